@@ -38,7 +38,7 @@ enum Word {
     /// Bytes that it has beside, and cannot give.
     Claim,
     Least,
-    Held,
+    Resident,
     Wants,
     /// The bits of an `f64`.
     Gain,
@@ -88,7 +88,7 @@ pub struct Needs {
     /// It cannot do with less.
     pub least: u64,
     /// It has this much of its lease in memory.
-    pub held: u64,
+    pub resident: u64,
     /// It would use this much.
     pub wants: u64,
     /// It has this much in memory beside its lease.
@@ -205,12 +205,12 @@ impl<'a> Table<'a> {
             let get = |word| self.get(slot, word);
             let flags = get(Word::Flags);
             let (idle, unpaged) = (flags & IDLE != 0, flags & UNPAGED != 0);
-            let (lease, held) = (get(Word::Lease), get(Word::Held));
+            let (lease, resident) = (get(Word::Lease), get(Word::Resident));
             // Who has no pager keeps what it has.
             let (least, wants) = if unpaged { (lease, lease) } else { (get(Word::Least), get(Word::Wants)) };
             let gain = Some(f64::from_bits(get(Word::Gain))).filter(|gain| *gain >= 0.0 && gain.is_finite());
             let job = get(Word::Job) as usize % JOBS;
-            let claimant = Claimant { job, least, held, wants, gain: gain.unwrap_or(0.0), idle };
+            let claimant = Claimant { job, least, resident, wants, gain: gain.unwrap_or(0.0), idle };
             Used { slot, lease, claim: get(Word::Claim), unpaged, claimant }
         };
         (0..SLOTS).filter(|&slot| self.get(slot, Word::Pid) != 0).map(used).collect()
@@ -252,13 +252,13 @@ impl<'a> Table<'a> {
         let set = |word, value| self.set(own.0, word, value);
         set(Word::Claim, needs.claim);
         set(Word::Least, needs.least);
-        set(Word::Held, needs.held);
+        set(Word::Resident, needs.resident);
         set(Word::Wants, needs.wants);
         set(Word::Gain, needs.gain.to_bits());
         set(Word::Flags, if needs.idle { IDLE } else { 0 });
-        if needs.held > self.get(own.0, Word::Lease) {
+        if needs.resident > self.get(own.0, Word::Lease) {
             // It was a fork's parent's, or what the process had before it had a pager.
-            set(Word::Lease, needs.held);
+            set(Word::Lease, needs.resident);
         }
         if !locks.take(TABLE_BYTE) {
             return None;
@@ -267,7 +267,7 @@ impl<'a> Table<'a> {
         self.note_peaks(self.get(own.0, Word::Job) as usize);
         let allowed = self.reckon(own, needs);
         // What it still has is not free, until it says that it has less.
-        set(Word::Lease, allowed.max(needs.held));
+        set(Word::Lease, allowed.max(needs.resident));
         locks.give(TABLE_BYTE);
         Some(allowed)
     }
@@ -277,7 +277,7 @@ impl<'a> Table<'a> {
         let (bounds, used) = (self.bounds(), self.used());
         for outer in (0..bounds.len()).filter(|&outer| is_within(&bounds, job, outer)) {
             let members = used.iter().filter(|used| is_within(&bounds, used.claimant.job, outer));
-            self.job(outer)[2].fetch_max(members.map(|used| used.claimant.held).sum(), SeqCst);
+            self.job(outer)[2].fetch_max(members.map(|used| used.claimant.resident).sum(), SeqCst);
         }
     }
 
@@ -319,7 +319,7 @@ impl<'a> Table<'a> {
             && others.saturating_add(lease) <= self.budget(job) / UNPAGED_PART;
         if fits {
             self.set(own.0, Word::Flags, UNPAGED);
-            self.set(own.0, Word::Held, lease);
+            self.set(own.0, Word::Resident, lease);
             self.set(own.0, Word::Lease, lease.max(had));
         }
         locks.give(TABLE_BYTE);

@@ -44,7 +44,7 @@ impl Locks for Way<'_> {
 struct Process {
     id: usize,
     slot: Slot,
-    held: u64,
+    resident: u64,
     allowed: u64,
     unpaged: bool,
 }
@@ -70,12 +70,12 @@ impl Machine<'_> {
         self.born += 1;
         let id = self.born;
         let Some(slot) = self.table.join(&self.way(id), job, id as u32, LEAST) else { return };
-        self.processes.push(Process { id, slot, held: 0, allowed: LEAST, unpaged: false });
+        self.processes.push(Process { id, slot, resident: 0, allowed: LEAST, unpaged: false });
     }
 
     fn update(&mut self, at: usize, wants: u64, idle: bool, gain: f64) {
         let process = self.processes[at];
-        let needs = Needs { least: LEAST, held: process.held, wants, claim: 0, gain, idle };
+        let needs = Needs { least: LEAST, resident: process.resident, wants, claim: 0, gain, idle };
         if let Some(allowed) = self.table.update(&self.way(process.id), process.slot, &needs) {
             let process = &mut self.processes[at];
             (process.allowed, process.unpaged) = (allowed, false);
@@ -85,10 +85,10 @@ impl Machine<'_> {
     /// It takes what it may have, or gives back some of what it may not.
     fn take_and_give(&mut self, at: usize, most: u64) {
         let process = &mut self.processes[at];
-        if process.held < process.allowed {
-            process.held = process.allowed.min(process.held + most);
+        if process.resident < process.allowed {
+            process.resident = process.allowed.min(process.resident + most);
         } else {
-            process.held -= most.min(process.held - process.allowed);
+            process.resident -= most.min(process.resident - process.allowed);
         }
     }
 
@@ -98,8 +98,8 @@ impl Machine<'_> {
         self.kernel.owners.borrow_mut().retain(|_, owner| *owner != process.id);
     }
 
-    fn held(&self) -> u64 {
-        self.processes.iter().map(|process| process.held).sum()
+    fn resident(&self) -> u64 {
+        self.processes.iter().map(|process| process.resident).sum()
     }
 }
 
@@ -119,10 +119,10 @@ fn settle(machine: &mut Machine<'_>, budget: u64) {
         }
     }
     let least = machine.processes.len() as u64 * LEAST;
-    let held = machine.held();
-    assert!(held <= budget.max(least), "{held} of {budget}");
+    let resident = machine.resident();
+    assert!(resident <= budget.max(least), "{resident} of {budget}");
     if !machine.processes.is_empty() {
-        assert!(held + MIB >= budget.min(held + MIB * 64), "{held} of {budget}: memory is lost");
+        assert!(resident + MIB >= budget.min(resident + MIB * 64), "{resident} of {budget}: memory is lost");
     }
 }
 
@@ -162,7 +162,7 @@ proptest! {
                     Step::Unpaged(at, lease) if count > 0 => {
                         let at = at % count;
                         let process = machine.processes[at];
-                        let is_new = process.held == 0 && process.allowed == LEAST;
+                        let is_new = process.resident == 0 && process.allowed == LEAST;
                         let taken = (is_new || process.unpaged)
                             && machine.table.take_unpaged(&machine.way(process.id), process.slot, lease.max(process.allowed));
                         if taken {
@@ -177,7 +177,7 @@ proptest! {
                 }
                 // Each one that is there may have had its least though nothing was free.
                 let most = budget + machine.processes.len() as u64 * LEAST;
-                assert!(machine.held() <= most, "{} of {most}", machine.held());
+                assert!(machine.resident() <= most, "{} of {most}", machine.resident());
             }
             machine.way(SOMEBODY).give(TABLE_BYTE);
             settle(machine, budget);
@@ -190,12 +190,16 @@ fn one_that_wants_has_what_idle_ones_had() {
     with_machine(2048 * MIB, |machine| {
         (0..8).for_each(|_| machine.start(0));
         settle(machine, 2048 * MIB);
-        assert!(machine.processes.iter().all(|process| process.held > 200 * MIB), "{:?}", machine.processes);
+        assert!(
+            machine.processes.iter().all(|process| process.resident > 200 * MIB),
+            "{:?}",
+            machine.processes
+        );
         let mut rounds = 0;
-        while machine.processes[0].held < 2048 * MIB * 85 / 100 {
+        while machine.processes[0].resident < 2048 * MIB * 85 / 100 {
             for at in 0..8 {
-                let held = machine.processes[at].held;
-                let (wants, idle) = if at == 0 { (held * 4 + 64 * MIB, false) } else { (held, true) };
+                let resident = machine.processes[at].resident;
+                let (wants, idle) = if at == 0 { (resident * 4 + 64 * MIB, false) } else { (resident, true) };
                 machine.update(at, wants, idle, 0.0);
                 machine.take_and_give(at, u64::MAX / 4);
             }
@@ -212,7 +216,7 @@ fn leases_of_the_dead_come_back() {
         settle(machine, 400 * MIB);
         (0..3).for_each(|_| machine.kill(0));
         settle(machine, 400 * MIB);
-        assert!(machine.processes[0].held > 399 * MIB, "{:?}", machine.processes);
+        assert!(machine.processes[0].resident > 399 * MIB, "{:?}", machine.processes);
         assert_eq!(machine.table.overview(0).processes, 1);
     });
 }
@@ -226,8 +230,8 @@ fn a_job_in_a_job_has_less_and_its_number_is_used_again() {
         machine.start(0);
         (0..2).for_each(|_| machine.start(deeper));
         settle(machine, 400 * MIB);
-        let held: Vec<u64> = machine.processes.iter().map(|process| process.held / MIB).collect();
-        assert!(held[1] + held[2] <= 50 && held[0] >= 349, "{held:?}");
+        let resident: Vec<u64> = machine.processes.iter().map(|process| process.resident / MIB).collect();
+        assert!(resident[1] + resident[2] <= 50 && resident[0] >= 349, "{resident:?}");
         // Its processes live, so the number is theirs, whoever still has the lock.
         machine.kernel.owners.borrow_mut().retain(|_, owner| ![77, 78].contains(owner));
         let other = machine.table.add_job(&machine.way(79), 0, MIB).unwrap();

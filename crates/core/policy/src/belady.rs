@@ -182,7 +182,7 @@ pub fn simulate_soft(
                 soften(policy, &mut places);
                 places.push(HERE, block);
                 policy.rescue(block);
-                for other in policy.company(block) {
+                for other in policy.neighbours(block) {
                     if places.of(other) == SOFT {
                         places.push(HERE, other);
                         policy.back(other);

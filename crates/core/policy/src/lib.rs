@@ -5,10 +5,9 @@
 //! from 0, so that a policy can keep arrays indexed by it.
 #![forbid(unsafe_code)]
 
-pub mod appetite;
 pub mod belady;
+pub mod frame_need;
 mod list;
-pub mod luck;
 pub mod objects;
 pub mod pace;
 pub mod prefetch;
@@ -17,14 +16,15 @@ pub mod returns;
 pub mod shares;
 pub mod soft;
 mod sparse;
+pub mod spinning;
+pub mod splitting;
 pub mod turns;
-pub mod waste;
 
 /// Bytes of a block if nobody says otherwise: large enough that a scan runs at the device's speed,
 /// with neighbours moved together, and small enough for random touches.
 pub const BLOCK: usize = 16 << 10;
 
-/// Bytes of a block that was split ([`waste`]): a page.
+/// Bytes of a block that was split ([`splitting`]): a page.
 pub const SPLIT_BLOCK: usize = 4 << 10;
 
 #[cfg(test)]

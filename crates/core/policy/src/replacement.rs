@@ -43,7 +43,7 @@ pub trait Replacement: Send {
     /// After [`rescue`](Replacement::rescue) of `block`: the blocks around it that should not leave
     /// either. The pager puts [back](Replacement::back) those that were victims and are still in
     /// memory.
-    fn company(&self, block: u32) -> Range<u32> {
+    fn neighbours(&self, block: u32) -> Range<u32> {
         block..block
     }
 

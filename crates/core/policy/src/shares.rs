@@ -18,7 +18,7 @@ pub struct Claimant {
     /// Bytes that it has in any case.
     pub least: u64,
     /// Bytes that it has now.
-    pub held: u64,
+    pub resident: u64,
     /// The most bytes that it has a use for now.
     pub wants: u64,
     /// What more frames would save, in any unit that is the same for all; not negative.
@@ -53,7 +53,7 @@ pub fn is_within(bounds: &[Bound], mut job: usize, other: usize) -> bool {
 /// processes is more.
 pub fn shares(bounds: &[Bound], claimants: &[Claimant]) -> Vec<u64> {
     let mut caps: Vec<u64> =
-        claimants.iter().map(|one| if one.idle { one.held } else { one.wants }.max(one.least)).collect();
+        claimants.iter().map(|one| if one.idle { one.resident } else { one.wants }.max(one.least)).collect();
     // Inner jobs first: what they leave is for the others.
     for job in (0..bounds.len()).rev() {
         let members: Vec<usize> =
@@ -75,7 +75,7 @@ const PART: u64 = 8;
 pub fn next_lease(one: &Claimant, share: u64, lease: u64, free: i64) -> u64 {
     let allowed = if share >= lease {
         share.min(lease.saturating_add_signed(free.max(0)))
-    } else if one.idle || free < 0 || share >= one.held {
+    } else if one.idle || free < 0 || share >= one.resident {
         share
     } else {
         share.max(lease - lease / PART)
@@ -99,7 +99,7 @@ fn divide(bytes: u64, claimants: &[(Claimant, u64)]) -> Vec<u64> {
     let rest = fill(rest, &weights, claimants, &mut has);
     // The others have what is left, as much as they hold at most.
     let weights: Vec<f64> =
-        claimants.iter().map(|(one, _)| if one.idle { 1.0 + one.held as f64 } else { 0.0 }).collect();
+        claimants.iter().map(|(one, _)| if one.idle { 1.0 + one.resident as f64 } else { 0.0 }).collect();
     fill(rest, &weights, claimants, &mut has);
     has
 }
@@ -141,9 +141,9 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn one(held: u64, wants: u64, gain: f64) -> Claimant {
-        let (held, wants) = (held * MIB, wants.saturating_mul(MIB));
-        Claimant { job: 0, least: 4 * MIB, held, wants, gain, idle: false }
+    fn one(resident: u64, wants: u64, gain: f64) -> Claimant {
+        let (resident, wants) = (resident * MIB, wants.saturating_mul(MIB));
+        Claimant { job: 0, least: 4 * MIB, resident, wants, gain, idle: false }
     }
 
     fn of(bytes: u64, claimants: &[Claimant]) -> Vec<u64> {
@@ -208,8 +208,8 @@ mod tests {
     }
 
     prop_compose! {
-        fn claimant()(job in 0..3usize, least in 1..9u64, held in 0..2000u64, wants in 0..4000u64, gain in 0.0..1e6, idle in any::<bool>()) -> Claimant {
-            Claimant { job, least: least * MIB, held: held * MIB, wants: wants * MIB, gain, idle }
+        fn claimant()(job in 0..3usize, least in 1..9u64, resident in 0..2000u64, wants in 0..4000u64, gain in 0.0..1e6, idle in any::<bool>()) -> Claimant {
+            Claimant { job, least: least * MIB, resident: resident * MIB, wants: wants * MIB, gain, idle }
         }
     }
 
@@ -230,7 +230,7 @@ mod tests {
                 prop_assert!(sum <= bound.bytes.max(least));
             }
             for (one, &share) in claimants.iter().zip(&shares) {
-                let most = if one.idle { one.held } else { one.wants };
+                let most = if one.idle { one.resident } else { one.wants };
                 prop_assert!(share >= one.least && share <= most.max(one.least));
             }
             // Nothing is left that a process of the outermost job, whose bound alone counts, wants.

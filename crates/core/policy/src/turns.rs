@@ -236,8 +236,8 @@ impl<P: Replacement> Replacement for InTurns<P> {
         self.policy.rescue(block);
     }
 
-    fn company(&self, block: u32) -> Range<u32> {
-        self.policy.company(block)
+    fn neighbours(&self, block: u32) -> Range<u32> {
+        self.policy.neighbours(block)
     }
 
     fn back(&mut self, block: u32) {

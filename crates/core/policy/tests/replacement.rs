@@ -105,7 +105,7 @@ fn check(name: &str, frames: usize, steps: &[Step], all_touches: bool) {
                     soft.retain(|&other| other != block);
                     policy.rescue(block);
                     order.rescue(name, block);
-                    for other in policy.company(block).filter(|other| soft.contains(other)) {
+                    for other in policy.neighbours(block).filter(|other| soft.contains(other)) {
                         present.insert(other);
                         policy.back(other);
                     }
@@ -325,11 +325,11 @@ fn an_extent_in_use_comes_back_together() {
     let victims: Vec<u32> = std::iter::from_fn(|| auto.victim()).take(8).collect();
     let first = victims[0];
     auto.rescue(victims[3]);
-    assert!(auto.company(victims[3]).is_empty(), "one touch says little");
+    assert!(auto.neighbours(victims[3]).is_empty(), "one touch says little");
     auto.rescue(victims[5]);
-    assert!(auto.company(victims[5]).is_empty(), "nothing is gone yet: all may be in use");
+    assert!(auto.neighbours(victims[5]).is_empty(), "nothing is gone yet: all may be in use");
     gone.iter().for_each(|&block| auto.gone(block));
-    assert_eq!(auto.company(victims[5]), first..first + 8);
+    assert_eq!(auto.neighbours(victims[5]), first..first + 8);
     for other in [0, 1, 2, 4, 6, 7] {
         auto.back(first + other);
     }

@@ -1,4 +1,4 @@
-//! Fork: the pager is parked and every lock is held, so the child finds memory and heap consistent.
+//! Fork: the pager is parked and all locks are taken, so the child finds memory and heap consistent.
 
 use crate::heap::{SMALL, SmallHeap};
 use crate::mapping::SYNC;
@@ -23,7 +23,7 @@ const DESCRIPTOR: usize = 4 << 10;
 
 /// What a fork holds from before to after, if there is a pager. The pager of `terapage run` is
 /// parked by its own library, after this: its handlers were registered first.
-struct Held {
+struct Locked {
     forking: Option<Forking>,
     pages: RwLockWriteGuard<'static, Pages>,
     _ranges: MutexGuard<'static, Ranges>,
@@ -37,7 +37,7 @@ struct Kept(UnsafeCell<Option<Fork>>);
 
 /// A fork: what it holds if there is a pager, the lock `STARTING`, and the value that keeps its
 /// thread from being cancelled.
-type Fork = (Option<Held>, MutexGuard<'static, ()>, Uncancelled);
+type Fork = (Option<Locked>, MutexGuard<'static, ()>, Uncancelled);
 
 // SAFETY: only the holder of `STARTING` uses the value, and the fork holds that lock as long as
 // something is kept.
@@ -62,7 +62,7 @@ pub(crate) fn register() -> Result<()> {
     }
 }
 
-fn hold(process: &'static Process) -> Held {
+fn lock_all(process: &'static Process) -> Locked {
     let sync = lock(&SYNC);
     let small = lock(&SMALL);
     let ranges = lock(&process.ranges);
@@ -73,7 +73,7 @@ fn hold(process: &'static Process) -> Held {
         forking = pager.before_fork().ok();
         touch_own(process, &ranges);
     }
-    Held { forking, pages, _ranges: ranges, _small: small, _sync: sync }
+    Locked { forking, pages, _ranges: ranges, _small: small, _sync: sync }
 }
 
 /// Touches what the child uses before it has a pager, if the thread's stack and variables lie in
@@ -96,17 +96,17 @@ fn touch_own(process: &Process, ranges: &Ranges) {
 extern "C" fn before() {
     let uncancelled = Uncancelled::new();
     let starting = lock(&STARTING);
-    let held = started().map(hold);
-    // SAFETY: `STARTING` is held.
-    unsafe { *KEPT.0.get() = Some((held, starting, uncancelled)) };
+    let locked = started().map(lock_all);
+    // SAFETY: `STARTING` is locked.
+    unsafe { *KEPT.0.get() = Some((locked, starting, uncancelled)) };
 }
 
 extern "C" fn in_parent() {
     // SAFETY: `before` took `STARTING` in this thread.
     let kept = unsafe { (*KEPT.0.get()).take() };
-    if let Some((Some(mut held), _starting, _uncancelled)) = kept
-        && let Some(forking) = held.forking.take()
-        && let Pages::Own(pager) = &*held.pages
+    if let Some((Some(mut locked), _starting, _uncancelled)) = kept
+        && let Some(forking) = locked.forking.take()
+        && let Pages::Own(pager) = &*locked.pages
     {
         pager.after_fork_in_parent(forking);
     }
@@ -117,10 +117,10 @@ extern "C" fn in_child() {
     thread::forget_others();
     // SAFETY: `before` took `STARTING` in this thread.
     let kept = unsafe { (*KEPT.0.get()).take() };
-    let Some((Some(mut held), _starting, _uncancelled)) = kept else { return };
-    let Pages::Own(pager) = &mut *held.pages else { return };
+    let Some((Some(mut locked), _starting, _uncancelled)) = kept else { return };
+    let Pages::Own(pager) = &mut *locked.pages else { return };
     let _room = Room::make();
-    let begun = held.forking.take().map(|forking| pager.after_fork_in_child(forking));
+    let begun = locked.forking.take().map(|forking| pager.after_fork_in_child(forking));
     match begun {
         Some(Ok(())) => {}
         Some(Err(error)) => {

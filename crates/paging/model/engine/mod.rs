@@ -157,10 +157,10 @@ const PAGES_A_BLOCK: usize = 4;
 const BLOCK: usize = PAGES_A_BLOCK * PAGE;
 const FRAMES: usize = 8;
 /// Frames more that there are at times if the budget is shared.
-const LENT: usize = 6;
+const FRAMES_MORE: usize = 6;
 const BLOCKS: usize = 14;
 /// Blocks of a range that is paged with the bytes that it has.
-const HELD: usize = 3;
+const FILLED: usize = 3;
 /// Blocks of a range that a file is mapped at, which ends in the last of them.
 const MAPPED: usize = 3;
 const FILE_BYTES: usize = MAPPED * BLOCK - 100;
@@ -319,8 +319,12 @@ struct Fickle;
 
 impl Share for Fickle {
     fn update(&self, now: &Use) -> usize {
-        assert!(now.held <= (FRAMES + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
-        (FRAMES + choose(LENT + 1)) * BLOCK
+        assert!(
+            now.resident <= (FRAMES + FRAMES_MORE) * BLOCK + now.fixed,
+            "{} bytes are resident",
+            now.resident
+        );
+        (FRAMES + choose(FRAMES_MORE + 1)) * BLOCK
     }
 }
 
@@ -329,7 +333,7 @@ fn run(plan: Plan) {
     // A page that is copied instead of moved is there twice for a moment. One that a wrong count
     // leaves behind is there for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
-    let frames = FRAMES + if plan.shared { LENT } else { 0 };
+    let frames = FRAMES + if plan.shared { FRAMES_MORE } else { 0 };
     let pages_max = frames * PAGES_A_BLOCK + 1 + left_behind;
     let Plan { moves, trouble, canary, mirrored, .. } = plan;
     machine::start(Behaviour { moves, trouble, pages_max, mirrored, canary });
@@ -369,10 +373,10 @@ fn run(plan: Plan) {
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
     mailbox.ask(move |engine| engine.add(base, BLOCKS * BLOCK, 0, &[])).unwrap();
     // A second range, which holds something already: blocks after the first one's.
-    let held = HELD * BLOCK;
-    let more = memory::reserve(held).unwrap() as usize;
-    machine::hold_some(more, held);
-    mailbox.ask(move |engine| engine.add(more, held, held, &[])).unwrap();
+    let filled = FILLED * BLOCK;
+    let more = memory::reserve(filled).unwrap() as usize;
+    machine::fill_some(more, filled);
+    mailbox.ask(move |engine| engine.add(more, filled, filled, &[])).unwrap();
     let file = DataFile::map(mailbox);
     let threads: Vec<_> = (0..plan.threads)
         .map(|number| {
@@ -381,7 +385,7 @@ fn run(plan: Plan) {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    for at in (base..base + BLOCKS * BLOCK).chain(more..more + held).step_by(program::WORD) {
+    for at in (base..base + BLOCKS * BLOCK).chain(more..more + filled).step_by(program::WORD) {
         program::read(at);
     }
     file.unmap();
@@ -390,7 +394,7 @@ fn run(plan: Plan) {
     disk.join().unwrap();
     // SAFETY: its thread has ended.
     let engine = unsafe { Box::from_raw(engine.get()) };
-    assert_eq!(engine.holds, 0, "a fork that is over still holds blocks in the program");
+    assert_eq!(engine.forks_ahead, 0, "a fork that is over still keeps blocks in the program");
 }
 
 /// A file that is mapped at a range.
@@ -530,15 +534,15 @@ struct Child {
     disk: usize,
     /// Slots there, and their bytes.
     stored: Vec<(u32, Vec<u8>)>,
-    hold: Fd,
+    lifeline: Fd,
 }
 
 /// Checks that nothing is under way, and that each frame belongs to a block or is free.
 fn assert_settled(engine: &Engine) {
     assert_eq!(engine.io.transfers.count(), [0; 2], "something is on its way");
     engine.table.assert_counts();
-    let held = [State::Mapped, State::Soft, State::Watched].map(|state| engine.table.count(state));
-    engine.frames.assert_agree(held.iter().sum(), 0);
+    let settled = [State::Mapped, State::Soft, State::Watched].map(|state| engine.table.count(state));
+    engine.frames.assert_agree(settled.iter().sum(), 0);
 }
 
 impl Child {
@@ -553,7 +557,7 @@ impl Child {
         // SAFETY: its thread is parked until `unpark`.
         let engine = || unsafe { &mut *running.engine.get() };
         assert_settled(engine());
-        let hold = engine().freeze().unwrap();
+        let lifeline = engine().freeze().unwrap();
         // As the C library does during a fork.
         for _ in 0..choose(4) {
             let at = base + choose(BLOCKS) * BLOCK;
@@ -570,7 +574,7 @@ impl Child {
                 let (size, block) = (engine.block, engine.table.block_at(at).expect("a block"));
                 let begins = (at - base).is_multiple_of(size);
                 // The child inherits the note that these are zeros.
-                let removed = engine.mover.heard.is_waiting(at, at + size);
+                let removed = engine.mover.events.is_waiting(at, at + size);
                 if !begins || engine.table.state(block) != State::Stored || removed {
                     return None;
                 }
@@ -587,7 +591,7 @@ impl Child {
         machine::share_pages();
         mailbox.unpark();
         drop(asking);
-        Child { disk, stored, hold }
+        Child { disk, stored, lifeline }
     }
 
     /// Checks that the child still reads the old bytes.
@@ -601,7 +605,7 @@ impl Child {
     /// The child ends.
     fn end(self) {
         self.look();
-        self.hold.close();
+        self.lifeline.close();
     }
 }
 

@@ -389,7 +389,7 @@ impl Machine {
 
 /// Makes pages in a range before it is paged: every second page of its first `len` bytes, on
 /// average, with its first word written. Some blocks get none.
-pub fn hold_some(start: usize, len: usize) {
+pub fn fill_some(start: usize, len: usize) {
     with(|machine| {
         let pages = vec![Page::default(); len / PAGE];
         machine.areas.push(Area { start, uffd: 0, pages, truth: vec![0; len] });

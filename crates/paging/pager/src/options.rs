@@ -12,7 +12,7 @@ pub struct Options {
     /// Bytes of a block: a power of two, 4 KiB to 2 MiB.
     pub block: usize,
     /// Whether blocks of four pages become single pages if the program is found to touch scattered
-    /// pages (`terapage_policy::waste`).
+    /// pages (`terapage_policy::splitting`).
     pub splits: bool,
     /// The budget, in frames; at least 8.
     pub frames: usize,

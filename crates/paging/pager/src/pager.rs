@@ -25,7 +25,7 @@ pub struct Pager {
     pub(crate) block: usize,
     moves: bool,
     // Ends of pipes that tell the ancestors that this process, the child of a fork, still lives.
-    holds: Vec<Fd>,
+    lifelines: Vec<Fd>,
     trace: Option<Arc<trace::Shared>>,
     counted: &'static Shared,
     begins: Option<fn(&'static Shared)>,
@@ -42,7 +42,7 @@ unsafe impl Sync for Pager {}
 
 /// A fork that is about to happen; the pager is parked.
 pub struct Forking {
-    hold: Fd,
+    lifeline: Fd,
     asking: Guard<'static, ()>,
     /// The signals that were blocked before.
     signals: thread::Signals,
@@ -87,9 +87,19 @@ impl Pager {
         }
         let moves = engine.mover.moves();
         let engine = Box::into_raw(Box::new(engine));
-        let holds = Vec::new();
-        let pager =
-            Pager { engine, mailbox, block, moves, holds, trace, counted, begins, make_store, stats_file };
+        let lifelines = Vec::new();
+        let pager = Pager {
+            engine,
+            mailbox,
+            block,
+            moves,
+            lifelines,
+            trace,
+            counted,
+            begins,
+            make_store,
+            stats_file,
+        };
         pager.spawn()?;
         Ok(pager)
     }
@@ -156,18 +166,18 @@ impl Pager {
         &self.stats_file
     }
 
-    /// Pages a range of private, anonymous, writable memory from now on. Its first `held` bytes may
-    /// hold something; the rest was never touched.
+    /// Pages a range of private, anonymous, writable memory from now on. Its first `filled` bytes
+    /// may hold something; the rest was never touched.
     ///
     /// # Errors
     /// The kernel does not let the range be registered, or has no memory for the table of its
     /// blocks.
-    pub fn add(&self, start: usize, len: usize, held: usize) -> Result<(), Error> {
-        self.add_around(start, len, held, &[])
+    pub fn add(&self, start: usize, len: usize, filled: usize) -> Result<(), Error> {
+        self.add_around(start, len, filled, &[])
     }
 
     /// Like [`add`](Self::add), without the ranges `loose` (from, to; ascending, on blocks' edges):
-    /// they are not paged, as if they had been [released](Self::release). From `held` to the next
+    /// they are not paged, as if they had been [released](Self::release). From `filled` to the next
     /// of these ranges, memory was never touched; behind that lie reservations, which do not count
     /// as released.
     ///
@@ -177,11 +187,11 @@ impl Pager {
         &self,
         start: usize,
         len: usize,
-        held: usize,
+        filled: usize,
         loose: &[(usize, usize)],
     ) -> Result<(), Error> {
         let loose = loose.to_vec();
-        self.mailbox.ask(move |engine| engine.add(start, len, held, &loose))
+        self.mailbox.ask(move |engine| engine.add(start, len, filled, &loose))
     }
 
     /// Drops the bytes of the range: it reads as zeros from now on.
@@ -359,14 +369,14 @@ impl Pager {
     ///
     /// # Errors
     /// None.
-    pub fn hold(&self) -> Result<(), Error> {
+    pub fn fork_is_near(&self) -> Result<(), Error> {
         self.mailbox.ask(Engine::fork_is_near)
     }
 
     /// Whether the child of a fork could have a pager. Each generation reads the stores of all
     /// earlier ones, and the number of stores is limited.
     pub fn may_fork(&self) -> bool {
-        self.holds.len() < GENERATIONS
+        self.lifelines.len() < GENERATIONS
     }
 
     /// Before a fork: parks the pager until [`after_fork_in_parent`](Self::after_fork_in_parent) or
@@ -382,7 +392,7 @@ impl Pager {
         self.mailbox.stop_pager(&asking);
         // SAFETY: the pager's thread is parked.
         match unsafe { (*self.engine).freeze() } {
-            Ok(hold) => Ok(Forking { hold, asking, signals }),
+            Ok(lifeline) => Ok(Forking { lifeline, asking, signals }),
             Err(error) => {
                 self.mailbox.unpark();
                 drop(asking);
@@ -394,8 +404,8 @@ impl Pager {
 
     /// After the fork, in the parent, whether or not it succeeded.
     pub fn after_fork_in_parent(&self, forking: Forking) {
-        let Forking { hold, asking, signals } = forking;
-        drop(hold);
+        let Forking { lifeline, asking, signals } = forking;
+        drop(lifeline);
         self.mailbox.unpark();
         drop(asking);
         thread::restore_signals(&signals);
@@ -408,7 +418,7 @@ impl Pager {
     /// early, there were too many generations of forks, or a userfaultfd, an io_uring, the store or
     /// a thread cannot be made.
     pub fn after_fork_in_child(&mut self, forking: Forking) -> Result<(), Error> {
-        let Forking { hold, asking, signals } = forking;
+        let Forking { lifeline, asking, signals } = forking;
         let (stats_file, counted) = shared()?;
         self.begins.into_iter().for_each(|begins| begins(counted));
         let store = (self.make_store)()?;
@@ -418,7 +428,7 @@ impl Pager {
         drop(asking);
         (self.mailbox, self.counted, self.stats_file) = (mailbox, counted, stats_file);
         self.trace = None;
-        self.holds.push(hold);
+        self.lifelines.push(lifeline);
         self.spawn_in_child()?;
         thread::restore_signals(&signals);
         Ok(())

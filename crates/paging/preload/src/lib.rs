@@ -26,13 +26,13 @@ mod space;
 
 use doors::{advise, brk, caches, direct, heap, locked, maps, remap, rights, shm};
 use host::{
-    beside, callers, exec, exit, fork, job, limits, lock, next, objects, own, process, real, sanitizers,
-    signals, summary,
+    callers, elf, exec, exit, fork, job, limits, lock, next_malloc, own_heap, process, real, sanitizers,
+    signals, summary, untracked,
 };
 use space::{arena, paged, places, ranges, reasons, regions, statics};
 
 #[global_allocator]
-static GLOBAL: own::Own = own::Own;
+static GLOBAL: own_heap::OwnHeap = own_heap::OwnHeap;
 
 /// Sets `errno`.
 fn set_errno(errno: i32) {

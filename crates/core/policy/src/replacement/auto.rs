@@ -48,7 +48,7 @@ const FRAMES_PER_SAMPLE: usize = 50;
 const SAMPLE_PRICE: usize = 4;
 
 /// If this many blocks of an extent are touched on their way out, the others are kept as well.
-const COMPANY_MIN: u32 = 2;
+const NEIGHBOURS_MIN: u32 = 2;
 
 /// The part of the kept blocks that is watched, in per cent.
 const OLD_PERCENT: usize = 30;
@@ -318,9 +318,9 @@ impl Replacement for Auto {
         self.age();
     }
 
-    fn company(&self, block: u32) -> Range<u32> {
+    fn neighbours(&self, block: u32) -> Range<u32> {
         let (extent, _) = self.place(block);
-        let few = self.extents[extent].spared.count_ones() < COMPANY_MIN;
+        let few = self.extents[extent].spared.count_ones() < NEIGHBOURS_MIN;
         // If all possible victims are in use, extents would come and go without end.
         if few || self.credit < 1 << self.shift {
             return block..block;

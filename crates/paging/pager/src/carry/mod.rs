@@ -1,7 +1,7 @@
 //! Loads: the work on the bytes of blocks that go into the program or out of it. It needs nothing
 //! of the engine's state. While a load is carried, nobody else uses the frames of its blocks.
 
-pub(crate) mod heard;
+pub(crate) mod events;
 pub(crate) mod look;
 pub(crate) mod mover;
 

@@ -8,7 +8,7 @@
 //! Without `UFFDIO_MOVE` (before Linux 6.8), pages are write-protected and copied: the results are
 //! the same, more slowly.
 
-use super::heard::Heard;
+use super::events::Events;
 use crate::frames::maker;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -52,7 +52,7 @@ pub(crate) struct Mover {
     /// Faults of the program.
     pub program: Userfaultfd,
     /// The events that were read from `program`.
-    pub heard: Heard,
+    pub events: Events,
     /// The userfaultfd of the pool: to touch a place without a frame is an error, not a wait.
     pool: Userfaultfd,
     pagemap: Pagemap,
@@ -97,7 +97,7 @@ impl Mover {
             .ok();
         Ok(Mover {
             program,
-            heard: Heard::default(),
+            events: Events::default(),
             pool,
             pagemap: Pagemap::open()?,
             moves,
@@ -110,7 +110,7 @@ impl Mover {
     /// A mover with new descriptors, for the child of a fork.
     pub fn reopen(&self) -> Result<Mover> {
         let mut fresh = Mover::open(!self.moves)?;
-        fresh.heard = self.heard.inherited();
+        fresh.events = self.events.inherited();
         fresh.retries.store(self.retries.load(Relaxed), Relaxed);
         Ok(fresh)
     }
@@ -330,7 +330,7 @@ impl Mover {
             let (to, from) = (to + offset, place + offset);
             if !self.page_present(from) {
                 // Or the page came, and a direct call has removed it.
-                if self.page_present(to) || self.heard.is_missed(to) {
+                if self.page_present(to) || self.events.is_missed(to) {
                     continue;
                 }
                 return Err(Lost { at: to, doing: "page-in", errno });
@@ -401,7 +401,7 @@ impl Mover {
             };
             // SAFETY: the page is present: only the thread that carries its block takes it away,
             // and it has not been removed. The program's memory is writable.
-            let touch = || self.heard.while_it_stays(page, || unsafe { memory::make_exclusive(page) });
+            let touch = || self.events.while_it_stays(page, || unsafe { memory::make_exclusive(page) });
             if !shift_page(page, touch, shift) {
                 self.put_back(place, from, offset)?;
                 return Ok(Taken::Busy);

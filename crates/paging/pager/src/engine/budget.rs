@@ -76,7 +76,7 @@ impl Engine {
         let fixed = self.fixed_bytes();
         let now = Use {
             counters: self.counters,
-            held: self.frames.count * self.block + fixed,
+            resident: self.frames.count * self.block + fixed,
             fixed,
             soft: self.frames.target.now() * self.block,
             short: false,
@@ -148,7 +148,7 @@ impl Engine {
         if limit != self.frames.limit {
             self.policy.resize(budget);
             self.frames.limit = limit;
-            self.trials.waste.resize(limit);
+            self.trials.splitting.resize(limit);
             self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());

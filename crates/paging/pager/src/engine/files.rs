@@ -237,7 +237,9 @@ impl Engine {
             let mark = match entry.state {
                 State::Stored | State::Soft => !from_file,
                 // Pages may be missing, which this thread cannot wait for.
-                State::Mapped if self.mover.heard.were_removed(self.table.address(block), self.block) => true,
+                State::Mapped if self.mover.events.were_removed(self.table.address(block), self.block) => {
+                    true
+                }
                 _ if from_file && entry.half => true,
                 State::Mapped if from_file => {
                     let (at, hash) = (self.table.address(block), entry.hash);

@@ -9,7 +9,7 @@
 //! a new store and a new thread, and continues.
 
 use super::table::{Region, State};
-use super::{Engine, Ticks, Told};
+use super::{Engine, ReportedCondition, Ticks};
 use crate::io::Poll;
 use crate::{Error, Mailbox};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Engine {
     /// Waits for all transfers to end. Then nothing changes until the asker unparks the pager; only
     /// faults of the thread that forks are served.
     pub(crate) fn stand_still(&mut self, forker: u32) {
-        if let Err(error) = self.mover.hear(16) {
+        if let Err(error) = self.mover.read_events(16) {
             self.stop(&error.to_string());
         }
         self.see_to_removed();
@@ -39,7 +39,7 @@ impl Engine {
             // Direct calls that remove pages wait: the books do not change while they are copied.
             // Faults are read before these.
             if self.mover.program.has_faults() {
-                come = come.and_then(|()| self.mover.hear_fault(&mut faults));
+                come = come.and_then(|()| self.mover.read_fault(&mut faults));
             } else {
                 thread::pause().ok();
             }
@@ -54,7 +54,7 @@ impl Engine {
                 }
             }
         }
-        self.holds = self.holds.saturating_sub(1);
+        self.forks_ahead = self.forks_ahead.saturating_sub(1);
         self.queue.extend(others);
         self.faults_ready = true;
         if let Some((id, fd)) = self.children.last().filter(|&&(id, _)| Some(id) != last) {
@@ -72,7 +72,7 @@ impl Engine {
             self.wait();
         }
         // The thread that forks waits for its page, and copies nothing yet.
-        let removed = self.mover.heard.first_waiting().is_some();
+        let removed = self.mover.events.first_waiting().is_some();
         self.see_to_removed();
         self.settle_all();
         self.io.slots.freeze_more();
@@ -129,7 +129,7 @@ impl Engine {
         self.frames.maker.forget();
         // The trace file and the thread that writes it belong to the parent.
         self.recorder = None;
-        self.holds = 0;
+        self.forks_ahead = 0;
         self.queue.clear();
         self.ahead.postponed.clear();
         self.faults_ready = false;
@@ -145,7 +145,7 @@ impl Engine {
         self.counters = counters;
         counters.lease_bytes.store((self.frames.lease.frames * self.block) as u64, Relaxed);
         self.inherit_lease();
-        self.condition = Told::new(&shared.condition);
+        self.condition = ReportedCondition::new(&shared.condition);
         self.mailbox = mailbox;
         Ok(())
     }

@@ -7,7 +7,7 @@ pub(crate) mod ahead;
 mod budget;
 pub(crate) mod files;
 mod fork;
-mod held;
+mod grace;
 mod pagein;
 mod pageout;
 mod placing;
@@ -30,14 +30,14 @@ use crate::io::{self, Event, Io, Poll};
 use crate::trace::{Kind, Recorder};
 use crate::{Mailbox, Options};
 use ahead::Ahead;
-use held::Held;
+use grace::Grace;
 use pagein::Stall;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use table::{State, Table, WANTED};
-use terapage_policy::luck::Luck;
 use terapage_policy::replacement::{self, Replacement};
+use terapage_policy::spinning::Spinning;
 use terapage_stats::{Condition, Counters, Shared};
 use terapage_store::{Store, packed_bytes};
 use terapage_sys::fd::Fd;
@@ -62,15 +62,15 @@ pub(crate) struct Ticks {
 }
 
 /// The condition of the stores, as it was reported last.
-pub(crate) struct Told {
+pub(crate) struct ReportedCondition {
     place: &'static Condition,
     /// The reason that is given.
     reason: Option<String>,
 }
 
-impl Told {
-    pub fn new(place: &'static Condition) -> Told {
-        Told { place, reason: None }
+impl ReportedCondition {
+    pub fn new(place: &'static Condition) -> ReportedCondition {
+        ReportedCondition { place, reason: None }
     }
 
     fn tell(&mut self, reason: Option<String>) {
@@ -105,7 +105,7 @@ pub(crate) struct Engine {
     /// On which processor the pager's thread runs.
     pub follow: Follow,
     /// Whether the pager's thread looks for work before it sleeps.
-    pub luck: Luck,
+    pub spinning: Spinning,
     /// The hash of a block of zeros.
     pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
@@ -124,7 +124,7 @@ pub(crate) struct Engine {
     /// keeps open.
     pub children: Vec<(u32, Fd)>,
     pub counters: &'static Counters,
-    pub condition: Told,
+    pub condition: ReportedCondition,
     pub mailbox: &'static Mailbox,
     /// Reads under way for which a thread waits.
     pub demands: usize,
@@ -133,10 +133,10 @@ pub(crate) struct Engine {
     /// How long threads wait for faults.
     pub waits: Waits,
     /// Blocks that stay in the program for a while.
-    pub held: Held,
+    pub grace: Grace,
     /// The number of forks that are about to begin: while it is not 0, only blocks that must leave
     /// the program do.
-    pub holds: u32,
+    pub forks_ahead: u32,
     pub recorder: Option<Recorder>,
 }
 
@@ -162,7 +162,7 @@ impl Engine {
             table: Table::new(block, splits, &shared.regions),
             mover,
             follow: Follow::nobody(),
-            luck: Luck::default(),
+            spinning: Spinning::default(),
             zero_hash: hash(&vec![0; block]),
             policy,
             ahead,
@@ -176,13 +176,13 @@ impl Engine {
             closed: false,
             children: Vec::new(),
             counters: &shared.counters,
-            condition: Told::new(&shared.condition),
+            condition: ReportedCondition::new(&shared.condition),
             mailbox,
             demands: 0,
             stall: Stall::default(),
             waits: Waits::default(),
-            held: Held::default(),
-            holds: 0,
+            grace: Grace::default(),
+            forks_ahead: 0,
             recorder: None,
             options,
         };
@@ -246,7 +246,7 @@ impl Engine {
             }
             let mut gives = self.see_to_lease();
             self.read_postponed();
-            self.see_to_waste();
+            self.see_to_splitting();
             self.publish();
             if std::mem::take(&mut self.ticks.passed) {
                 gives |= self.tick();
@@ -268,7 +268,7 @@ impl Engine {
             }
             if !self.io.finished.is_empty() {
                 self.io.hand_over();
-            } else if !self.faults_ready && !self.mover.heard.has_some() && !gives {
+            } else if !self.faults_ready && !self.mover.events.has_any() && !gives {
                 self.sleep();
                 self.waits.idle(self.now());
             }
@@ -320,14 +320,14 @@ impl Engine {
     /// spins only as long as that mostly finds work.
     fn sleep(&mut self) {
         let waited_for = self.demands > 0;
-        let tries = self.luck.tries();
-        self.luck.sleeps();
+        let tries = self.spinning.tries();
+        self.spinning.sleeps();
         // On the processor of the program's thread it would spin in place of that.
         let tries = tries && !self.follow.is_there();
         if self.options.spin_us > 0 && (waited_for || tries) {
             let found = self.look_for_work();
             if !waited_for {
-                self.luck.looked(found);
+                self.spinning.looked(found);
             }
             if found {
                 return;
@@ -379,7 +379,7 @@ impl Engine {
 
     /// Takes all events that have come.
     fn take_ends(&mut self) {
-        while let Some(event) = self.io.next() {
+        while let Some(event) = self.io.next_event() {
             match event {
                 Event::Faults => self.faults_ready = true,
                 Event::Requests => self.requests_ready = true,
@@ -393,12 +393,12 @@ impl Engine {
     }
 
     fn take_faults(&mut self) {
-        if std::mem::take(&mut self.faults_ready) | self.mover.heard.has_some() {
-            if let Err(error) = self.mover.hear(16) {
+        if std::mem::take(&mut self.faults_ready) | self.mover.events.has_any() {
+            if let Err(error) = self.mover.read_events(16) {
                 self.stop(&error.to_string());
             }
-            self.mover.take_heard(&mut self.queue);
-            self.waits.heard(self.now());
+            self.mover.take_faults_read(&mut self.queue);
+            self.waits.faults_read(self.now());
             self.see_to_removed();
         }
     }
@@ -441,7 +441,7 @@ impl Engine {
                         self.minor_wait_ends();
                         return;
                     }
-                    if self.mover.heard.is_missed(fault.at) {
+                    if self.mover.events.is_missed(fault.at) {
                         let done = self.mover.fresh(fault.at, terapage_sys::PAGE);
                         return self.or_stop(done);
                     }

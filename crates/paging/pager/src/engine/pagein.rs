@@ -114,16 +114,16 @@ impl Engine {
         self.minor_wait_ends();
         self.note_minor_fault(block);
         self.policy.rescue(block);
-        self.put_back_company(block);
+        self.put_back_neighbours(block);
     }
 
     /// Puts back the neighbours of a block that should not leave either, without waiting for their
     /// faults.
-    fn put_back_company(&mut self, block: u32) {
+    fn put_back_neighbours(&mut self, block: u32) {
         let region = self.table.block_range_of(block).unwrap_or(block..block);
-        let company = self.policy.company(block);
-        let company = company.start.max(region.start)..company.end.min(region.end);
-        let soft: Vec<u32> = company.filter(|&other| self.table.state(other) == State::Soft).collect();
+        let neighbours = self.policy.neighbours(block);
+        let neighbours = neighbours.start.max(region.start)..neighbours.end.min(region.end);
+        let soft: Vec<u32> = neighbours.filter(|&other| self.table.state(other) == State::Soft).collect();
         self.record(Kind::PutBack, soft.iter().copied());
         self.install(&soft);
         for &other in &soft {
@@ -132,12 +132,12 @@ impl Engine {
     }
 
     /// Counts a minor fault, for the process and for the region. A block that goes in and out
-    /// without end is held.
+    /// without end gets grace.
     pub(crate) fn note_minor_fault(&mut self, block: u32) {
         Counters::add(&self.counters.minor_faults, 1);
         Counters::add(&self.table.usage.of(block).minor_faults, 1);
-        if self.held.goes_round(block) {
-            self.hold(block);
+        if self.grace.goes_round(block) {
+            self.give_grace(block);
         }
     }
 
@@ -178,7 +178,7 @@ impl Engine {
 
     /// Begins to read a block for which a thread waits.
     fn demand(&mut self, block: u32, place: u32, since_ns: u64) {
-        self.trials.waste.come(1);
+        self.trials.splitting.come(1);
         Counters::add(&self.counters.demand_blocks, 1);
         self.read(&[block], &[place], since_ns);
     }
@@ -307,7 +307,7 @@ impl Engine {
             self.table.get_mut(sample).flags |= SAMPLE;
         }
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
-        self.trials.waste.come(blocks.len());
+        self.trials.splitting.come(blocks.len());
         self.follow.other(blocks.len());
         if !blocks.is_sorted() {
             blocks.reverse();

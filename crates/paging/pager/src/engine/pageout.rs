@@ -31,7 +31,9 @@ impl Engine {
     /// Whether blocks should be paged out now.
     pub(crate) fn is_short(&self) -> bool {
         let need = self.need();
-        self.holds == 0 && need.is_short() && !self.io.bounce.is_waited_for(OpKind::Write, need.missing())
+        self.forks_ahead == 0
+            && need.is_short()
+            && !self.io.bounce.is_waited_for(OpKind::Write, need.missing())
     }
 
     /// Pages out ahead of need, so that there are frames that can be used at once.
@@ -53,13 +55,13 @@ impl Engine {
     /// how many have left or are leaving.
     pub(crate) fn page_out(&mut self, count: usize) -> usize {
         let before = self.policy.len();
-        let now_ns = if self.held.is_empty() { 0 } else { self.now() };
-        let (mut victims, mut held) = (Vec::new(), Vec::new());
+        let now_ns = if self.grace.is_empty() { 0 } else { self.now() };
+        let (mut victims, mut spared) = (Vec::new(), Vec::new());
         while victims.len() < count {
             let Some(block) = self.policy.victim() else { break };
-            if self.held.has(block, now_ns) { &mut held } else { &mut victims }.push(block);
+            if self.grace.has(block, now_ns) { &mut spared } else { &mut victims }.push(block);
         }
-        held.into_iter().for_each(|block| self.policy.rescue(block));
+        spared.into_iter().for_each(|block| self.policy.rescue(block));
         victims.sort_unstable();
         self.page_out_these(&victims);
         let after = self.policy.len();
@@ -69,7 +71,7 @@ impl Engine {
 
     /// Takes blocks out of the program that the policy wants to watch.
     fn watch(&mut self) {
-        if self.holds > 0 {
+        if self.forks_ahead > 0 {
             return;
         }
         for _ in 0..pace::WATCH_BATCH {
@@ -78,7 +80,7 @@ impl Engine {
             if self.table.state(block) != State::Mapped {
                 continue;
             }
-            let place = self.frames.pool.take_hollow(1).start;
+            let place = self.frames.pool.take_empty(1).start;
             let (to, from) = (self.frames.pool.address(place), self.table.address(block));
             let taken = self.mover.take(to, from, self.block);
             match self.or_stop(taken) {
@@ -88,7 +90,7 @@ impl Engine {
                     self.table.set_state(block, State::Watched);
                 }
                 Taken::Busy => {
-                    self.frames.pool.put_hollow(place);
+                    self.frames.pool.put_empty(place);
                     self.policy.seen(block);
                 }
             }
@@ -123,7 +125,7 @@ impl Engine {
                 })
                 .count();
             // The places are neighbours if possible.
-            let places = self.frames.pool.take_hollow(run);
+            let places = self.frames.pool.take_empty(run);
             for (&block, place) in rest.iter().zip(places.clone()) {
                 let program = Some(self.table.address(block));
                 let entry = self.table.get_mut(block);
@@ -145,7 +147,7 @@ impl Engine {
             match departure.look {
                 None => {
                     self.stays(block);
-                    self.hold(block);
+                    self.give_grace(block);
                 }
                 // A block that is zero, or whose bytes the store has, needs no write.
                 Some(look) if self.is_clean(block, look) => self.make_soft(block),
@@ -157,15 +159,15 @@ impl Engine {
 
     /// Puts a block back that could not be taken out of the program.
     fn stays(&mut self, block: u32) {
-        self.frames.pool.put_hollow(self.table.get(block).place);
+        self.frames.pool.put_empty(self.table.get(block).place);
         self.table.set_state(block, State::Mapped);
         self.policy.rescue(block);
     }
 
-    /// Holds a block: it stays in the program for a while.
-    pub(crate) fn hold(&mut self, block: u32) {
+    /// Gives a block grace: it stays in the program for a while.
+    pub(crate) fn give_grace(&mut self, block: u32) {
         let now_ns = self.now();
-        self.held.hold(block, self.frames.limit, now_ns);
+        self.grace.give(block, self.frames.limit, now_ns);
     }
 
     /// Puts a block back that was touched on its way out.
@@ -225,7 +227,7 @@ impl Engine {
         let entry = self.table.get_mut(block);
         if let Some(slot) = entry.slot() {
             entry.set_slot(None);
-            if entry.origin == self.io.own() {
+            if entry.origin == self.io.own_origin() {
                 self.io.free_slot(slot);
             }
         }
@@ -233,7 +235,7 @@ impl Engine {
 
     /// Gives every block a slot that may be written; neighbours get neighbouring slots if possible.
     fn give_slots(&mut self, blocks: &[u32]) {
-        let own = self.io.own();
+        let own = self.io.own_origin();
         for &block in blocks {
             let entry = self.table.get(block);
             let keeps = entry.slot().is_some_and(|slot| entry.origin == own && self.io.slots.may_write(slot));
@@ -270,7 +272,7 @@ impl Engine {
     /// Begins to write blocks that have left the program.
     fn write(&mut self, blocks: &[u32]) {
         self.give_slots(blocks);
-        let origin = self.io.own();
+        let origin = self.io.own_origin();
         let mut rest = blocks;
         while let Some(&first) = rest.first() {
             let slot = self.table.get(first).slot().expect("given just now");

@@ -170,7 +170,7 @@ impl Engine {
                 if run.copied {
                     self.frames.pool.put_free(entry.place);
                 } else {
-                    self.frames.pool.put_hollow(entry.place);
+                    self.frames.pool.put_empty(entry.place);
                 }
             }
             self.frames.count -= if run.copy && !run.copied { here.len() } else { 0 };

@@ -14,7 +14,7 @@ impl Engine {
     /// Makes blocks zero that direct calls have removed and that are not in the program. The kernel
     /// removes those that are in the program, or they have come since, as zeros.
     pub(crate) fn see_to_removed(&mut self) {
-        while let Some((from, to)) = self.mover.heard.first_waiting() {
+        while let Some((from, to)) = self.mover.events.first_waiting() {
             let Some(block) = self.table.block_at(from) else {
                 self.stop(&format!("memory at {from:#x} was removed, which is not paged"));
             };
@@ -41,7 +41,7 @@ impl Engine {
                     continue;
                 }
             }
-            self.mover.heard.is_done(from, to.min(end));
+            self.mover.events.is_done(from, to.min(end));
         }
     }
 
@@ -60,7 +60,7 @@ impl Engine {
         let mut all = true;
         let mut first = blocks.start;
         while first < blocks.end {
-            let run = self.frames.pool.take_hollow((blocks.end - first) as usize);
+            let run = self.frames.pool.take_empty((blocks.end - first) as usize);
             let (to, len) = (self.frames.pool.address(run.start), run.len() * self.block);
             all &= self.mover.take_what_is_there(to, self.table.address(first), len);
             first += run.len() as u32;

@@ -50,7 +50,7 @@ impl Engine {
 
     /// A fork is about to begin: until it is over, only blocks that must leave the program do.
     pub(crate) fn fork_is_near(&mut self) -> Result<(), Error> {
-        self.holds += 1;
+        self.forks_ahead += 1;
         Ok(())
     }
 
@@ -59,7 +59,7 @@ impl Engine {
         &mut self,
         start: usize,
         len: usize,
-        held: usize,
+        filled: usize,
         loose: &[(usize, usize)],
     ) -> Result<(), Error> {
         let first = self.table.add(start, len)?;
@@ -69,10 +69,11 @@ impl Engine {
         }
         let block = self.block;
         let block_of = |at: usize| first + ((at - start) / block) as u32;
-        let held = block_of(start + held.next_multiple_of(block));
+        let filled = block_of(start + filled.next_multiple_of(block));
         let end = block_of(start + len);
         let loose = loose.iter().map(|&(from, to)| (block_of(from), block_of(to)));
-        let untouched = held..loose.clone().map(|(from, _)| from).find(|&from| from >= held).unwrap_or(end);
+        let untouched =
+            filled..loose.clone().map(|(from, _)| from).find(|&from| from >= filled).unwrap_or(end);
         self.table.reserved = untouched.end;
         loose.for_each(|(from, to)| self.note_loose(from, to));
         for (at, to) in self.table.parts(first, end, false) {

@@ -9,7 +9,7 @@
 
 use super::Engine;
 use super::ahead::Ahead;
-use super::held::Held;
+use super::grace::Grace;
 use super::table::State;
 use super::trial::Trials;
 use crate::carry::look::{PARTS, hash};
@@ -26,8 +26,8 @@ pub(crate) fn may_ever(options: &crate::Options) -> bool {
 
 impl Engine {
     /// Splits blocks if that is due and possible.
-    pub(crate) fn see_to_waste(&mut self) {
-        if !self.trials.are_off() && self.trials.waste.is_shown() {
+    pub(crate) fn see_to_splitting(&mut self) {
+        if !self.trials.are_off() && self.trials.splitting.is_shown() {
             self.split().ok();
         }
     }
@@ -35,7 +35,7 @@ impl Engine {
     /// Splits blocks, if that is possible now. Whether it was done.
     pub(crate) fn split(&mut self) -> Result<bool, Error> {
         // The trace has one size of blocks, and what a child reads stays as it is.
-        let free = self.holds == 0 && self.children.is_empty() && !self.io.slots.are_read();
+        let free = self.forks_ahead == 0 && self.children.is_empty() && !self.io.slots.are_read();
         if self.trials.are_off() || !free || self.recorder.is_some() || !self.table.may_split() {
             return Ok(false);
         }
@@ -60,7 +60,7 @@ impl Engine {
             self.trials = Trials::new(false, 0);
             return Ok(false);
         }
-        let (own, files) = (self.io.own(), &self.files);
+        let (own, files) = (self.io.own_origin(), &self.files);
         let is_file = |origin: u8| origin != own && files.iter().any(|file| file.origin() == origin);
         if self.table.split(|origin| !is_file(origin)).is_err() {
             return Ok(false);
@@ -70,7 +70,7 @@ impl Engine {
         self.frames.split(PARTS, options.soft_per_mille);
         self.ahead = ahead.after(&self.ahead, PARTS as u32);
         self.policy = policy;
-        self.held = Held::default();
+        self.grace = Grace::default();
         self.trials = Trials::new(false, 0);
         self.is_split = true;
         self.block = options.block;

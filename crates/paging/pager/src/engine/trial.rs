@@ -1,5 +1,5 @@
 //! Trials: major faults after which only the page that was touched goes into the program, to see
-//! whether the others of its block are wanted (`terapage_policy::waste`).
+//! whether the others of its block are wanted (`terapage_policy::splitting`).
 //!
 //! The block of a trial counts as Mapped, and its place in the pool keeps its frame: a trial is a
 //! copy of which a part is still to come. It is completed before anything else is done with the
@@ -10,7 +10,7 @@ use super::table::State;
 use crate::carry::Run;
 use crate::carry::look::PARTS;
 use std::collections::BTreeMap;
-use terapage_policy::waste::Waste;
+use terapage_policy::splitting::Splitting;
 use terapage_sys::PAGE;
 
 /// A trial under way.
@@ -30,17 +30,17 @@ pub(crate) struct Trials {
     /// Whether there are any: whether blocks can be split.
     on: bool,
     under_way: BTreeMap<u32, Trial>,
-    pub waste: Waste,
+    pub splitting: Splitting,
 }
 
 impl Trials {
     pub fn new(on: bool, frames: usize) -> Trials {
         // With the few frames of a model checker there are more trials, which last longer.
-        let waste = match cfg!(terapage_model) {
-            true => Waste::with_trials(frames * 64, 2),
-            false => Waste::new(frames),
+        let splitting = match cfg!(terapage_model) {
+            true => Splitting::with_trials(frames * 64, 2),
+            false => Splitting::new(frames),
         };
-        Trials { on, under_way: BTreeMap::new(), waste }
+        Trials { on, under_way: BTreeMap::new(), splitting }
     }
 
     /// Blocks of which a page has come, and the others are in the pool: they have a frame more.
@@ -56,7 +56,7 @@ impl Trials {
     /// A block has left memory.
     pub fn gone(&mut self, block: u32) {
         if self.on {
-            self.waste.gone(block);
+            self.splitting.gone(block);
         }
     }
 
@@ -69,15 +69,15 @@ impl Engine {
     /// A thread waits for the page at `at` of a block that is about to be read alone.
     pub(crate) fn begin_trial(&mut self, block: u32, at: usize) {
         // While a thread forks, it is served to the end at once.
-        if !self.trials.on || self.holds > 0 || !self.mover.wakes() {
+        if !self.trials.on || self.forks_ahead > 0 || !self.mover.wakes() {
             return;
         }
         // A read that was given up leaves its trial.
         if self.trials.under_way.remove(&block).is_some() {
-            self.trials.waste.found(block, false);
+            self.trials.splitting.found(block, false);
         }
         let page = at / PAGE * PAGE;
-        if self.trials.waste.major_fault(block, at % (PARTS * PAGE) / PAGE) {
+        if self.trials.splitting.major_fault(block, at % (PARTS * PAGE) / PAGE) {
             let trial = Trial { page, together: false, late: false, came: None };
             self.trials.under_way.insert(block, trial);
         }
@@ -110,7 +110,7 @@ impl Engine {
             _ => {
                 let together = trial.together;
                 self.trials.under_way.remove(&block);
-                self.trials.waste.found(block, together);
+                self.trials.splitting.found(block, together);
             }
         }
     }
@@ -134,7 +134,7 @@ impl Engine {
                 _ => {}
             }
         }
-        while let Some(block) = self.trials.waste.end() {
+        while let Some(block) = self.trials.splitting.end() {
             self.complete(block);
         }
     }
@@ -144,7 +144,7 @@ impl Engine {
     pub(crate) fn end_trial(&mut self, block: u32, together: bool) -> bool {
         let is_open = self.trials.is_open(block);
         if is_open {
-            self.trials.waste.found(block, together);
+            self.trials.splitting.found(block, together);
             self.complete(block);
         }
         is_open
@@ -156,7 +156,7 @@ impl Engine {
             if !self.end_trial(block, false) {
                 // It is not read any more: it was given up.
                 self.trials.under_way.remove(&block);
-                self.trials.waste.found(block, false);
+                self.trials.splitting.found(block, false);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! How long threads wait for faults.
 //!
 //! The kernel does not say when a thread has faulted. A thread faults after it was woken, and while
-//! the pager works it is not heard at once. So a fault counts from the moment after which it came:
-//! the last time that faults were heard or a thread was woken, or, if the pager had nothing to do,
+//! the pager works it is not read at once. So a fault counts from the moment after which it came:
+//! the last time that faults were read or a thread was woken, or, if the pager had nothing to do,
 //! that it woke up. What a fault takes to wake the pager, and the thread to run again, is not
 //! counted; nor is, if several threads fault, what one waits before another one is woken.
 
@@ -16,10 +16,10 @@ const LATE_MOST: usize = 1024;
 /// What is known of the waits of now.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// Faults that have not been heard came after this, ns.
+    /// Faults that have not been read came after this, ns.
     since_ns: u64,
-    /// Those that were heard last came after this, ns.
-    heard_ns: u64,
+    /// Those that were read last came after this, ns.
+    read_ns: u64,
     /// Threads that wait for blocks on their way: the block, and since when, ns.
     late: Vec<(u32, u64)>,
     /// Waits that were not yet counted, ns.
@@ -33,21 +33,21 @@ impl Waits {
         self.since_ns = now_ns;
     }
 
-    /// Faults were heard now.
-    pub fn heard(&mut self, now_ns: u64) {
-        self.heard_ns = if self.since_ns == 0 { now_ns } else { self.since_ns };
+    /// Faults were read now.
+    pub fn faults_read(&mut self, now_ns: u64) {
+        self.read_ns = if self.since_ns == 0 { now_ns } else { self.since_ns };
         self.since_ns = now_ns;
     }
 
-    /// Since when the faults wait that were heard last, ns.
+    /// Since when the faults wait that were read last, ns.
     pub fn began_ns(&self) -> u64 {
-        self.heard_ns
+        self.read_ns
     }
 
     /// A thread waits for a block that is on its way.
     pub fn late(&mut self, block: u32) {
         if self.late.len() < LATE_MOST {
-            self.late.push((block, self.heard_ns));
+            self.late.push((block, self.read_ns));
         }
     }
 
@@ -85,7 +85,7 @@ impl Engine {
     /// A thread that touched a block without bytes in the store has its page.
     pub(crate) fn minor_wait_ends(&mut self) {
         let now_ns = self.now();
-        self.waits.end(self.waits.heard_ns, now_ns, false);
+        self.waits.end(self.waits.read_ns, now_ns, false);
     }
 
     /// A thread that has waited for a read since `began_ns` has its page.
@@ -111,7 +111,7 @@ impl Engine {
         self.counters.requests.store(asked, Relaxed);
         self.counters.request_wait_us.store(waited_ns / 1000, Relaxed);
         if !self.trials.are_off() {
-            let [together, apart] = self.trials.waste.trials();
+            let [together, apart] = self.trials.splitting.trials();
             self.counters.trials_together.store(together, Relaxed);
             self.counters.trials_apart.store(apart, Relaxed);
         }
@@ -126,15 +126,15 @@ mod tests {
     fn a_fault_counts_from_when_it_may_have_come() {
         let mut waits = Waits::default();
         waits.idle(10_000);
-        waits.heard(11_000);
+        waits.faults_read(11_000);
         waits.end(waits.began_ns(), 15_000, false);
         assert_eq!(waits.take_us(), [0, 5]);
         // The pager went on working: the thread, woken at 15, has faulted since.
-        waits.heard(40_000);
+        waits.faults_read(40_000);
         waits.end(waits.began_ns(), 47_500, true);
         assert_eq!(waits.take_us(), [32, 0]);
         waits.idle(100_000);
-        waits.heard(100_000);
+        waits.faults_read(100_000);
         waits.end(waits.began_ns(), 100_500, true);
         assert_eq!(waits.take_us(), [1, 0], "the rests add up");
     }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn who_waits_for_a_block_on_its_way_counts_once() {
         let mut waits = Waits::default();
-        waits.heard(1_000);
+        waits.faults_read(1_000);
         (7..10).for_each(|block| waits.late(block));
         waits.come(&[8, 20], 4_000, true);
         assert_eq!(waits.take_us(), [3, 0]);

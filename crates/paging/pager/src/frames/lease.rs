@@ -7,7 +7,7 @@
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use terapage_policy::appetite::Done;
+use terapage_policy::frame_need::Done;
 use terapage_stats::Counters;
 use terapage_sys::thread::now_ns;
 
@@ -37,7 +37,7 @@ pub struct Use {
     /// Its counters.
     pub counters: &'static Counters,
     /// Bytes that it has: frames, buffers and books.
-    pub held: usize,
+    pub resident: usize,
     /// The part of them that it cannot give: buffers and books.
     pub fixed: usize,
     /// Bytes of the frames that are soft: they have left the program, and are the next to go.
@@ -60,7 +60,7 @@ impl Use {
             soft: get(&counters.minor_faults),
             waited_us: get(&counters.major_wait_us),
             first: get(&counters.first_touches),
-            held: self.held as u64,
+            resident: self.resident as u64,
         }
     }
 }

@@ -100,7 +100,7 @@ pub(crate) struct Maker {
     stage: usize,
     slow: u32,
     /// Whether the huge page taken last is one of the thread's.
-    lent: bool,
+    stage_is_threads: bool,
     /// Whether huge pages were given up because they were too slow.
     was_slow: bool,
 }
@@ -108,7 +108,7 @@ pub(crate) struct Maker {
 impl Maker {
     /// A maker that makes no huge pages.
     pub fn none() -> Maker {
-        Maker { thread: None, stage: 0, slow: 0, lent: false, was_slow: false }
+        Maker { thread: None, stage: 0, slow: 0, stage_is_threads: false, was_slow: false }
     }
 
     /// A maker of up to `pages` huge pages; with a thread, if `thread` and the pages are worth one.
@@ -163,7 +163,7 @@ impl Maker {
             let allowed = used.saturating_add(u32::try_from(pages).unwrap_or(u32::MAX));
             shared.allowed.store(allowed, SeqCst);
             if shared.made.load(SeqCst) != used {
-                self.lent = true;
+                self.stage_is_threads = true;
                 return Some(shared.stage(used));
             }
         }
@@ -173,7 +173,7 @@ impl Maker {
 
     /// Gives back the huge page taken, whose frames have been moved away.
     pub fn used(&mut self) {
-        if let Some(shared) = self.thread.filter(|_| std::mem::take(&mut self.lent)) {
+        if let Some(shared) = self.thread.filter(|_| std::mem::take(&mut self.stage_is_threads)) {
             shared.used.fetch_add(1, SeqCst);
             shared.bell.ring();
         }

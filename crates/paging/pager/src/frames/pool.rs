@@ -1,7 +1,7 @@
 //! Places for frames outside the program.
 //!
-//! A place is filled (it has a frame) or hollow (its frame is in the program, or was never made).
-//! There are twice as many places as frames, and most frames are in the program. So runs of hollow
+//! A place is filled (it has a frame) or empty (its frame is in the program, or was never made).
+//! There are twice as many places as frames, and most frames are in the program. So runs of empty
 //! neighbours are easy to find.
 
 use super::maker::Maker;
@@ -11,23 +11,23 @@ use std::ops::Range;
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::ring::Piece;
 
-/// The hollow places: a bit for each.
+/// The empty places: a bit for each.
 ///
 /// They are taken in order of address, from the last one taken onwards. Before that place is
-/// reached again, most of what was filled there has gone into the program, so the hollow places lie
+/// reached again, most of what was filled there has gone into the program, so the empty places lie
 /// together.
-struct Hollow {
+struct EmptyPlaces {
     words: Vec<u64>,
     next: u32,
 }
 
-impl Hollow {
-    fn new(places: usize) -> Hollow {
+impl EmptyPlaces {
+    fn new(places: usize) -> EmptyPlaces {
         let mut words = vec![!0; places.div_ceil(64)];
         if !places.is_multiple_of(64) {
             words[places / 64] = (1 << (places % 64)) - 1;
         }
-        Hollow { words, next: 0 }
+        EmptyPlaces { words, next: 0 }
     }
 
     fn put(&mut self, place: u32) {
@@ -41,7 +41,7 @@ impl Hollow {
 
     /// Each place has become `more` places, which divides 64.
     fn split(&mut self, more: u32, places: usize) {
-        let old = std::mem::replace(self, Hollow { words: vec![0; places.div_ceil(64)], next: 0 });
+        let old = std::mem::replace(self, EmptyPlaces { words: vec![0; places.div_ceil(64)], next: 0 });
         self.next = old.next * more;
         let mut from = old.first_from(0);
         while let Some(place) = from {
@@ -50,7 +50,7 @@ impl Hollow {
         }
     }
 
-    /// The first hollow place from `place` to the end.
+    /// The first empty place from `place` to the end.
     fn first_from(&self, place: u32) -> Option<u32> {
         let word = place as usize / 64;
         let rest = self.words.get(word)? & (!0 << (place % 64));
@@ -59,7 +59,7 @@ impl Hollow {
         found.map(|(at, bits)| ((word + at) * 64) as u32 + bits.trailing_zeros())
     }
 
-    /// Takes the next hollow place and those that directly follow it, `most` in all.
+    /// Takes the next empty place and those that directly follow it, `most` in all.
     fn take(&mut self, most: usize) -> Option<Range<u32>> {
         let first = self.first_from(self.next).or_else(|| self.first_from(0))?;
         let mut end = first;
@@ -76,7 +76,7 @@ pub(crate) struct Pool {
     base: usize,
     block: usize,
     places: usize,
-    hollow: Hollow,
+    empty: EmptyPlaces,
     free: VecDeque<u32>,
     /// Free places that are all zero.
     zero: VecDeque<u32>,
@@ -90,7 +90,7 @@ impl Pool {
             base,
             block,
             places,
-            hollow: Hollow::new(places),
+            empty: EmptyPlaces::new(places),
             free: VecDeque::new(),
             zero: VecDeque::new(),
         })
@@ -101,7 +101,7 @@ impl Pool {
         self.block /= more;
         self.places *= more;
         let more = more as u32;
-        self.hollow.split(more, self.places);
+        self.empty.split(more, self.places);
         for places in [&mut self.free, &mut self.zero] {
             *places = places.iter().flat_map(|&place| place * more..(place + 1) * more).collect();
         }
@@ -118,7 +118,7 @@ impl Pool {
     /// The bytes of a filled place.
     pub fn bytes(&self, place: u32) -> &[u8] {
         // SAFETY: a place is touched by the pager's thread or by the thread that carries its load,
-        // never by both at once, and only if it is filled. To touch a hollow place is a bus error,
+        // never by both at once, and only if it is filled. To touch an empty place is a bus error,
         // not a wrong byte.
         unsafe { memory::bytes(self.address(place), self.block) }
     }
@@ -162,18 +162,18 @@ impl Pool {
             runs.map(|run| (self.address(run[0]), run.len() * self.block)).collect();
         // SAFETY: the caller gives the places up.
         unsafe { memory::discard_all(&pieces) }?;
-        places.into_iter().for_each(|place| self.put_hollow(place));
+        places.into_iter().for_each(|place| self.put_empty(place));
         Ok(())
     }
 
-    /// Takes hollow places that are neighbours, up to `most`, at least one.
-    pub fn take_hollow(&mut self, most: usize) -> Range<u32> {
-        self.hollow.take(most).expect("twice as many places as frames")
+    /// Takes empty places that are neighbours, up to `most`, at least one.
+    pub fn take_empty(&mut self, most: usize) -> Range<u32> {
+        self.empty.take(most).expect("twice as many places as frames")
     }
 
-    /// Notes that a place has become hollow.
-    pub fn put_hollow(&mut self, place: u32) {
-        self.hollow.put(place);
+    /// Notes that a place has become empty.
+    pub fn put_empty(&mut self, place: u32) {
+        self.empty.put(place);
     }
 
     /// The bytes of places as pieces for the ring, as few as possible.
@@ -195,13 +195,13 @@ impl Pool {
         if let Some(stage) = maker.take(most / many) {
             let mut places: Vec<u32> = Vec::with_capacity(many);
             while places.len() < many {
-                places.extend(self.take_hollow(many - places.len()));
+                places.extend(self.take_empty(many - places.len()));
             }
             let addresses: Vec<usize> = places.iter().map(|&place| self.address(place)).collect();
             let made = mover.fill_huge(stage, &addresses, self.block);
             maker.used();
             self.zero.extend(&places[..made]);
-            places[made..].iter().for_each(|&place| self.put_hollow(place));
+            places[made..].iter().for_each(|&place| self.put_empty(place));
             if made > 0 {
                 return Ok(made);
             }
@@ -211,7 +211,7 @@ impl Pool {
 
     /// Makes one new frame, zero and free, of single pages.
     pub fn make_one(&mut self, mover: &Mover) -> Result<(), Lost> {
-        let place = self.take_hollow(1).start;
+        let place = self.take_empty(1).start;
         mover.fill(self.address(place), self.block)?;
         self.zero.push_back(place);
         Ok(())
@@ -220,34 +220,34 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::Hollow;
+    use super::EmptyPlaces;
 
     #[test]
     fn neighbours_come_together_and_in_turns() {
-        let mut hollow = Hollow::new(70);
-        assert_eq!(hollow.take(3), Some(0..3));
-        assert_eq!(hollow.take(64), Some(3..67));
-        hollow.put(1);
-        hollow.put(2);
-        assert_eq!(hollow.take(9), Some(67..70));
-        assert_eq!(hollow.take(9), Some(1..3));
-        assert_eq!(hollow.take(1), None);
-        hollow.put(65);
-        hollow.put(69);
-        assert_eq!(hollow.take(4), Some(65..66));
-        assert_eq!(hollow.take(4), Some(69..70));
-        assert_eq!(hollow.take(4), None);
+        let mut empty = EmptyPlaces::new(70);
+        assert_eq!(empty.take(3), Some(0..3));
+        assert_eq!(empty.take(64), Some(3..67));
+        empty.put(1);
+        empty.put(2);
+        assert_eq!(empty.take(9), Some(67..70));
+        assert_eq!(empty.take(9), Some(1..3));
+        assert_eq!(empty.take(1), None);
+        empty.put(65);
+        empty.put(69);
+        assert_eq!(empty.take(4), Some(65..66));
+        assert_eq!(empty.take(4), Some(69..70));
+        assert_eq!(empty.take(4), None);
     }
 
     #[test]
-    fn places_that_are_split_are_hollow_as_before() {
-        let mut hollow = Hollow::new(70);
-        assert_eq!(hollow.take(70), Some(0..70));
-        hollow.put(3);
-        hollow.put(69);
-        hollow.split(4, 280);
-        assert_eq!(hollow.take(9), Some(12..16));
-        assert_eq!(hollow.take(9), Some(276..280));
-        assert_eq!(hollow.take(9), None);
+    fn places_that_are_split_are_empty_as_before() {
+        let mut empty = EmptyPlaces::new(70);
+        assert_eq!(empty.take(70), Some(0..70));
+        empty.put(3);
+        empty.put(69);
+        empty.split(4, 280);
+        assert_eq!(empty.take(9), Some(12..16));
+        assert_eq!(empty.take(9), Some(276..280));
+        assert_eq!(empty.take(9), None);
     }
 }

@@ -1,8 +1,8 @@
 //! The I/O of the pager's thread: its ring, its stores, and the transfers under way.
 //!
 //! All events for which the thread waits come through one ring. The upper byte of a tag, its
-//! *topic*, says to whom an event belongs. [`Io::next`] returns the engine's events, and passes the
-//! stores' on to them.
+//! *topic*, says to whom an event belongs. [`Io::next_event`] returns the engine's events, and
+//! passes the stores' on to them.
 
 pub(crate) mod bounce;
 pub(crate) mod slots;
@@ -169,7 +169,7 @@ impl Io {
     }
 
     /// The next event that does not belong to a store.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<Event> {
         while let Some(done) = self.ring().done() {
             let (topic, number) = (done.tag & !NUMBER, done.tag & NUMBER);
             let event = match topic {
@@ -293,7 +293,7 @@ impl Io {
     }
 
     /// The number of this process's own store.
-    pub fn own(&self) -> u8 {
+    pub fn own_origin(&self) -> u8 {
         self.own
     }
 

@@ -2,7 +2,7 @@
 
 use crate::arena::ARENA;
 use crate::maps::{is_beyond, refuse};
-use crate::{beside, paged, process};
+use crate::{paged, process, untracked};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
 
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         return refuse(libc::EINVAL);
     }
     if len == 0 || !paged::concerns(from, len) {
-        beside::moves(len);
+        untracked::moves(len);
         // SAFETY: the caller keeps the contract of `madvise`.
         return unsafe { kernel_madvise(from, len, advice) };
     }
@@ -46,14 +46,14 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         // This advice is about performance only. The pager does without it; the kernel gets it for
         // memory that is not paged.
         libc::MADV_COLD..=MADV_COLLAPSE => {
-            let odd = ARENA.lock().odd_within(from, to);
+            let special = ARENA.lock().special_within(from, to);
             // SAFETY: the caller keeps the contract of `madvise`.
             let done = |&(from, to): &(usize, usize)| unsafe { kernel_madvise(from, to - from, advice) == 0 };
-            if odd.iter().all(done) { 0 } else { -1 }
+            if special.iter().all(done) { 0 } else { -1 }
         }
         libc::MADV_NORMAL..=libc::MADV_SEQUENTIAL | libc::MADV_DONTFORK..=libc::MADV_DODUMP => 0,
         // Nothing in the range is paged. SAFETY: the caller keeps the contract of `madvise`.
-        _ if ARENA.lock().odd_bytes(from, to) == to - from => unsafe {
+        _ if ARENA.lock().special_bytes(from, to) == to - from => unsafe {
             kernel_madvise(from, to - from, advice)
         },
         // As on a kernel that does not know the advice: it must not seem to be done.

@@ -5,14 +5,15 @@
 //! object tells its heap.
 //!
 //! Objects for [some callers](crate::callers) are not paged: the hooks learn the return address.
-//! These objects, and all objects of the pager's threads, come from the library's [own](crate::own)
-//! heap. Requests that are not served at all go to the [next](crate::next) allocator.
+//! These objects, and all objects of the pager's threads, come from the library's
+//! [own](crate::own_heap) heap. Requests that are not served at all go to the
+//! [next](crate::next_malloc) allocator.
 
 use crate::arena::{self, ARENA};
 use crate::callers::{self, is_unpaged};
+use crate::elf::{is_defined, object_of};
 use crate::lock::Lock;
-use crate::objects::{is_defined, object_of};
-use crate::{caches, limits, next, own, set_errno};
+use crate::{caches, limits, next_malloc, own_heap, set_errno};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, SIZES_BYTES as BYTES, SMALL, Table, size_of_small};
@@ -115,7 +116,7 @@ static ALL_HEAPS: [Lock<Heap<Chunks>>; HEAPS] =
 
 /// Passes all requests to the next allocator.
 pub fn stand_back() {
-    next::find();
+    next_malloc::find();
     MODE.store(OFF, SeqCst);
 }
 
@@ -237,7 +238,7 @@ unsafe fn range_of(at: usize) -> Option<(usize, usize)> {
     // A range may begin with another thing than a header, and the bytes before `at` may not be
     // readable.
     let is_there = |&(from, to): &(usize, usize)| {
-        at >= from + HEADER && (at < to || arena.odd_within(header_of(at) as usize, at).is_empty())
+        at >= from + HEADER && (at < to || arena.special_within(header_of(at) as usize, at).is_empty())
     };
     let range = arena.ranges.around(header_of(at) as usize).filter(is_there);
     drop(arena);
@@ -281,7 +282,7 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     let (all, internal) = (MODE.load(Relaxed) == ALL, thread::is_internal(thread));
     if internal || !all || size >= LARGE || align > PAGE {
         if internal || MODE.load(Relaxed) == CLOSED {
-            return or_none(own::allocate(size, align, zero));
+            return or_none(own_heap::allocate(size, align, zero));
         }
         if size >= large_from() || (align > PAGE && all) {
             let at = large(size, align, zero, 0);
@@ -291,7 +292,7 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
             return or_none(if exceeds(size) {
                 std::ptr::null_mut()
             } else {
-                next::allocate(size, align, zero)
+                next_malloc::allocate(size, align, zero)
             });
         }
     }
@@ -366,12 +367,14 @@ fn or_none(at: *mut u8) -> *mut u8 {
 unsafe fn usable(at: *mut u8) -> usize {
     if !arena::contains(at as usize) {
         // SAFETY: the caller passes an object that is not freed.
-        return unsafe { if own::contains(at as usize) { own::usable(at) } else { next::usable(at) } };
+        return unsafe {
+            if own_heap::contains(at as usize) { own_heap::usable(at) } else { next_malloc::usable(at) }
+        };
     }
     match TABLE.heap_of(at as usize) {
         // SAFETY: the caller passes an object that is not freed.
         None => unsafe {
-            range_of(at as usize).map_or_else(|| next::usable(at), |(_, end)| end - at as usize)
+            range_of(at as usize).map_or_else(|| next_malloc::usable(at), |(_, end)| end - at as usize)
         },
         // SAFETY: the caller passes an object that is not freed.
         Some(_) => unsafe { TABLE.usable(at) },
@@ -384,7 +387,9 @@ unsafe fn release(at: *mut u8) {
     }
     if !arena::contains(at as usize) {
         // SAFETY: the caller passes an object that is not freed.
-        return unsafe { if own::contains(at as usize) { own::free(at) } else { next::free(at) } };
+        return unsafe {
+            if own_heap::contains(at as usize) { own_heap::free(at) } else { next_malloc::free(at) }
+        };
     }
     match TABLE.heap_of(at as usize) {
         // SAFETY: the caller passes an object that is not freed.
@@ -398,7 +403,7 @@ unsafe fn release(at: *mut u8) {
                 ARENA.lock().give(start, end, true);
             }
             // SAFETY: the caller passes an object that is not freed.
-            None => unsafe { next::free(at) },
+            None => unsafe { next_malloc::free(at) },
         },
         Some(heap) => {
             // SAFETY: the object lies in that heap's memory, and the caller passes one that is not
@@ -412,14 +417,14 @@ unsafe fn release(at: *mut u8) {
 unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     let mut instead = 0;
     if !arena::contains(old as usize) {
-        if !own::contains(old as usize) && is_next(size) {
+        if !own_heap::contains(old as usize) && is_next(size) {
             // SAFETY: the caller passes an object that is not freed.
-            let had = unsafe { next::usable(old) };
+            let had = unsafe { next_malloc::usable(old) };
             if exceeds(size.saturating_sub(had)) {
                 return or_none(std::ptr::null_mut());
             }
             // SAFETY: the caller passes an object that is not freed.
-            if let Some(new) = unsafe { next::resize(old, size) } {
+            if let Some(new) = unsafe { next_malloc::resize(old, size) } {
                 return new;
             }
         }
@@ -463,7 +468,7 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
         }
     } else if is_next(size)
         // SAFETY: the caller passes an object that is not freed.
-        && let Some(new) = unsafe { next::resize(old, size) }
+        && let Some(new) = unsafe { next_malloc::resize(old, size) }
     {
         return new;
     }
@@ -488,13 +493,13 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
 
 /// `malloc` for `caller`, the return address.
 extern "C" fn malloc_for(size: usize, caller: usize) -> *mut u8 {
-    if is_unpaged(caller) { or_none(own::allocate(size, 16, false)) } else { allocate(size, 16, false) }
+    if is_unpaged(caller) { or_none(own_heap::allocate(size, 16, false)) } else { allocate(size, 16, false) }
 }
 
 /// `calloc` for `caller`.
 extern "C" fn calloc_for(count: usize, size: usize, caller: usize) -> *mut u8 {
     match count.checked_mul(size) {
-        Some(bytes) if is_unpaged(caller) => or_none(own::allocate(bytes, 16, true)),
+        Some(bytes) if is_unpaged(caller) => or_none(own_heap::allocate(bytes, 16, true)),
         Some(bytes) => allocate(bytes, 16, true),
         None => {
             set_errno(libc::ENOMEM);
@@ -510,11 +515,11 @@ extern "C" fn calloc_for(count: usize, size: usize, caller: usize) -> *mut u8 {
 unsafe extern "C" fn realloc_for(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     if is_unpaged(caller) && size > 0 {
         if old.is_null() {
-            return or_none(own::allocate(size, 16, false));
+            return or_none(own_heap::allocate(size, 16, false));
         }
-        if own::contains(old as usize) {
+        if own_heap::contains(old as usize) {
             // SAFETY: the caller passes null or an object that is not freed.
-            return or_none(unsafe { own::resize(old, size) });
+            return or_none(unsafe { own_heap::resize(old, size) });
         }
     }
     if old.is_null() {

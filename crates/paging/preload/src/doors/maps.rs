@@ -3,8 +3,8 @@
 //! the kernel.
 
 use crate::arena::{self, ARENA, Arena};
-use crate::objects::each_segment;
-use crate::{beside, limits, paged, places, process, set_errno};
+use crate::elf::each_segment;
+use crate::{limits, paged, places, process, set_errno, untracked};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
@@ -129,7 +129,7 @@ pub unsafe fn map(
         }
     }
     if fd < 0 || flags & MAP_PRIVATE == 0 {
-        beside::moves(len);
+        untracked::moves(len);
     }
     // SAFETY: the caller keeps the contract of `mmap`.
     unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) }
@@ -172,7 +172,7 @@ unsafe fn honour(place: usize, len: usize, prot: c_int, flags: c_int) -> bool {
     let done = serves && map_exactly(place, len, prot, flags);
     if done {
         ARENA.lock().places.add(place, place + len, writable);
-        beside::moves(len);
+        untracked::moves(len);
     }
     done
 }
@@ -387,7 +387,7 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         if places::bytes() > 0 && len > 0 && !is_beyond {
             ARENA.lock().places.remove(from, from + len.next_multiple_of(PAGE));
         }
-        beside::moves(len);
+        untracked::moves(len);
         // SAFETY: the caller keeps the contract of `munmap`.
         return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
     }

@@ -47,7 +47,13 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
 /// Moves pages of the arena that belong to the kernel. They leave the arena, or go to a place in it
 /// that the program names. The old place stays mapped until the arena puts its own memory there:
 /// another thread's mapping could take a hole.
-unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+unsafe fn mremap_special(
+    old: usize,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: usize,
+) -> *mut c_void {
     let (keep, may_move) = (libc::MREMAP_DONTUNMAP, libc::MREMAP_MAYMOVE);
     // SAFETY: the caller keeps the contract of `mremap`; the kernel chooses the place.
     let aside = unsafe { kernel_mremap(old, old_len, old_len, may_move | keep, 0) };
@@ -140,7 +146,7 @@ unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usi
         next = end;
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
         // SAFETY: the caller owns both ranges, which do not overlap.
-        if unsafe { mremap_odd(at, end - at, end - at, flags, to + (at - from)) } == failed() {
+        if unsafe { mremap_special(at, end - at, end - at, flags, to + (at - from)) } == failed() {
             process::fail("mremap of memory of several mappings stopped half way");
         }
     }
@@ -265,18 +271,18 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
     if !fixed && let Some(done) = mremap_in_place(from, old_len, new_len, flags) {
         return done;
     }
-    let odd = ARENA.lock().odd_bytes(from, from + old_len);
-    if odd == old_len {
+    let special = ARENA.lock().special_bytes(from, from + old_len);
+    if special == old_len {
         // Memory of the kernel: protected, shared or a file's. SAFETY: the caller keeps the
         // contract of `mremap`.
-        let moved = unsafe { mremap_odd(from, old_len, new_len, flags, new) };
+        let moved = unsafe { mremap_special(from, old_len, new_len, flags, new) };
         if moved != failed() || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT) {
             return moved;
         }
     }
     // For the kernel these are several mappings: a part was locked once, or they came from several
     // places.
-    let mappings = if odd > 0 { plain_mappings(from, from + old_len) } else { Some(Vec::new()) };
+    let mappings = if special > 0 { plain_mappings(from, from + old_len) } else { Some(Vec::new()) };
     let Some(mappings) = mappings else {
         set_errno(libc::EFAULT);
         return failed();

@@ -38,7 +38,7 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
         if prot == READ_WRITE {
             make_plain(&mut arena, from, to)
         } else {
-            make_odd(&mut arena, from, to, prot)
+            make_special(&mut arena, from, to, prot)
         }
     }
 }
@@ -48,7 +48,7 @@ unsafe fn make_plain(arena: &mut Arena, from: usize, to: usize) -> c_int {
     if paged::is_whole(from, to) && !arena.any_loose(from, to) {
         return 0;
     }
-    let opened: usize = paged::parts(from, to).map(|(from, to)| arena.odd_bytes(from, to)).sum();
+    let opened: usize = paged::parts(from, to).map(|(from, to)| arena.special_bytes(from, to)).sum();
     if opened > 0 && !arena.is_backed(opened) {
         return refuse(libc::ENOMEM);
     }
@@ -64,7 +64,7 @@ unsafe fn make_plain(arena: &mut Arena, from: usize, to: usize) -> c_int {
 }
 
 /// Gives a range other rights: its blocks are not paged any more.
-unsafe fn make_odd(arena: &mut Arena, from: usize, to: usize, prot: c_int) -> c_int {
+unsafe fn make_special(arena: &mut Arena, from: usize, to: usize, prot: c_int) -> c_int {
     let paged = match arena.release_parts(from, to) {
         Ok(paged) => paged,
         Err(error) => return refuse(error.errno()),

@@ -6,7 +6,7 @@
 use crate::arena::{self, ARENA};
 use crate::maps::{after_refusal, failed, is_beyond};
 use crate::remap::mremap;
-use crate::{beside, paged, process, set_errno};
+use crate::{paged, process, set_errno, untracked};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, thread};
 
@@ -61,7 +61,7 @@ fn attached(at: usize) -> Vec<(usize, usize)> {
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void {
-    beside::moves(segment_bytes(id));
+    untracked::moves(segment_bytes(id));
     let rounds = flags & libc::SHM_RND != 0;
     let place = if rounds { at as usize / PAGE * PAGE } else { at as usize };
     let chosen = place != 0 && place.is_multiple_of(PAGE) && process::settings().is_some();
@@ -118,7 +118,7 @@ unsafe fn move_to(aside: *mut c_void, place: usize, replaces: bool) -> *mut c_vo
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmdt(at: *const c_void) -> c_int {
-    beside::passes_by();
+    untracked::passes_by();
     if !arena::contains(at as usize) {
         // SAFETY: the caller keeps the contract of `shmdt`.
         return unsafe { kernel_shmdt(at as usize) };

@@ -9,7 +9,7 @@
 //!
 //! Its other uses are [rehearsed](crate::fork).
 
-use crate::objects::{each_segment, symbol_of};
+use crate::elf::{each_segment, symbol_of};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

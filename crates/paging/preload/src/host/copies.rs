@@ -101,13 +101,13 @@ extern "C" fn advise(at: usize, len: usize, what: c_int) -> c_int {
 }
 
 /// The file of a descriptor that stays the caller's.
-fn lent(fd: c_int) -> ManuallyDrop<File> {
+fn borrowed(fd: c_int) -> ManuallyDrop<File> {
     // SAFETY: the caller keeps the descriptor open during the call, and this does not close it.
     ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
 }
 
 extern "C" fn map_file(at: usize, len: usize, fd: c_int, offset: u64, bytes: u64) -> c_int {
-    ask(|pager| pager.map_file(at, len, &lent(fd), offset, bytes))
+    ask(|pager| pager.map_file(at, len, &borrowed(fd), offset, bytes))
 }
 
 extern "C" fn unmap_file(at: usize, len: usize) -> c_int {
@@ -123,7 +123,7 @@ extern "C" fn sync_file(
     written: &mut u64,
 ) -> c_int {
     let Some(pager) = pager() else { return libc::ENOSYS };
-    match pager.sync_file(at, len, &lent(fd), offset, bytes) {
+    match pager.sync_file(at, len, &borrowed(fd), offset, bytes) {
         Ok(bytes) => {
             *written = bytes;
             0

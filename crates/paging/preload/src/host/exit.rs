@@ -2,7 +2,7 @@
 //! descriptors stay open.
 
 use crate::arena::ARENA;
-use crate::{beside, process, real, summary};
+use crate::{process, real, summary, untracked};
 use std::ffi::{c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -125,10 +125,10 @@ pub fn finish() {
     {
         terapage_sys::thread::say(&format!("terapage: {error}\n"));
     }
-    beside::look_last();
-    beside::note_program_time();
+    untracked::look_last();
+    untracked::note_program_time();
     write_stats();
-    if let Some(line) = beside::last_line() {
+    if let Some(line) = untracked::last_line() {
         terapage_sys::thread::say(&line);
     }
     summary::finish(is_run());
@@ -141,9 +141,9 @@ pub fn own_name(path: &Path) -> PathBuf {
 }
 
 pub fn with_number(path: &Path) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    beside.into()
+    let mut numbered = path.as_os_str().to_owned();
+    numbered.push(format!(".{}", std::process::id()));
+    numbered.into()
 }
 
 /// The counters of a process that had no pager.
@@ -156,7 +156,7 @@ pub fn never_paged() -> terapage_stats::Snapshot {
         ..Default::default()
     };
     (counters.job, counters.job_processes) = crate::job::numbers();
-    beside::fill(&mut counters);
+    untracked::fill(&mut counters);
     counters
 }
 

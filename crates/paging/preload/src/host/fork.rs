@@ -8,7 +8,7 @@
 
 use crate::arena::ARENA;
 use crate::lock::Lock;
-use crate::{caches, heap, own, paged, process, real};
+use crate::{caches, heap, own_heap, paged, process, real};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -81,7 +81,7 @@ pub fn open() {
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> libc::pid_t {
-    crate::beside::passes_by();
+    crate::untracked::passes_by();
     let signals = thread::block_signals();
     let child = binding::freed(|| {
         let child = rehearsed_fork();
@@ -104,7 +104,7 @@ fn rehearsed_fork() -> libc::pid_t {
     let place = READY.iter().find(|place| place.compare_exchange(0, me, SeqCst, SeqCst).is_ok());
     let mut had_room = false;
     if let Some(place) = place {
-        if hold() {
+        if say_fork_is_near() {
             // As many threads as the child and its pager.
             had_room = rehearse(2);
             if !had_room {
@@ -165,7 +165,7 @@ fn is_ready() -> bool {
 unsafe extern "C" fn before() {
     let signals = thread::block_signals();
     let is_ready = is_ready();
-    if is_ready || hold() {
+    if is_ready || say_fork_is_near() {
         // This lock is taken first and given back last. The C library takes it, too, once the pager
         // is parked, and another thread that held it then might wait for a page. (A thread may take
         // it several times.) SAFETY: the lock is given back in the parent, and the C library makes
@@ -199,10 +199,10 @@ unsafe extern "C" fn before() {
 
 /// From now on no block leaves the program that need not, until the fork. Whether there is a
 /// pager.
-fn hold() -> bool {
+fn say_fork_is_near() -> bool {
     let arena = ARENA.lock();
     let Some(pager) = &arena.pager else { return false };
-    process::or_fail(pager.hold());
+    process::or_fail(pager.fork_is_near());
     true
 }
 
@@ -315,7 +315,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     // SAFETY: the child of a fork has one thread.
-    unsafe { own::renew() };
+    unsafe { own_heap::renew() };
     thread::forget_others();
     caches::in_child();
     STREAMS.store(0, SeqCst);
@@ -333,7 +333,7 @@ unsafe extern "C" fn in_child() {
         arena.set_forkable(false);
         arena.count_in_use();
     }
-    crate::beside::in_child(arena.pager.as_ref().map(Pager::shared));
+    crate::untracked::in_child(arena.pager.as_ref().map(Pager::shared));
     crate::summary::in_child();
     drop(internal);
     last::is_first();

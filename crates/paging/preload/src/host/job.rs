@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use terapage_lease::{File, Handed, Needs, Slot, Table, least_of};
 use terapage_pager::{Share, Use};
-use terapage_policy::appetite::Appetite;
+use terapage_policy::frame_need::FrameNeed;
 use terapage_sys::thread;
 
 /// Each process may have this many bytes of its data without a lease: they are part of the 32 MiB
-/// that each may have beside the budget.
+/// that each may have untracked.
 pub const FREE_BYTES: usize = 16 << 20;
 
-/// As much of what is beside the budget is part of these, too: the program's own data, its stacks,
+/// As much of what is untracked is part of these, too: the program's own data, its stacks,
 /// the pager's tables. What is more is taken off the frames.
-const BESIDE_BYTES: u64 = 16 << 20;
+const UNTRACKED_BYTES: u64 = 16 << 20;
 
 /// The job, once the library has begun.
 struct Job {
@@ -41,11 +41,11 @@ static SLOT: AtomicUsize = AtomicUsize::new(0);
 /// Some thread is at the table.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Bytes beside the budget that are to be taken off the frames.
+/// Untracked bytes that are to be taken off the frames.
 static CLAIM: AtomicU64 = AtomicU64::new(0);
 /// Bytes that were in use when paging began.
 static BEGAN_WITH: AtomicU64 = AtomicU64::new(0);
-/// What it may have, as heard last, bytes.
+/// What it may have, as read last, bytes.
 static ALLOWED: AtomicU64 = AtomicU64::new(0);
 
 /// Begins. `handed` says where the table is, and `root` which process began the run.
@@ -161,12 +161,12 @@ pub fn unpaged(in_use: usize) -> Option<usize> {
     granted.then_some(lease)
 }
 
-/// Notes how much private memory is beside the budget, and how much a store keeps in memory.
+/// Notes how much private memory is untracked, and how much a store keeps in memory.
 pub fn claim(private: u64, packed: u64) {
     if !is_shared() {
         return;
     }
-    let claim = private.saturating_sub(BESIDE_BYTES) + packed;
+    let claim = private.saturating_sub(UNTRACKED_BYTES) + packed;
     CLAIM.store(claim, Relaxed);
     let is_paged = ALLOWED.load(Relaxed) > 0;
     if !is_paged && (claim > 0 || SLOT.load(SeqCst) > 0) {
@@ -183,7 +183,7 @@ pub fn in_child() {
         // The description is the parent's, and would keep its locks.
         File::from_number(file).close();
     }
-    *appetite() = Appetite::of_child();
+    *frame_need() = FrameNeed::of_child();
 }
 
 /// Bytes after which the child of a fork that has no pager is to ask: what it has of its parent is
@@ -198,30 +198,30 @@ struct Member;
 
 /// What the process wants. Only the pager's thread uses it: with several pagers, one of them at a
 /// time.
-static APPETITE: Mutex<Appetite> = Mutex::new(Appetite::new());
+static FRAME_NEED: Mutex<FrameNeed> = Mutex::new(FrameNeed::new());
 
-fn appetite() -> MutexGuard<'static, Appetite> {
-    APPETITE.lock().unwrap_or_else(PoisonError::into_inner)
+fn frame_need() -> MutexGuard<'static, FrameNeed> {
+    FRAME_NEED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Share for Member {
     fn update(&self, use_: &Use) -> usize {
-        let mut appetite = appetite();
+        let mut frame_need = frame_need();
         if use_.tick {
-            appetite.look(use_.done(used_ns()), use_.short, use_.soft);
+            frame_need.look(use_.done(used_ns()), use_.short, use_.soft);
         } else if use_.short {
-            appetite.lacks();
+            frame_need.lacks();
         }
-        let (held, fixed) = (use_.held as u64, use_.fixed as u64);
-        let began_with = if held == fixed { BEGAN_WITH.load(Relaxed) } else { 0 };
-        let wants = if appetite.is_short() { held.max(began_with) } else { held };
+        let (resident, fixed) = (use_.resident as u64, use_.fixed as u64);
+        let began_with = if resident == fixed { BEGAN_WITH.load(Relaxed) } else { 0 };
+        let wants = if frame_need.is_short() { resident.max(began_with) } else { resident };
         let needs = Needs {
             least: least(fixed),
-            held,
-            wants: appetite.wants(wants),
+            resident,
+            wants: frame_need.wants(wants),
             claim: CLAIM.load(Relaxed),
-            gain: appetite.gain(),
-            idle: appetite.is_idle(),
+            gain: frame_need.gain(),
+            idle: frame_need.is_idle(),
         };
         let said = at_table(|job, file, slot| {
             if use_.tick {
@@ -231,7 +231,7 @@ impl Share for Member {
             }
             job.table.update(&file, slot, &needs)
         });
-        // If somebody else is at the table, what was heard last holds.
+        // If somebody else is at the table, what was read last holds.
         let allowed = match said {
             Some(Some(allowed)) => allowed,
             Some(None) => ALLOWED.load(Relaxed).max(needs.least),

@@ -1,21 +1,21 @@
 //! The host: the process in which the library lives. How it begins and ends, forks and executes
-//! programs; its limits, its share of the job, and what it has in memory beside the budget; the
+//! programs; its limits, its share of the job, and its untracked memory; the
 //! real functions, and memory that is not paged.
 
-pub mod beside;
 pub mod callers;
 pub mod copies;
+pub mod elf;
 pub mod exec;
 pub mod exit;
 pub mod fork;
 pub mod job;
 pub mod limits;
 pub mod lock;
-pub mod next;
-pub mod objects;
-pub mod own;
+pub mod next_malloc;
+pub mod own_heap;
 pub mod process;
 pub mod real;
 pub mod sanitizers;
 pub mod signals;
 pub mod summary;
+pub mod untracked;

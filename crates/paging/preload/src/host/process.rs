@@ -71,7 +71,7 @@ const ORDER: [fn(&Start); 16] = [
     // Limits, before the arena is reserved: the kernel would count that as the program's.
     |_| limits::begin(),
     // The end of `brk` and the file of standard error: as they were before the program ran.
-    |_| crate::beside::begin(),
+    |_| crate::untracked::begin(),
     // Standard error is kept for the summary, so that it can be said after the program closed it.
     |start| crate::summary::begin(start.variable("TERAPAGE_SUMMARY")),
     // Static arrays, which `arena` counts as memory in use.
@@ -307,8 +307,8 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         io: terapage_store::io_engine(settings.io),
         trace: None,
         copy: settings.mechanism == Mechanism::Copy,
-        begins: Some(crate::beside::is_paged),
-        each_second: Some(crate::beside::each_second),
+        begins: Some(crate::untracked::is_paged),
+        each_second: Some(crate::untracked::each_second),
         share: crate::job::share(in_use),
         turns: settings.turns,
         soft_per_mille: settings.soft_per_mille.map_or(usual.soft_per_mille, |share| share as usize),
@@ -337,7 +337,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     };
     let pager = match pager {
         Err(error) if is_shut_out(&error) => {
-            crate::beside::forget();
+            crate::untracked::forget();
             go_unpaged(&format!("{error}"));
             return None;
         }

@@ -180,7 +180,7 @@ table! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::symbol_of;
+    use crate::elf::symbol_of;
 
     #[test]
     fn each_function_is_the_c_librarys() {

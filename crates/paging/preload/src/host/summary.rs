@@ -6,7 +6,7 @@
 //! library, has no numbers, but is counted.
 
 use crate::arena::ARENA;
-use crate::{beside, exit};
+use crate::{exit, untracked};
 use std::ffi::OsString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -245,7 +245,7 @@ const FEW: u64 = 64;
 
 /// What the lines tell.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Collected {
     /// The numbers of processes that have ended.
     ended: Vec<Numbers>,
     /// Processes that began, and have not ended: whether they last executed a program.
@@ -273,20 +273,20 @@ pub fn finish(is_root: bool) {
     {
         text.clear();
     }
-    let mut told = read(&String::from_utf8_lossy(&text), std::process::id());
-    told.ended.push(own);
+    let mut collected = read(&String::from_utf8_lossy(&text), std::process::id());
+    collected.ended.push(own);
     let run = Run {
         seconds: thread::now_ns().saturating_sub(BEGAN_NS.load(Relaxed)) as f64 / 1e9,
         budget: snapshot.budget_bytes,
         block: snapshot.block_bytes,
         peak_of_all: crate::job::peak(),
     };
-    say(&show(&told, &run, is_alive));
+    say(&show(&collected, &run, is_alive));
 }
 
 /// Reads the lines of the processes but `root`.
-fn read(text: &str, root: u32) -> Told {
-    let mut told = Told::default();
+fn read(text: &str, root: u32) -> Collected {
+    let mut collected = Collected::default();
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let (Some(what), Some(Ok(pid))) = (words.next(), words.next().map(str::parse::<u32>)) else {
@@ -295,19 +295,19 @@ fn read(text: &str, root: u32) -> Told {
         if pid == root {
             continue;
         }
-        let before = told.others.iter().position(|(other, _)| *other == pid);
+        let before = collected.others.iter().position(|(other, _)| *other == pid);
         match (what, before) {
-            (BEGINS, None) => told.others.push((pid, false)),
-            (BEGINS, Some(at)) => told.others[at].1 = false,
-            (EXECUTES, Some(at)) => told.others[at].1 = true,
+            (BEGINS, None) => collected.others.push((pid, false)),
+            (BEGINS, Some(at)) => collected.others[at].1 = false,
+            (EXECUTES, Some(at)) => collected.others[at].1 = true,
             (ENDS, _) => {
-                before.map(|at| told.others.swap_remove(at));
-                told.ended.extend(Numbers::from_words(words));
+                before.map(|at| collected.others.swap_remove(at));
+                collected.ended.extend(Numbers::from_words(words));
             }
             _ => {}
         }
     }
-    told
+    collected
 }
 
 /// Whether a process runs.
@@ -326,23 +326,23 @@ struct Run {
 }
 
 /// The summary: a line, and a second one if something would help.
-fn show(told: &Told, run: &Run, is_alive: impl Fn(u32) -> bool) -> String {
+fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> String {
     let mut all = Numbers::default();
-    told.ended.iter().for_each(|process| all.add(*process));
+    collected.ended.iter().for_each(|process| all.add(*process));
     let mib = |bytes: u64| bytes >> 20;
-    let most = told.ended.iter().map(|process| process.resident_peak).max().unwrap_or(0);
-    let is_one = told.ended.len() == 1 && told.others.is_empty();
+    let most = collected.ended.iter().map(|process| process.resident_peak).max().unwrap_or(0);
+    let is_one = collected.ended.len() == 1 && collected.others.is_empty();
     let (many, peak, each, at_most) = match run.peak_of_all {
         _ if is_one => ("1 process".to_owned(), most, "", ""),
         Some(peak) => {
-            (format!("{} processes", told.ended.len()), peak.max(most), " of all together", "at most ")
+            (format!("{} processes", collected.ended.len()), peak.max(most), " of all together", "at most ")
         }
-        None => (format!("{} processes", told.ended.len()), most, " each (the largest)", "at most "),
+        None => (format!("{} processes", collected.ended.len()), most, " each (the largest)", "at most "),
     };
     let seconds = |us: u64| us as f64 / 1e6;
     let share = all.waited_percent();
     let mut text = format!(
-        "terapage: summary: {:.1} s, {many}, {} paged; peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB beside it; page-in {} MiB, \
+        "terapage: summary: {:.1} s, {many}, {} paged; peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB untracked; page-in {} MiB, \
          page-out {} MiB, blocks of {} KiB; threads worked {:.1} s and waited {:.1} s for memory ({share:.0}% of both): {:.1} s for {} major faults, \
          {:.1} s for {} minor faults and first touches, {:.1} s for {} requests{}\n",
         run.seconds,
@@ -361,7 +361,7 @@ fn show(told: &Told, run: &Run, is_alive: impl Fn(u32) -> bool) -> String {
         all.minor_faults,
         seconds(all.request_us),
         all.requests,
-        not_counted(told, is_alive),
+        not_counted(collected, is_alive),
     );
     if share >= 20.0 {
         text += &what_helps(&all, run.block);
@@ -370,8 +370,8 @@ fn show(told: &Told, run: &Run, is_alive: impl Fn(u32) -> bool) -> String {
 }
 
 /// The processes that are not counted, in words.
-fn not_counted(told: &Told, is_alive: impl Fn(u32) -> bool) -> String {
-    let (alive, gone): (Vec<_>, Vec<_>) = told.others.iter().partition(|(pid, _)| is_alive(*pid));
+fn not_counted(collected: &Collected, is_alive: impl Fn(u32) -> bool) -> String {
+    let (alive, gone): (Vec<_>, Vec<_>) = collected.others.iter().partition(|(pid, _)| is_alive(*pid));
     let executed = gone.iter().filter(|(_, executed)| *executed).count();
     let mut text = String::new();
     for (count, what) in [
@@ -425,7 +425,7 @@ pub fn in_child() {
 static WINDOW: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 static HINTED: AtomicBool = AtomicBool::new(false);
 
-/// How long a program is watched before it is told.
+/// How long a program is watched before it is collected.
 const WINDOW_NS: u64 = 30_000_000_000;
 
 /// Says once, on a terminal, that the program mostly waits.
@@ -456,7 +456,7 @@ pub fn watch(counters: &Counters) {
         bytes >> 20,
         budget >> 20
     );
-    HINTED.store(beside::say(&line), Relaxed);
+    HINTED.store(untracked::say(&line), Relaxed);
 }
 
 /// Whether threads waited for a third of the window and more, and for nine tenths of the time in
@@ -501,34 +501,37 @@ mod tests {
             one.to_text(),
             Numbers::default().to_text()
         );
-        let told = read(&text, 1);
-        assert_eq!(told.ended, [one, Numbers::default()]);
-        let mut others = told.others.clone();
+        let collected = read(&text, 1);
+        assert_eq!(collected.ended, [one, Numbers::default()]);
+        let mut others = collected.others.clone();
         others.sort_unstable();
         assert_eq!(others, [(12, false), (13, true), (14, false)]);
-        let shown = show(&told, &run(Some(6 << 20), 16 << 10), |pid| pid == 14);
+        let shown = show(&collected, &run(Some(6 << 20), 16 << 10), |pid| pid == 14);
         assert!(shown.starts_with(
-            "terapage: summary: 4.0 s, 2 processes, 1 paged; peak 6 MiB in the budget of 64 MiB of all together, at most 2 MiB beside it; page-in 3 MiB, \
+            "terapage: summary: 4.0 s, 2 processes, 1 paged; peak 6 MiB in the budget of 64 MiB of all together, at most 2 MiB untracked; page-in 3 MiB, \
              page-out 4 MiB, blocks of 16 KiB; threads worked 2.0 s and waited 2.0 s for memory (50% of both): 1.0 s for 5 major faults, 0.7 s for \
              7 minor faults and first touches, 0.3 s for 9 requests; 1 ended by a signal or without the C library, not counted; 1 went on as a program \
              without the library, not counted; 1 still running, not counted\n"
         ), "{shown}");
-        let own = show(&told, &run(None, 16 << 10), |_| true);
+        let own = show(&collected, &run(None, 16 << 10), |_| true);
         assert!(own.contains("peak 5 MiB in the budget of 64 MiB each (the largest), at most"), "{own}");
     }
 
     #[test]
     fn what_helps_follows_from_density_and_waste() {
         let hint = |all: Numbers, block| {
-            let told = Told { ended: vec![all], others: Vec::new() };
-            show(&told, &run(None, block), |_| false).lines().nth(1).unwrap_or("").to_owned()
+            let collected = Collected { ended: vec![all], others: Vec::new() };
+            show(&collected, &run(None, block), |_| false).lines().nth(1).unwrap_or("").to_owned()
         };
         assert!(hint(numbers(), 16 << 10).contains("--block 4K (100 blocks"), "more on demand than ahead");
         assert!(!hint(numbers(), 4 << 10).contains("--block"), "they are small already");
         assert!(!hint(Numbers { ahead: 200, ..numbers() }, 16 << 10).contains("--block"), "it is read ahead");
         let wasted = Numbers { ahead: 200, used_runs: 43, wasted_runs: 57, ..numbers() };
-        let told = hint(wasted, 16 << 10);
-        assert!(told.contains("--block 4K (100 blocks") && told.contains("--prefetch off (57%"), "{told}");
+        let collected = hint(wasted, 16 << 10);
+        assert!(
+            collected.contains("--block 4K (100 blocks") && collected.contains("--prefetch off (57%"),
+            "{collected}"
+        );
         let dense = Numbers { together: 90, apart: 10, ..wasted };
         assert!(!hint(dense, 16 << 10).contains("--block"), "trials have found the pages used");
         let sparse = Numbers { together: 10, apart: 90, ahead: 1000, ..numbers() };

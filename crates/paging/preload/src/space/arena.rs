@@ -282,12 +282,12 @@ impl Arena {
 
     /// Bytes that the program may have filled.
     pub fn in_use(&self) -> usize {
-        (self.ranges.used_bytes + statics::bytes()).saturating_sub(self.reasons.odd_bytes())
+        (self.ranges.used_bytes + statics::bytes()).saturating_sub(self.reasons.special_bytes())
     }
 
     /// Bytes of static arrays that the program may have filled.
     pub fn static_bytes(&self) -> usize {
-        statics::ranges().map(|(start, len)| len - self.odd_bytes(start, start + len)).sum()
+        statics::ranges().map(|(start, len)| len - self.special_bytes(start, start + len)).sum()
     }
 
     /// Starts the pager if the program has grown enough.
@@ -473,14 +473,14 @@ impl Arena {
         }
     }
 
-    /// The parts of a range whose pages are odd: not plain readable and writable memory.
-    pub fn odd_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
-        self.reasons.within(at, to, Why::ODD)
+    /// The parts of a range whose pages are special: not plain readable and writable memory.
+    pub fn special_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        self.reasons.within(at, to, Why::SPECIAL)
     }
 
-    /// Bytes of a range whose pages are odd.
-    pub fn odd_bytes(&self, at: usize, to: usize) -> usize {
-        self.odd_within(at, to).iter().map(|(from, to)| to - from).sum()
+    /// Bytes of a range whose pages are special.
+    pub fn special_bytes(&self, at: usize, to: usize) -> usize {
+        self.special_within(at, to).iter().map(|(from, to)| to - from).sum()
     }
 
     /// The parts of a range with special properties, ascending and separate: a fork's child must
@@ -505,11 +505,11 @@ impl Arena {
         let edge = to.next_multiple_of(process::block());
         // The rest of a wide range's last block cannot be touched, and the rest of a released block
         // may be anything.
-        let is_odd = to < edge && self.is_loose(to);
+        let is_special = to < edge && self.is_loose(to);
         if self.ranges.is_waiting(edge) {
             self.drop_waiting();
         }
-        let extended = !is_wide(at) && !is_odd && self.ranges.extend(at, len);
+        let extended = !is_wide(at) && !is_special && self.ranges.extend(at, len);
         if extended && to < edge {
             // The program may have unmapped the rest before, so it may have old bytes.
             self.discard(to, edge.min(at + len));
@@ -521,7 +521,7 @@ impl Arena {
     }
 
     /// Stops paging every block that the range touches, since the program makes pages of the range
-    /// odd.
+    /// special.
     ///
     /// # Errors
     /// ENOMEM if the process may have no more mappings; nothing has changed then.
@@ -543,7 +543,7 @@ impl Arena {
     }
 
     /// Notes that pages of a range are plain memory again, with their bytes, and pages the blocks
-    /// that have no odd page left.
+    /// that have no special page left.
     pub fn readmit(&mut self, at: usize, to: usize) {
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
@@ -727,9 +727,9 @@ impl Arena {
 
     /// Notes that the program unmaps a range: it may have named another place for it.
     pub fn is_unmapped(&mut self, at: usize, to: usize) {
-        let odd = self.odd_bytes(at, to);
-        self.reserving.is_unmapped((at, to), is_wide(at), || odd >= to - at);
-        self.mapping.is_unmapped((at, to), false, || odd == 0 && !memory::is_begun(at, to - at));
+        let special = self.special_bytes(at, to);
+        self.reserving.is_unmapped((at, to), is_wide(at), || special >= to - at);
+        self.mapping.is_unmapped((at, to), false, || special == 0 && !memory::is_begun(at, to - at));
     }
 
     /// Takes a range for a fixed mapping. Whether it may be taken. In the wide part, unused pages
@@ -841,8 +841,8 @@ impl Arena {
 
     /// Changes the reasons of pages of the used range in which `at` lies.
     fn note(&mut self, at: usize, change: impl FnOnce(&mut Reasons)) {
-        let before = self.reasons.odd_bytes();
+        let before = self.reasons.special_bytes();
         change(&mut self.reasons);
-        self.count_odd(at, before, self.reasons.odd_bytes());
+        self.count_special(at, before, self.reasons.special_bytes());
     }
 }

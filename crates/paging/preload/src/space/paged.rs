@@ -68,7 +68,7 @@ impl Arena {
         }
     }
 
-    /// Stops paging a range, of which the program makes pages odd.
+    /// Stops paging a range, of which the program makes pages special.
     ///
     /// # Errors
     /// As for `stop_each`.

@@ -2,7 +2,7 @@
 //! `mmap`, without MAP_FIXED), and whether it does insist: some programs unmap what they get
 //! elsewhere, and try the next place.
 
-use crate::objects::each_segment;
+use crate::elf::each_segment;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -2,8 +2,8 @@
 //! so this can be tested alone.
 //!
 //! A block is *loose*, that is, the kernel's and not paged, if any page of it has a reason. A page
-//! is *odd* if it has a reason other than that it is unused: it is not plain readable and writable
-//! memory. All changes:
+//! is *special* if it has a reason other than that it is unused: it is not plain readable and
+//! writable memory. All changes:
 //!
 //! ```text
 //!   +-------+  close                             +--------+
@@ -44,8 +44,8 @@ impl Why {
     /// The page is of the wide part, and not in use.
     const UNUSED: Why = Why(16);
 
-    /// Any of these makes a page odd.
-    pub const ODD: Why = Why(1 | 2 | 4 | 8);
+    /// Any of these makes a page special.
+    pub const SPECIAL: Why = Why(1 | 2 | 4 | 8);
 
     fn has(self, any: Why) -> bool {
         self.0 & any.0 != 0
@@ -69,8 +69,8 @@ pub struct Reasons {
     /// The end and the reasons of each range, by its start. Ranges do not overlap, none has no
     /// reason, and neighbours differ.
     ranges: BTreeMap<usize, (usize, Why)>,
-    /// Bytes of odd pages.
-    odd_bytes: usize,
+    /// Bytes of special pages.
+    special_bytes: usize,
     /// Bytes of a block.
     block: usize,
 }
@@ -78,12 +78,12 @@ pub struct Reasons {
 impl Reasons {
     /// No reasons for any page, in blocks of `block` bytes.
     pub const fn new(block: usize) -> Self {
-        Reasons { ranges: BTreeMap::new(), odd_bytes: 0, block }
+        Reasons { ranges: BTreeMap::new(), special_bytes: 0, block }
     }
 
-    /// Bytes of odd pages.
-    pub fn odd_bytes(&self) -> usize {
-        self.odd_bytes
+    /// Bytes of special pages.
+    pub fn special_bytes(&self) -> usize {
+        self.special_bytes
     }
 
     /// The ranges that meet `from` to `to`, whole; `from` is less than `to`.
@@ -221,7 +221,7 @@ impl Reasons {
 
     /// Takes a part out of the range from `start` to `end`.
     fn cut(&mut self, start: usize, end: usize, why: Why, (from, to): (usize, usize)) {
-        self.odd_bytes -= odd_bytes(from, to, why);
+        self.special_bytes -= special_bytes(from, to, why);
         if start < from {
             self.ranges.insert(start, (from, why));
         } else {
@@ -235,7 +235,7 @@ impl Reasons {
     /// Puts a range into a gap.
     fn insert(&mut self, from: usize, to: usize, why: Why) {
         if why != Why::NONE {
-            self.odd_bytes += odd_bytes(from, to, why);
+            self.special_bytes += special_bytes(from, to, why);
             self.ranges.insert(from, (to, why));
         }
     }
@@ -252,8 +252,8 @@ impl Reasons {
     }
 }
 
-fn odd_bytes(from: usize, to: usize, why: Why) -> usize {
-    if why.has(Why::ODD) { to - from } else { 0 }
+fn special_bytes(from: usize, to: usize, why: Why) -> usize {
+    if why.has(Why::SPECIAL) { to - from } else { 0 }
 }
 
 /// Ascending ranges, those that touch or overlap as one.
@@ -296,7 +296,7 @@ mod tests {
     /// The same, page by page, in sets that do not know of each other.
     #[derive(Clone, Copy, Default, Debug)]
     struct Page {
-        odd: bool,
+        special: bool,
         kept: bool,
         wiped: bool,
         mapped: bool,
@@ -306,7 +306,7 @@ mod tests {
     fn apply(reasons: &mut Reasons, pages: &mut [Page], call: usize, first: usize, last: usize) {
         let (from, to) = (first * PAGE, last * PAGE);
         let pages = pages[first..last].iter_mut();
-        let now = |odd, kept, wiped, mapped| Page { odd, kept, wiped, mapped, unused: false };
+        let now = |special, kept, wiped, mapped| Page { special, kept, wiped, mapped, unused: false };
         match call {
             0 => {
                 reasons.close(from, to);
@@ -363,10 +363,11 @@ mod tests {
         let among = |is: &dyn Fn(usize) -> bool| -> Vec<bool> {
             (0..PAGES).map(|page| (low..high).contains(&page) && is(page)).collect()
         };
-        let loose =
-            |page: usize| pages[page / BLOCK * BLOCK..][..BLOCK].iter().any(|page| page.odd || page.unused);
+        let loose = |page: usize| {
+            pages[page / BLOCK * BLOCK..][..BLOCK].iter().any(|page| page.special || page.unused)
+        };
         let within = |any| marked(&reasons.within(from, to, any));
-        assert_eq!(within(Why::ODD), among(&|page| pages[page].odd));
+        assert_eq!(within(Why::SPECIAL), among(&|page| pages[page].special));
         assert_eq!(within(Why::KEPT), among(&|page| pages[page].kept));
         assert_eq!(within(Why::MAPPED), among(&|page| pages[page].mapped));
         assert_eq!(within(Why::WIPED | Why::KEPT), among(&|page| pages[page].wiped || pages[page].kept));
@@ -374,7 +375,7 @@ mod tests {
         assert_eq!(marked(&reasons.loose_within(from, to)), among(&loose));
         assert_eq!(marked(&reasons.paged_within(from, to)), among(&|page| !loose(page)));
         assert_eq!(reasons.any_loose(from, to), (low..high).any(loose));
-        assert_eq!(reasons.odd_bytes(), pages.iter().filter(|page| page.odd).count() * PAGE);
+        assert_eq!(reasons.special_bytes(), pages.iter().filter(|page| page.special).count() * PAGE);
         let all: Vec<_> = reasons.ranges.iter().collect();
         assert!(all.iter().all(|(from, (to, why))| *from < to && *why != Why::NONE));
         assert!(all.windows(2).all(|two| {

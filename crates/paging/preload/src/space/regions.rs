@@ -33,7 +33,7 @@ pub struct Named {
     end: usize,
     region: usize,
     /// Odd bytes in it: those that the program may not touch, or that are not plain memory.
-    odd: usize,
+    special: usize,
 }
 
 impl Arena {
@@ -63,7 +63,7 @@ impl Arena {
             .named
             .iter()
             .filter_map(|named| {
-                Some((self.ranges.end_of(named.from)? - named.from).saturating_sub(named.odd))
+                Some((self.ranges.end_of(named.from)? - named.from).saturating_sub(named.special))
             })
             .sum();
         let heap = all.saturating_sub(self.static_bytes() + large);
@@ -105,21 +105,21 @@ impl Arena {
             process::or_fail(pager.resize_region(region, from, len));
             self.named[index].end = now;
         }
-        let odd = self.odd_bytes(from, now);
-        pager.region(region).size_bytes.store((now - from - odd) as u64, Relaxed);
-        self.named[index].odd = odd;
+        let special = self.special_bytes(from, now);
+        pager.region(region).size_bytes.store((now - from - special) as u64, Relaxed);
+        self.named[index].special = special;
     }
 
-    /// Notes that there were `before` odd bytes, and are `after` now. The change lies in the same
-    /// used range as `at`.
-    pub fn count_odd(&mut self, at: usize, before: usize, after: usize) {
+    /// Notes that there were `before` special bytes, and are `after` now. The change lies in the
+    /// same used range as `at`.
+    pub fn count_special(&mut self, at: usize, before: usize, after: usize) {
         let Some(pager) = &self.pager else { return };
         let Some(named) = self.named.iter_mut().find(|named| at >= named.from && at < named.end) else {
             return;
         };
-        named.odd = (named.odd + after).saturating_sub(before);
+        named.special = (named.special + after).saturating_sub(before);
         let Some(end) = self.ranges.end_of(named.from) else { return };
-        let size = (end - named.from).saturating_sub(named.odd);
+        let size = (end - named.from).saturating_sub(named.special);
         pager.region(named.region).size_bytes.store(size as u64, Relaxed);
     }
 
@@ -140,8 +140,8 @@ impl Arena {
         let len = (end - from).next_multiple_of(process::block());
         let name = format!("large at {from:#x}");
         process::or_fail(pager.name_region(region, from, len, &name));
-        let odd = self.odd_bytes(from, end);
-        pager.region(region).size_bytes.store((end - from - odd) as u64, Relaxed);
-        self.named.push(Named { from, end, region, odd });
+        let special = self.special_bytes(from, end);
+        pager.region(region).size_bytes.store((end - from - special) as u64, Relaxed);
+        self.named.push(Named { from, end, region, special });
     }
 }

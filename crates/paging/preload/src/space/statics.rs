@@ -1,6 +1,6 @@
 //! Static arrays (bss) of the program and its libraries, which are paged if they are large.
 
-use crate::objects::each_segment;
+use crate::elf::each_segment;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -3,11 +3,11 @@
 use super::{Forecast, Setup, Timing};
 use crate::recording::{After, Merger, Recording, Step, What};
 use std::collections::VecDeque;
-use terapage_policy::luck::Luck;
 use terapage_policy::pace::{self, Need};
 use terapage_policy::prefetch::{self, Ahead, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::soft::{PER_MILLE, SoftFrames};
+use terapage_policy::spinning::Spinning;
 
 /// A process has this much without a pager, or an eighth of the budget, if that is more.
 const UNPAGED_BYTES: usize = 16 << 20;
@@ -66,7 +66,7 @@ pub struct Pager<'a> {
     soft_len: usize,
     /// Until when the pager's thread looks for work, and takes a processor.
     awake: f64,
-    luck: Luck,
+    luck: Spinning,
     /// What the program's own time grows by meanwhile.
     crowded: f64,
     pub now: f64,
@@ -104,7 +104,7 @@ impl<'a> Pager<'a> {
             writing: VecDeque::new(),
             soft_len: 0,
             awake: 0.0,
-            luck: Luck::default(),
+            luck: Spinning::default(),
             crowded: timing.parallelism.max(1.0) / timing.overlap(),
             now: 0.0,
             stream: 0.0,
@@ -197,13 +197,13 @@ impl<'a> Pager<'a> {
         self.blocks[block as usize].state = State::Here;
         self.forecast.minor_faults += 1;
         self.policy.rescue(block);
-        self.put_back_company(block);
+        self.put_back_neighbours(block);
     }
 
     /// Puts the neighbours of a block back that should not leave either.
-    fn put_back_company(&mut self, block: u32) {
-        let company = self.policy.company(block);
-        for other in company.start..company.end.min(self.blocks.len() as u32) {
+    fn put_back_neighbours(&mut self, block: u32) {
+        let neighbours = self.policy.neighbours(block);
+        for other in neighbours.start..neighbours.end.min(self.blocks.len() as u32) {
             let entry = &mut self.blocks[other as usize];
             if entry.state == State::Soft {
                 entry.state = State::Here;

@@ -1,4 +1,4 @@
-//! Waste: whether a program uses the neighbours that come in with what it touches.
+//! Splitting: whether a program uses the neighbours that come in with what it touches.
 //!
 //! A block of several pages suits arrays: one read instead of several. With scattered objects most
 //! of its pages are never touched, and memory and reads are spent on them. A pager does not see
@@ -24,7 +24,7 @@ const TRIAL_EACH: u32 = 8;
 const TRIAL_PART: usize = 8;
 
 /// Trials under way are at most one part in this many of the frames, and no more than this many,
-/// before a window of waste and after it: a trial takes a frame more, which nobody who needs whole
+/// before a wasteful window and after it: a trial takes a frame more, which nobody who needs whole
 /// blocks should miss. Chosen, not measured.
 const UNDER_WAY_PART: usize = 64;
 const UNDER_WAY_FIRST: usize = 64;
@@ -32,19 +32,19 @@ const UNDER_WAY_MAX: usize = 256;
 
 /// Trials of a window, which is judged as a whole. Chosen, not measured.
 const WINDOW: u32 = 64;
-/// In a window of waste at least this part of the trials finds the pages apart, per cent. Chosen,
+/// In a wasteful window at least this part of the trials finds the pages apart, per cent. Chosen,
 /// not measured.
 const APART_PERCENT: u32 = 75;
 /// Or at least this part does, and with blocks of one page there would be at most so many of the
 /// major faults, per cent. A read of one page takes 0.5 to 0.85 of the time of a read of four.
 const SOME_APART_PERCENT: u32 = 30;
 const STILL_PERCENT: u32 = 110;
-/// So many windows of waste in a row show that blocks are too large. Chosen, not measured.
+/// So many wasteful windows in a row show that blocks are too large. Chosen, not measured.
 const WINDOWS: u32 = 4;
 
 /// What trials have shown.
 #[derive(Debug, Default)]
-pub struct Waste {
+pub struct Splitting {
     frames: usize,
     /// One major fault in this many is a trial.
     each: u32,
@@ -60,22 +60,22 @@ pub struct Waste {
     apart: u32,
     demands: u64,
     since: u64,
-    /// Windows of waste in a row.
+    /// Wasteful windows in a row.
     wasteful: u32,
     /// Trials from the beginning that found the pages used together, and apart.
     trials: [u64; 2],
     returns: Returns,
 }
 
-impl Waste {
+impl Splitting {
     /// For `frames` blocks in memory.
-    pub fn new(frames: usize) -> Waste {
+    pub fn new(frames: usize) -> Splitting {
         Self::with_trials(frames, TRIAL_EACH)
     }
 
     /// The same, where one major fault in `each` is a trial.
-    pub fn with_trials(frames: usize, each: u32) -> Waste {
-        Waste { frames, each, returns: Returns::new(frames), ..Waste::default() }
+    pub fn with_trials(frames: usize, each: u32) -> Splitting {
+        Splitting { frames, each, returns: Returns::new(frames), ..Splitting::default() }
     }
 
     /// From now on there are `frames` frames.
@@ -140,8 +140,8 @@ impl Waste {
         let apart_percent = self.apart * 100 / WINDOW;
         let still = self.returns.judge(apart_percent);
         let saves = apart_percent >= SOME_APART_PERCENT && still.is_some_and(|still| still <= STILL_PERCENT);
-        let waste = (apart_percent >= APART_PERCENT || saves) && !streams;
-        self.wasteful = if waste { self.wasteful + 1 } else { 0 };
+        let is_wasteful = (apart_percent >= APART_PERCENT || saves) && !streams;
+        self.wasteful = if is_wasteful { self.wasteful + 1 } else { 0 };
         (self.together, self.apart, self.demands, self.since) = (0, 0, 0, self.came);
     }
 
@@ -158,16 +158,17 @@ impl Waste {
 
 #[cfg(test)]
 mod tests {
-    use super::Waste;
+    use super::Splitting;
     use crate::testing::random;
     use std::collections::{HashMap, VecDeque};
 
     const FRAMES: usize = 2048;
     const PAGES: u32 = 4;
 
-    /// Plays touches of pages until waste is shown or they end. Whether it was shown.
+    /// Plays touches of pages until it is shown that blocks are too large or they end. Whether it
+    /// was shown.
     fn play(touches: impl Iterator<Item = u32>, ahead: u32) -> bool {
-        let mut waste = Waste::new(FRAMES);
+        let mut splitting = Splitting::new(FRAMES);
         let mut memory = VecDeque::new();
         // The page that was touched first, of each block on trial.
         let mut trials: HashMap<u32, u32> = HashMap::new();
@@ -175,23 +176,23 @@ mod tests {
             let block = page / PAGES;
             if trials.get(&block).is_some_and(|&first| first != page) {
                 trials.remove(&block);
-                waste.found(block, true);
+                splitting.found(block, true);
             }
             if !memory.contains(&block) {
-                if waste.major_fault(block, (page % PAGES) as usize) {
+                if splitting.major_fault(block, (page % PAGES) as usize) {
                     trials.insert(block, page);
                 }
                 let come = block..=block + ahead;
-                waste.come(come.clone().count());
+                splitting.come(come.clone().count());
                 memory.extend(come);
                 while memory.len() > FRAMES {
-                    waste.gone(memory.pop_front().expect("it is longer"));
+                    splitting.gone(memory.pop_front().expect("it is longer"));
                 }
             }
-            while let Some(ended) = waste.end() {
+            while let Some(ended) = splitting.end() {
                 trials.remove(&ended).expect("a trial under way");
             }
-            if waste.is_shown() {
+            if splitting.is_shown() {
                 return true;
             }
         }

@@ -33,7 +33,7 @@ pub struct Done {
     /// First touches.
     pub first: u64,
     /// Bytes that it has.
-    pub held: u64,
+    pub resident: u64,
 }
 
 impl Done {
@@ -46,14 +46,14 @@ impl Done {
             soft: less(|done| done.soft),
             waited_us: less(|done| done.waited_us),
             first: less(|done| done.first),
-            held: less(|done| done.held),
+            resident: less(|done| done.resident),
         }
     }
 }
 
 /// What a pager wants, by looks at what it has done. It begins as one that lacks frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Appetite {
+pub struct FrameNeed {
     last: Done,
     idle_for: u32,
     /// Looks since it lacked frames, or had begun to use more.
@@ -61,23 +61,23 @@ pub struct Appetite {
     gain: f64,
 }
 
-impl Default for Appetite {
-    fn default() -> Appetite {
-        Appetite::new()
+impl Default for FrameNeed {
+    fn default() -> FrameNeed {
+        FrameNeed::new()
     }
 }
 
-impl Appetite {
+impl FrameNeed {
     /// Nothing was seen yet.
-    pub const fn new() -> Appetite {
-        let last = Done { now_ns: 0, ran_ns: 0, came: 0, soft: 0, waited_us: 0, first: 0, held: 0 };
-        Appetite { last, idle_for: 0, full_for: 0, gain: 0.0 }
+    pub const fn new() -> FrameNeed {
+        let last = Done { now_ns: 0, ran_ns: 0, came: 0, soft: 0, waited_us: 0, first: 0, resident: 0 };
+        FrameNeed { last, idle_for: 0, full_for: 0, gain: 0.0 }
     }
 
     /// In the child of a fork: it has all that its parent had, and does not want more before it has
     /// lacked some.
-    pub fn of_child() -> Appetite {
-        Appetite { full_for: SHORT_LOOKS, ..Appetite::new() }
+    pub fn of_child() -> FrameNeed {
+        FrameNeed { full_for: SHORT_LOOKS, ..FrameNeed::new() }
     }
 
     /// Looks. `short`: frames were lacking since the last look. `soft_bytes`: those of blocks that
@@ -92,7 +92,7 @@ impl Appetite {
         let count = |looks: u32, anew: bool| if anew { 0 } else { looks.saturating_add(1) };
         self.idle_for = count(self.idle_for, works);
         // Who has been given frames takes a while to fill them, and lacks none meanwhile.
-        let grows = passed.held > now.held / GROWTH_PART;
+        let grows = passed.resident > now.resident / GROWTH_PART;
         self.full_for = count(self.full_for, (short || grows) && passed.came + passed.first > 0);
         let gain = gain_of(&passed, soft_bytes);
         // It rises fast. It falls slowly: a pager that has what it needs has no faults that tell.
@@ -106,10 +106,10 @@ impl Appetite {
     }
 
     /// Bytes that it would use, if it holds so many.
-    pub fn wants(&self, held: u64) -> u64 {
+    pub fn wants(&self, resident: u64) -> u64 {
         match self.full_for < SHORT_LOOKS {
-            true => held * STEP_TIMES + STEP_BYTES,
-            false => held + held / SPARE_PART + SPARE_BYTES,
+            true => resident * STEP_TIMES + STEP_BYTES,
+            false => resident + resident / SPARE_PART + SPARE_BYTES,
         }
     }
 
@@ -163,19 +163,19 @@ mod tests {
 
     #[test]
     fn who_lacks_wants_more_and_who_is_full_a_little() {
-        let mut appetite = Appetite::new();
-        let mut done = Done { now_ns: 1, held: 100 << 20, ..Done::default() };
-        appetite.look(done, false, 0);
-        assert_eq!(appetite.wants(100 << 20), 464 << 20, "it begins by growing");
+        let mut frame_need = FrameNeed::new();
+        let mut done = Done { now_ns: 1, resident: 100 << 20, ..Done::default() };
+        frame_need.look(done, false, 0);
+        assert_eq!(frame_need.wants(100 << 20), 464 << 20, "it begins by growing");
         for _ in 0..SHORT_LOOKS {
-            assert!(appetite.is_short() && !appetite.is_idle());
+            assert!(frame_need.is_short() && !frame_need.is_idle());
             done = Done { now_ns: done.now_ns + SECOND, ran_ns: done.ran_ns + SECOND, ..done };
-            appetite.look(done, true, 0);
+            frame_need.look(done, true, 0);
         }
-        assert!(appetite.wants(100 << 20) < 120 << 20, "it lacks frames but does not use them");
-        appetite.lacks();
-        assert!(appetite.is_short());
-        (0..IDLE_LOOKS).for_each(|_| appetite.look(done, false, 0));
-        assert!(appetite.is_idle());
+        assert!(frame_need.wants(100 << 20) < 120 << 20, "it lacks frames but does not use them");
+        frame_need.lacks();
+        assert!(frame_need.is_short());
+        (0..IDLE_LOOKS).for_each(|_| frame_need.look(done, false, 0));
+        assert!(frame_need.is_idle());
     }
 }

@@ -3,8 +3,8 @@
 //! (`--heap large`, `--heap off`). If it replaces only some functions, they would mix with the C
 //! library's: then it is not used, and such requests come from the library's own heap.
 
-use crate::objects::object_of;
-use crate::own;
+use crate::elf::object_of;
+use crate::own_heap;
 use crate::real::{self, Real};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -46,13 +46,13 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
                     }
                     at
                 }
-                None => own::allocate(size, align, zero),
+                None => own_heap::allocate(size, align, zero),
             };
         }
         match (zero, of_whole(&real::malloc), of_whole(&real::calloc)) {
             (false, Some(malloc), _) => malloc(size),
             (true, _, Some(calloc)) => calloc(1, size),
-            _ => own::allocate(size, align, zero),
+            _ => own_heap::allocate(size, align, zero),
         }
     }
 }

@@ -4,30 +4,30 @@
 //! program. So it looks as long as that mostly finds work, and now and then to see whether that has
 //! changed.
 
-/// The most that luck counts (chosen, not measured).
+/// The most that the score counts (chosen, not measured).
 const MOST: u32 = 16;
 
-/// One sleep in this many is tried without luck (chosen, not measured).
+/// One sleep in this many is tried whatever the score is (chosen, not measured).
 const TRIES: u32 = 32;
 
 /// How often looking for work has paid lately: each look that found work adds 1, each other
 /// subtracts 2.
 #[derive(Clone, Debug)]
-pub struct Luck {
-    luck: u32,
+pub struct Spinning {
+    score: u32,
     sleeps: u32,
 }
 
-impl Default for Luck {
+impl Default for Spinning {
     fn default() -> Self {
-        Luck { luck: MOST, sleeps: 0 }
+        Spinning { score: MOST, sleeps: 0 }
     }
 }
 
-impl Luck {
+impl Spinning {
     /// Whether to look for work before the next sleep.
     pub fn tries(&self) -> bool {
-        self.luck > MOST / 2 || self.sleeps.is_multiple_of(TRIES)
+        self.score > MOST / 2 || self.sleeps.is_multiple_of(TRIES)
     }
 
     /// Counts a sleep, or what was found instead.
@@ -37,22 +37,22 @@ impl Luck {
 
     /// Notes whether a look has found work.
     pub fn looked(&mut self, found: bool) {
-        self.luck = if found { (self.luck + 1).min(MOST) } else { self.luck.saturating_sub(2) };
+        self.score = if found { (self.score + 1).min(MOST) } else { self.score.saturating_sub(2) };
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Luck, MOST, TRIES};
+    use super::{MOST, Spinning, TRIES};
 
     #[test]
     fn it_looks_while_that_pays_and_now_and_then() {
-        let mut luck = Luck::default();
+        let mut spinning = Spinning::default();
         let mut looks = |found: bool| -> bool {
-            let tries = luck.tries();
-            luck.sleeps();
+            let tries = spinning.tries();
+            spinning.sleeps();
             if tries {
-                luck.looked(found);
+                spinning.looked(found);
             }
             tries
         };
@@ -62,6 +62,6 @@ mod tests {
         for _ in 0..MOST * TRIES {
             looks(true);
         }
-        assert!((0..100).all(|_| looks(true)), "luck has come back");
+        assert!((0..100).all(|_| looks(true)), "spinning pays again");
     }
 }

@@ -78,26 +78,26 @@ impl Notes {
 
 /// Events that were read from the program's userfaultfd and not yet handled.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct Events {
     notes: RwLock<Notes>,
     /// Whether there are any.
     some: AtomicBool,
 }
 
-impl Heard {
+impl Events {
     /// A copy for the child of a fork, in which removed pages may be missing, too.
-    pub fn inherited(&self) -> Heard {
+    pub fn inherited(&self) -> Events {
         let notes = read(&self.notes);
         let mut removed = Spans::new();
         notes.removed.iter().for_each(|(from, to)| removed.insert(from, to));
         let mut waiting = Spans::new();
         notes.waiting.iter().for_each(|(from, to)| waiting.insert(from, to));
         let some = AtomicBool::new(notes.waiting.iter().next().is_some());
-        Heard { notes: RwLock::new(Notes { waiting, removed, ..Notes::default() }), some }
+        Events { notes: RwLock::new(Notes { waiting, removed, ..Notes::default() }), some }
     }
 
     /// Whether anything was read and not yet handled.
-    pub fn has_some(&self) -> bool {
+    pub fn has_any(&self) -> bool {
         self.some.load(SeqCst)
     }
 
@@ -110,7 +110,7 @@ impl Heard {
     /// would be a fault.
     pub fn while_it_stays(&self, page: usize, touch: impl FnOnce()) {
         write(&self.notes).pass_time();
-        // Nothing is heard while this lock is held, and nothing vanishes before it was heard of.
+        // No event is read while this lock is held, and nothing vanishes before its event was read.
         let notes = read(&self.notes);
         if !notes.emptied.iter().any(|spans| spans.meets(page, page + PAGE)) {
             touch();
@@ -156,10 +156,10 @@ impl Heard {
 
 impl Mover {
     /// Reads the program's events, `most` messages at a time. Faults are kept for
-    /// [`take_heard`](Self::take_heard).
-    pub fn hear(&self, most: usize) -> terapage_sys::Result<()> {
+    /// [`take_faults_read`](Self::take_faults_read).
+    pub fn read_events(&self, most: usize) -> terapage_sys::Result<()> {
         // With the lock, no page is on its way into the program or out of it.
-        let mut notes = write(&self.heard.notes);
+        let mut notes = write(&self.events.notes);
         let notes = &mut *notes;
         loop {
             let got = self.program.read(most, &mut notes.faults, &mut notes.changes)?;
@@ -179,7 +179,7 @@ impl Mover {
             }
             notes.changes = changes;
             if got > 0 {
-                self.heard.some.store(true, SeqCst);
+                self.events.some.store(true, SeqCst);
             }
             if got < most || most == 1 {
                 return Ok(());
@@ -189,7 +189,7 @@ impl Mover {
 
     /// Reads a fault, which is there, while the pager is parked. Takes no lock: a fork may copy
     /// this process meanwhile, and in the child a lock that is held would stay so.
-    pub fn hear_fault(&self, faults: &mut Vec<Fault>) -> terapage_sys::Result<()> {
+    pub fn read_fault(&self, faults: &mut Vec<Fault>) -> terapage_sys::Result<()> {
         let mut changes = Vec::new();
         self.program.read(1, faults, &mut changes)?;
         assert!(changes.is_empty(), "the kernel gives faults before changes");
@@ -197,9 +197,9 @@ impl Mover {
     }
 
     /// The faults that were read, for the pager's thread.
-    pub fn take_heard(&self, faults: &mut impl Extend<Fault>) {
-        self.heard.some.store(false, SeqCst);
-        faults.extend(write(&self.heard.notes).faults.drain(..));
+    pub fn take_faults_read(&self, faults: &mut impl Extend<Fault>) {
+        self.events.some.store(false, SeqCst);
+        faults.extend(write(&self.events.notes).faults.drain(..));
     }
 
     /// Puts pages into the program at `to` by `step`, which begins after some bytes. `place` is the
@@ -223,7 +223,7 @@ impl Mover {
             // While a call changes the program's memory, no page can come: the call must be
             // reported, and continue.
             if self.program.is_changing() {
-                if self.hear(16).is_err() {
+                if self.read_events(16).is_err() {
                     return Err(Stuck { done, ..stuck });
                 }
             } else if patience == 0 {
@@ -244,12 +244,12 @@ impl Mover {
         step: &impl Fn(usize) -> Result<(), Stuck>,
     ) -> Result<(), Stuck> {
         let (from, end) = (to + rest.start, to + rest.end);
-        let notes = read(&self.heard.notes);
+        let notes = read(&self.events.notes);
         if !notes.waiting.meets(from, end) && !notes.may_go(from, end) {
             return step(rest.start);
         }
         drop(notes);
-        let mut notes = write(&self.heard.notes);
+        let mut notes = write(&self.events.notes);
         for (from, end) in place.map(|_| notes.waiting.within(from, end)).unwrap_or_default() {
             let at = place.unwrap_or_default() + (from - to);
             // A page beyond the kernel's count may have moved already, and is not here any more.
@@ -272,20 +272,20 @@ impl Mover {
 
     /// Takes pages out of the program by `step`, unless some of them may go at any moment: `None`.
     pub fn take_out<T>(&self, from: usize, len: usize, step: impl FnOnce() -> T) -> Option<T> {
-        let mut notes = read(&self.heard.notes);
+        let mut notes = read(&self.events.notes);
         if notes.may_go(from, from + len) {
             drop(notes);
-            self.heard.look_again(from, from + len, |page| self.page_present(page));
-            notes = read(&self.heard.notes);
+            self.events.look_again(from, from + len, |page| self.page_present(page));
+            notes = read(&self.events.notes);
         }
-        // Nothing is heard meanwhile.
+        // No event is read meanwhile.
         if notes.may_go(from, from + len) { None } else { Some(step()) }
     }
 
     /// Fills the page at `to`, in the pool, with the zeros that a removed one reads as. Whether it
     /// was removed.
     pub fn fill_removed(&self, to: usize, page: usize) -> Result<bool, Lost> {
-        let removed = self.heard.is_missed(page);
+        let removed = self.events.is_missed(page);
         if removed {
             self.fill(to, PAGE)?;
         }

@@ -1,4 +1,4 @@
-//! Memory beside the budget: what the process has in memory and no pager counts. It is private (the
+//! Untracked memory: what the process has in memory and no pager counts. It is private (the
 //! executable, stacks, `brk`, direct system calls) or shared (MAP_SHARED, memory files, /dev/shm,
 //! System V).
 //!
@@ -37,7 +37,7 @@ const LONG_MS: u64 = 1000;
 
 /// The memory found by one look, or the peaks of all looks, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beside {
+pub struct Untracked {
     /// Private memory that is neither frames nor bookkeeping.
     pub private: u64,
     /// The most of `private` that can be memory of `brk`.
@@ -50,7 +50,7 @@ pub struct Beside {
     pub shared: u64,
 }
 
-impl Beside {
+impl Untracked {
     pub fn total(&self) -> u64 {
         self.private + self.shared
     }
@@ -76,7 +76,7 @@ impl Cells {
         }
     }
 
-    fn set(&self, to: Beside) {
+    fn set(&self, to: Untracked) {
         self.private.store(to.private, Relaxed);
         self.brk.store(to.brk, Relaxed);
         self.locked.store(to.locked, Relaxed);
@@ -84,8 +84,8 @@ impl Cells {
         self.shared.store(to.shared, Relaxed);
     }
 
-    fn get(&self) -> Beside {
-        Beside {
+    fn get(&self) -> Untracked {
+        Untracked {
             private: self.private.load(Relaxed),
             brk: self.brk.load(Relaxed),
             locked: self.locked.load(Relaxed),
@@ -285,8 +285,8 @@ fn name() -> String {
     name.trim_end().chars().filter(|c| !c.is_control()).collect()
 }
 
-/// The memory beside the budget, and all memory of the process, private or shared.
-fn parse(status: &[u8], counted: u64) -> Option<(Beside, u64)> {
+/// The untracked memory, and all memory of the process, private or shared.
+fn parse(status: &[u8], counted: u64) -> Option<(Untracked, u64)> {
     let field = |name: &str| {
         let at = memchr::memmem::find(status, name.as_bytes())? + name.len();
         let line = status[at..].split(|&byte| byte == b'\n').next()?;
@@ -298,10 +298,10 @@ fn parse(status: &[u8], counted: u64) -> Option<(Beside, u64)> {
     let locked = bytes("\nVmLck:").unwrap_or(0).min(private);
     let brk = brk().saturating_sub(BRK.load(Relaxed)).min(private);
     let named = (places::bytes() as u64).min(private);
-    Some((Beside { private, brk, locked, named, shared }, anonymous + shared))
+    Some((Untracked { private, brk, locked, named, shared }, anonymous + shared))
 }
 
-fn note(found: Beside) {
+fn note(found: Untracked) {
     NOW.set(found);
     if found.total() > MOST.get().total() {
         MOST.set(found);
@@ -359,7 +359,7 @@ fn mib(bytes: u64) -> String {
 }
 
 /// The kinds of memory, in words.
-fn kinds(what: &Beside) -> String {
+fn kinds(what: &Untracked) -> String {
     let rest = what.private.saturating_sub(what.brk + what.locked + what.named);
     let mut parts = Vec::new();
     for (bytes, kind) in [
@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beside_is_what_nobody_counts() {
+    fn what_is_untracked_is_what_nobody_counts() {
         let status = b"Name:\ta b\nVmLck:\t    2048 kB\nRssAnon:\t  102400 kB\nRssFile:\t 1 kB\nRssShmem:\t  51200 kB\n";
         let (found, all) = parse(status, 60 << 20).unwrap();
         assert_eq!((found.private, found.shared, found.locked), (40 << 20, 50 << 20, 2 << 20));
@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn kinds_are_named_where_there_are_some() {
-        let what = Beside { private: 30 << 20, brk: 10 << 20, locked: 1 << 10, named: 0, shared: 5 << 20 };
+        let what = Untracked { private: 30 << 20, brk: 10 << 20, locked: 1 << 10, named: 0, shared: 5 << 20 };
         let text = kinds(&what);
         assert!(
             text.starts_with("5 MiB shared memory, 10 MiB an allocator's by brk, 19 MiB executable"),

@@ -4,8 +4,8 @@
 //! library's heap would do, but no name surely leads to it: tcmalloc, jemalloc and others, as
 //! libraries or in the program, define `__libc_malloc`, too, and their objects lie in paged memory.
 //!
-//! It is the [global allocator](Own) of the library, and serves `malloc` for objects that must not
-//! be paged.
+//! It is the [global allocator](OwnHeap) of the library, and serves `malloc` for objects that must
+//! not be paged.
 
 use crate::limits;
 use crate::lock::Lock;
@@ -154,7 +154,7 @@ pub unsafe fn usable(at: *mut u8) -> usize {
 }
 
 /// The global allocator.
-pub struct Own;
+pub struct OwnHeap;
 
 fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= PAGE
@@ -162,7 +162,7 @@ fn is_large(layout: Layout) -> bool {
 
 // SAFETY: `Dlmalloc` keeps the contract, and the kernel does so for whole pages. The layout and the
 // address tell which of the two served an object.
-unsafe impl GlobalAlloc for Own {
+unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout)
             && let Ok(at) = memory::reserve(layout.size())
@@ -222,7 +222,7 @@ unsafe impl GlobalAlloc for Own {
 
 #[cfg(test)]
 mod tests {
-    use super::{LARGE, Own, STEP, allocate, contains, free, renew, resize, usable};
+    use super::{LARGE, OwnHeap, STEP, allocate, contains, free, renew, resize, usable};
     use proptest::prelude::*;
     use std::alloc::{GlobalAlloc, Layout};
 
@@ -305,19 +305,19 @@ mod tests {
                 unsafe {
                     live[place] = match live[place] {
                         None => {
-                            let at = Own.alloc_zeroed(layout);
+                            let at = OwnHeap.alloc_zeroed(layout);
                             check((at, layout, 0));
                             Some((at, layout))
                         }
                         Some((at, old, had)) if number % 2 == 0 => {
                             let new = Layout::from_size_align(size, old.align()).unwrap();
-                            let at = Own.realloc(at, old, size);
+                            let at = OwnHeap.realloc(at, old, size);
                             check((at, Layout::from_size_align(size.min(old.size()), 1).unwrap(), had));
                             Some((at, new))
                         }
                         Some((at, old, had)) => {
                             check((at, old, had));
-                            Own.dealloc(at, old);
+                            OwnHeap.dealloc(at, old);
                             None
                         }
                     }
@@ -331,7 +331,7 @@ mod tests {
             for object in live.into_iter().flatten() {
                 check(object);
                 // SAFETY: as above.
-                unsafe { Own.dealloc(object.0, object.1) };
+                unsafe { OwnHeap.dealloc(object.0, object.1) };
             }
         }
     }

@@ -17,11 +17,11 @@ const IN_A_ROUND: u32 = 16;
 /// Blocks that something else holds (for example I/O of the program), and blocks that would go in
 /// and out without end.
 ///
-/// If nearly all blocks in the program are held, only the blocks that came last are left as
+/// If nearly all blocks in the program have grace, only the blocks that came last are left as
 /// victims. The pager, always ahead of the threads that want them, would evict them again before
 /// they are touched.
 #[derive(Default)]
-pub struct Held {
+pub struct Grace {
     /// For each block: until when it is left alone, and how long that was, ns.
     until: BTreeMap<u32, (u64, u64)>,
     /// The last minor faults.
@@ -30,8 +30,8 @@ pub struct Held {
     again: u32,
 }
 
-impl Held {
-    /// Whether no block is held.
+impl Grace {
+    /// Whether no block is grace.
     pub fn is_empty(&self) -> bool {
         self.until.is_empty()
     }
@@ -41,8 +41,8 @@ impl Held {
         self.until.get(&block).is_some_and(|&(until_ns, _)| until_ns > now_ns)
     }
 
-    /// Holds a block for a while. `limit` is the most blocks that the program can have.
-    pub fn hold(&mut self, block: u32, limit: usize, now_ns: u64) {
+    /// Gives a block grace for a while. `limit` is the most blocks that the program can have.
+    pub fn give(&mut self, block: u32, limit: usize, now_ns: u64) {
         // Blocks that were released, or are not used any more, have old times, and are forgotten.
         if self.until.len() > limit {
             self.until.retain(|_, (until_ns, _)| *until_ns + MOST_NS > now_ns);
@@ -68,39 +68,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_doubles_while_a_block_is_found_held() {
-        let mut held = Held::default();
+    fn the_time_doubles_while_a_block_is_found_busy() {
+        let mut grace = Grace::default();
         let mut now_ns = 1_000_000_000;
         for expected_ms in [1, 2, 4, 8, 16, 32, 64, 64] {
-            held.hold(7, 8, now_ns);
-            assert!(held.has(7, now_ns + expected_ms * 1_000_000 - 1), "{expected_ms}");
+            grace.give(7, 8, now_ns);
+            assert!(grace.has(7, now_ns + expected_ms * 1_000_000 - 1), "{expected_ms}");
             now_ns += expected_ms * 1_000_000;
-            assert!(!held.has(7, now_ns), "{expected_ms}");
+            assert!(!grace.has(7, now_ns), "{expected_ms}");
         }
-        held.hold(7, 8, now_ns + MOST_NS);
-        assert!(!held.has(7, now_ns + MOST_NS + LEAST_NS));
+        grace.give(7, 8, now_ns + MOST_NS);
+        assert!(!grace.has(7, now_ns + MOST_NS + LEAST_NS));
     }
 
     #[test]
     fn what_is_long_past_is_forgotten() {
-        let mut held = Held::default();
-        (0..100).for_each(|block| held.hold(block, 8, u64::from(block) * MOST_NS));
-        assert!(held.until.len() <= 9, "{}", held.until.len());
+        let mut grace = Grace::default();
+        (0..100).for_each(|block| grace.give(block, 8, u64::from(block) * MOST_NS));
+        assert!(grace.until.len() <= 9, "{}", grace.until.len());
     }
 
     #[test]
     fn few_blocks_that_go_in_and_out_are_seen() {
         for round in 1..=ROUND as u32 {
-            let mut held = Held::default();
-            let seen = (0..100).position(|at| held.goes_round(at % round));
+            let mut grace = Grace::default();
+            let seen = (0..100).position(|at| grace.goes_round(at % round));
             assert_eq!(seen, Some((round + IN_A_ROUND) as usize - 1), "{round}");
         }
     }
 
     #[test]
     fn a_working_set_that_is_a_little_too_large_does_not_go_round() {
-        let mut held = Held::default();
-        assert!((0..100).all(|at| !held.goes_round(at % (ROUND as u32 + 1))));
-        assert!((0..100).all(|at| !held.goes_round(if at % 15 == 0 { 50 + at } else { 3 })));
+        let mut grace = Grace::default();
+        assert!((0..100).all(|at| !grace.goes_round(at % (ROUND as u32 + 1))));
+        assert!((0..100).all(|at| !grace.goes_round(if at % 15 == 0 { 50 + at } else { 3 })));
     }
 }
