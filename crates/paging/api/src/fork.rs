@@ -1,4 +1,5 @@
-//! Fork: the pager is parked and all locks are taken, so the child finds memory and heap consistent.
+//! Fork: the pager is parked and all locks are taken, so the child finds memory and heap
+//! consistent.
 
 use crate::heap::{SMALL, SmallHeap};
 use crate::mapping::SYNC;
