@@ -7,7 +7,7 @@
 
 pub mod belady;
 pub mod frame_need;
-mod list;
+pub mod list;
 pub mod objects;
 pub mod pace;
 pub mod prefetch;

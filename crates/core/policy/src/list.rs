@@ -87,6 +87,16 @@ impl<const N: usize> Lists<N> {
         Some(self.oldest[usize::from(list) - 1]).filter(|&block| block != NONE)
     }
 
+    /// The block that came into `list` last.
+    pub fn newest(&self, list: u8) -> Option<u32> {
+        Some(self.newest[usize::from(list) - 1]).filter(|&block| block != NONE)
+    }
+
+    /// The block that came into the list of `block` after it.
+    pub fn newer(&self, block: u32) -> Option<u32> {
+        Some(self.links[block].newer).filter(|&block| block != NONE)
+    }
+
     /// The mark of `block`, 0 when it is in no list.
     pub fn mark(&self, block: u32) -> u8 {
         self.links[block].mark
@@ -233,6 +243,10 @@ mod tests {
                     prop_assert_eq!(lists.len(list), queue.len());
                     prop_assert_eq!(lists.size(list), size(queue, &weights));
                     prop_assert_eq!(lists.oldest(list), queue.front().map(|&(block, _)| block));
+                    prop_assert_eq!(lists.newest(list), queue.back().map(|&(block, _)| block));
+                    for (one, next) in queue.iter().zip(queue.iter().skip(1)) {
+                        prop_assert_eq!(lists.newer(one.0), Some(next.0));
+                    }
                     for &(block, mark) in queue {
                         prop_assert_eq!((lists.of(block), lists.mark(block)), (list, mark));
                     }

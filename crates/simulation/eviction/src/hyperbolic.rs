@@ -1,0 +1,68 @@
+//! Hyperbolic caching: by requests for each unit of time since a block came in.
+//!
+//! Source: Blankstein, Sen, Freedman, "Hyperbolic Caching: Flexible Caching for Web Applications",
+//! USENIX ATC 2017: the least of 64 random blocks leaves. Time is counted in requests, and the
+//! costs and sizes of the paper are left out.
+
+use crate::pool::{Pool, slot};
+use terapage_policy::replacement::Replacement;
+
+/// Blocks that are compared for a victim.
+const SAMPLE: u32 = 64;
+
+#[derive(Clone, Copy, Default)]
+struct Life {
+    came: u64,
+    uses: u32,
+}
+
+/// Blocks with the time at which they came, and the requests since.
+#[derive(Default)]
+pub struct Hyperbolic {
+    pool: Pool,
+    lives: Vec<Life>,
+    now: u64,
+}
+
+impl Replacement for Hyperbolic {
+    fn insert(&mut self, block: u32) {
+        self.now += 1;
+        *slot(&mut self.lives, block) = Life { came: self.now, uses: 1 };
+        self.pool.insert(block);
+    }
+
+    fn rescue(&mut self, block: u32) {
+        self.touched(block);
+        self.pool.insert(block);
+    }
+
+    fn touched(&mut self, block: u32) {
+        self.now += 1;
+        slot(&mut self.lives, block).uses += 1;
+    }
+
+    fn victim(&mut self) -> Option<u32> {
+        let mut least: Option<(f64, u32)> = None;
+        for _ in 0..SAMPLE {
+            let block = self.pool.draw()?;
+            let Life { came, uses } = self.lives[block as usize];
+            let rate = f64::from(uses) / (self.now + 1 - came) as f64;
+            if least.is_none_or(|(best, _)| rate < best) {
+                least = Some((rate, block));
+            }
+        }
+        let (_, block) = least?;
+        self.pool.remove(block);
+        Some(block)
+    }
+
+    fn weigh(&mut self, _block: u32, _size: u32) {}
+
+    fn remove(&mut self, block: u32) {
+        self.pool.remove(block);
+    }
+
+    fn len(&self) -> usize {
+        self.pool.len()
+    }
+}

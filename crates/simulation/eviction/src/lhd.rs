@@ -1,0 +1,157 @@
+//! LHD, least hit density: by hits that are expected of a block for each unit of space and time that
+//! it takes.
+//!
+//! Source: Beckmann, Chen, Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density", NSDI
+//! 2018: ages in classes by the last two ages at hits, the least of 32 random blocks. The
+//! distributions are renewed more often than there (for traces that are short), and there are no
+//! explorers.
+
+use crate::pool::{Pool, slot};
+use terapage_policy::replacement::Replacement;
+
+/// Ages that are told apart.
+const AGES: usize = 4096;
+/// Ages within which a full cache is asked for as many blocks as it holds.
+const AGES_OF_A_TURN: usize = 64;
+/// Classes of blocks, by the sum of their last two ages at hits.
+const CLASSES: usize = 16;
+/// Blocks that are compared for a victim.
+const SAMPLE: u32 = 32;
+/// Requests after which the densities are computed anew.
+const RENEWED_AFTER: u64 = 1 << 14;
+/// What the counts keep when they are.
+const KEPT: f32 = 0.9;
+
+#[derive(Clone, Copy, Default)]
+struct Life {
+    asked: u64,
+    last_age: u32,
+    age_before: u32,
+    size: u32,
+}
+
+/// Hits and evictions by age, and what follows from them.
+#[derive(Clone)]
+struct Class {
+    hits: Vec<f32>,
+    evictions: Vec<f32>,
+    densities: Vec<f32>,
+}
+
+/// Blocks with their ages, and the classes.
+pub struct Lhd {
+    pool: Pool,
+    lives: Vec<Life>,
+    classes: Vec<Class>,
+    now: u64,
+    /// Requests of one age, as a power of two. Set when the cache is full for the first time.
+    shift: Option<u32>,
+}
+
+impl Default for Lhd {
+    fn default() -> Self {
+        let densities = (0..AGES).map(|age| 1.0 / (age + 1) as f32).collect();
+        let class = Class { hits: vec![0.0; AGES], evictions: vec![0.0; AGES], densities };
+        Lhd { pool: Pool::default(), lives: Vec::new(), classes: vec![class; CLASSES], now: 0, shift: None }
+    }
+}
+
+impl Lhd {
+    fn age(&self, life: &Life) -> usize {
+        (((self.now - life.asked) >> self.shift.unwrap_or(0)) as usize).min(AGES - 1)
+    }
+
+    /// The class, by powers of two of the last two ages. Newcomers count as asked for long ago.
+    fn class(life: &Life) -> usize {
+        let sum = life.last_age + life.age_before;
+        let log = (AGES as u32).ilog2() as usize;
+        if sum == 0 { 0 } else { 1 + log.saturating_sub(sum.ilog2() as usize).min(CLASSES - 2) }
+    }
+
+    fn density(&self, block: u32) -> f32 {
+        let life = &self.lives[block as usize];
+        let age = self.age(life);
+        if age == AGES - 1 {
+            return -1.0;
+        }
+        self.classes[Self::class(life)].densities[age] / life.size.max(1) as f32
+    }
+
+    fn tick(&mut self) {
+        self.now += 1;
+        if self.now.is_multiple_of(RENEWED_AFTER) {
+            self.classes.iter_mut().for_each(Class::renew);
+        }
+    }
+}
+
+impl Class {
+    /// The density at an age: hits from then on, for each age lived from then on.
+    fn renew(&mut self) {
+        let (mut hits, mut events, mut lived) = (0.0, 0.0, 0.0);
+        for age in (0..AGES).rev() {
+            self.hits[age] *= KEPT;
+            self.evictions[age] *= KEPT;
+            hits += self.hits[age];
+            events += self.hits[age] + self.evictions[age];
+            lived += events;
+            self.densities[age] = if events > 1e-5 { hits / lived } else { 0.0 };
+        }
+    }
+}
+
+impl Replacement for Lhd {
+    fn insert(&mut self, block: u32) {
+        let now = self.now;
+        let life = slot(&mut self.lives, block);
+        (life.asked, life.last_age, life.age_before) = (now, 0, AGES as u32);
+        self.pool.insert(block);
+        self.tick();
+    }
+
+    fn rescue(&mut self, block: u32) {
+        self.pool.insert(block);
+        self.touched(block);
+    }
+
+    fn touched(&mut self, block: u32) {
+        let life = self.lives[block as usize];
+        let age = self.age(&life);
+        self.classes[Self::class(&life)].hits[age] += 1.0;
+        self.lives[block as usize] =
+            Life { asked: self.now, last_age: age as u32, age_before: life.last_age, size: life.size };
+        self.tick();
+    }
+
+    fn victim(&mut self) -> Option<u32> {
+        if self.shift.is_none() {
+            self.shift = Some((self.pool.len() / AGES_OF_A_TURN).max(1).ilog2());
+        }
+        let mut least: Option<(f32, u32)> = None;
+        for _ in 0..SAMPLE {
+            let block = self.pool.draw()?;
+            let density = self.density(block);
+            if least.is_none_or(|(best, _)| density < best) {
+                least = Some((density, block));
+            }
+        }
+        let (_, block) = least?;
+        let life = self.lives[block as usize];
+        let age = self.age(&life);
+        self.classes[Self::class(&life)].evictions[age] += 1.0;
+        self.pool.remove(block);
+        Some(block)
+    }
+
+    fn weigh(&mut self, block: u32, size: u32) {
+        slot(&mut self.lives, block).size = size;
+    }
+
+    fn remove(&mut self, block: u32) {
+        self.pool.remove(block);
+    }
+
+    fn len(&self) -> usize {
+        self.pool.len()
+    }
+}

@@ -1,0 +1,72 @@
+//! Blocks in no order, of which one can be drawn at random.
+
+/// Not in the pool.
+const NOWHERE: u32 = u32::MAX;
+
+/// A set of blocks from which random ones are drawn, the same in each run.
+pub struct Pool {
+    blocks: Vec<u32>,
+    /// Where each block is in `blocks`.
+    places: Vec<u32>,
+    state: u64,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Pool { blocks: Vec::new(), places: Vec::new(), state: 0x9E37_79B9_7F4A_7C15 }
+    }
+}
+
+impl Pool {
+    /// The number of blocks.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Puts a block in, if it is not in.
+    pub fn insert(&mut self, block: u32) {
+        let at = block as usize;
+        if at >= self.places.len() {
+            self.places.resize((at + 1).next_power_of_two(), NOWHERE);
+        }
+        if self.places[at] == NOWHERE {
+            self.places[at] = self.blocks.len() as u32;
+            self.blocks.push(block);
+        }
+    }
+
+    /// Takes a block out; says whether it was in.
+    pub fn remove(&mut self, block: u32) -> bool {
+        let Some(place) = self.places.get_mut(block as usize) else { return false };
+        let at = std::mem::replace(place, NOWHERE);
+        if at == NOWHERE {
+            return false;
+        }
+        self.blocks.swap_remove(at as usize);
+        if let Some(&moved) = self.blocks.get(at as usize) {
+            self.places[moved as usize] = at;
+        }
+        true
+    }
+
+    /// A random block (xorshift; Marsaglia 2003), or `None` if there is none.
+    pub fn draw(&mut self) -> Option<u32> {
+        if self.blocks.is_empty() {
+            return None;
+        }
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        let at = (u128::from(self.state) * self.blocks.len() as u128) >> 64;
+        Some(self.blocks[at as usize])
+    }
+}
+
+/// Element `at` of `list`, which grows as needed.
+pub fn slot<T: Clone + Default>(list: &mut Vec<T>, at: u32) -> &mut T {
+    let at = at as usize;
+    if at >= list.len() {
+        list.resize((at + 1).next_power_of_two(), T::default());
+    }
+    &mut list[at]
+}

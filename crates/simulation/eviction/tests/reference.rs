@@ -1,0 +1,163 @@
+//! Real traces: each policy beside libCacheSim.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use terapage_blocktrace::{Options, open};
+use terapage_eviction::{by_name, least};
+use terapage_policy::objects::{Request, simulate};
+
+/// The traces, as blocks of 4 KiB or with each request an object of the size that it had first.
+fn requests(path: &Path, blocks: bool) -> Vec<Request> {
+    let mut numbers: HashMap<(u16, u64), (u32, u32)> = HashMap::new();
+    let mut list = Vec::new();
+    let mut ask = |key: (u16, u64), size: u32| {
+        let next = numbers.len() as u32;
+        let &mut (number, size) = numbers.entry(key).or_insert((next, size));
+        list.push(Request::Get(number, size));
+    };
+    for request in open(path, &Options::default()).unwrap() {
+        let request = request.unwrap();
+        if blocks {
+            let range = request.offset / 4096..request.end().div_ceil(4096);
+            range.for_each(|at| ask((request.volume, at), 1));
+        } else {
+            ask((request.volume, request.offset), request.bytes);
+        }
+    }
+    list
+}
+
+/// The folder of the traces, beside this checkout.
+fn traces() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/traces");
+    if !folder.is_dir() {
+        println!("SKIPPED: no real traces in {}", folder.display());
+        return None;
+    }
+    Some(folder)
+}
+
+/// Misses of libCacheSim at commit aa0fc40914b2b786f4b9f4dafb099f8f332b216a (`cachesim FILE
+/// oracleGeneral POLICY SIZE`, for blocks with `--ignore-obj-size=true`). Policies are left out whose
+/// rules differ there: `docs/sim-cache.md` has their figures.
+struct Reference {
+    trace: &'static str,
+    blocks: bool,
+    size: usize,
+    misses: &'static [(&'static str, u64)],
+}
+
+const REFERENCES: [Reference; 3] = [
+    Reference {
+        trace: "arc-P3.lis.zst",
+        blocks: true,
+        size: 40_000,
+        misses: &[
+            ("lru", 162_281),
+            ("fifo", 199_532),
+            ("clock", 160_783),
+            ("arc", 155_527),
+            ("2q", 181_535),
+            ("s3fifo", 166_428),
+            ("sieve", 184_755),
+            ("slru", 159_929),
+            ("lfu", 190_438),
+            ("gdsf", 161_440),
+            ("lirs", 166_857),
+            ("belady", 107_317),
+        ],
+    },
+    Reference {
+        trace: "disksim-postmark.trace",
+        blocks: true,
+        size: 50_000,
+        misses: &[
+            ("lru", 2_885_528),
+            ("fifo", 2_885_545),
+            ("clock", 2_884_249),
+            ("arc", 2_870_940),
+            ("2q", 2_884_260),
+            ("s3fifo", 2_882_666),
+            ("sieve", 3_202_670),
+            ("slru", 2_861_181),
+            ("lfu", 3_369_046),
+            ("gdsf", 2_885_508),
+            ("lirs", 3_223_249),
+            ("belady", 2_612_729),
+        ],
+    },
+    Reference {
+        trace: "tpcc-small.trace",
+        blocks: true,
+        size: 500,
+        misses: &[
+            ("lru", 20_554),
+            ("fifo", 20_554),
+            ("clock", 20_552),
+            ("arc", 20_542),
+            ("2q", 20_553),
+            ("s3fifo", 20_550),
+            ("sieve", 20_542),
+            ("slru", 20_581),
+            ("lfu", 20_542),
+            ("gdsf", 20_552),
+            ("lirs", 20_612),
+            ("belady", 20_470),
+        ],
+    },
+];
+
+/// Objects with sizes: policies whose rules for sizes are the same.
+const SIZED: Reference = Reference {
+    trace: "disksim-postmark.trace",
+    blocks: false,
+    size: 104_857_600,
+    misses: &[
+        ("lru", 60_438),
+        ("fifo", 60_439),
+        ("clock", 60_441),
+        ("2q", 60_343),
+        ("s3fifo", 60_321),
+        ("sieve", 60_422),
+        ("lfu", 60_584),
+        ("gdsf", 59_124),
+    ],
+};
+
+#[test]
+fn real_traces_have_the_misses_of_libcachesim() {
+    let Some(folder) = traces() else { return };
+    for reference in REFERENCES.iter().chain([&SIZED]) {
+        let requests = requests(&folder.join(reference.trace), reference.blocks);
+        for &(name, expected) in reference.misses {
+            let misses = match name {
+                "belady" => least(&requests, reference.size).0,
+                _ => {
+                    let mut policy = by_name(name, reference.size).unwrap();
+                    simulate(policy.as_mut(), requests.iter().copied(), reference.size).misses
+                }
+            };
+            // libCacheSim's LIRS shrinks the set of low distance at a hit in the queue alone.
+            let most = if name == "lirs" { requests.len() as u64 / 10_000 } else { 0 };
+            assert!(
+                misses.abs_diff(expected) <= most,
+                "{} {name}: {misses}, not {expected}",
+                reference.trace
+            );
+        }
+    }
+}
+
+/// Policies that draw at random, or have other rules than libCacheSim: near it, or better.
+#[test]
+fn other_policies_are_near_those_of_libcachesim() {
+    let Some(folder) = traces() else { return };
+    let requests = requests(&folder.join("arc-P3.lis.zst"), true);
+    for (name, theirs) in
+        [("hyperbolic", 159_445), ("lhd", 162_549), ("lfuda", 168_359), ("wtinylfu", 182_607)]
+    {
+        let mut policy = by_name(name, 40_000).unwrap();
+        let misses = simulate(policy.as_mut(), requests.iter().copied(), 40_000).misses;
+        assert!(misses <= theirs * 103 / 100, "{name}: {misses}, and {theirs} there");
+    }
+}
