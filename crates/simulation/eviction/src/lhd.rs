@@ -1,5 +1,5 @@
-//! LHD, least hit density: by hits that are expected of a block for each unit of space and time that
-//! it takes.
+//! LHD, least hit density: by the hits that are expected of a block for each unit of space and time
+//! that it takes.
 //!
 //! Source: Beckmann, Chen, Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density", NSDI
 //! 2018: ages in classes by the last two ages at hits, the least of 32 random blocks. The

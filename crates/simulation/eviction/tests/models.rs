@@ -224,7 +224,7 @@ impl Stacks {
         self.stack.iter().filter(|entry| entry.1).count()
     }
 
-    fn to_top(&mut self, block: u32, low: bool) {
+    fn raise(&mut self, block: u32, low: bool) {
         self.stack.retain(|entry| entry.0 != block);
         self.stack.push((block, low));
         let most = self.frames.saturating_sub((self.frames / 100).max(1)).max(1);
@@ -244,12 +244,12 @@ impl Stacks {
 impl Replacement for Stacks {
     fn insert(&mut self, block: u32) {
         let ghost = self.ghosts.contains(&block);
-        let room = self.low() + 1 <= self.frames.saturating_sub((self.frames / 100).max(1));
+        let room = self.low() < self.frames.saturating_sub((self.frames / 100).max(1));
         self.ghosts.retain(|other| *other != block);
         if !(ghost || room) {
             self.queue.push(block);
         }
-        self.to_top(block, ghost || room);
+        self.raise(block, ghost || room);
     }
 
     fn rescue(&mut self, _block: u32) {
@@ -264,7 +264,7 @@ impl Replacement for Stacks {
         if at.is_none() {
             self.queue.push(block);
         }
-        self.to_top(block, at.is_some());
+        self.raise(block, at.is_some());
     }
 
     fn victim(&mut self) -> Option<u32> {
@@ -375,7 +375,7 @@ proptest! {
 fn sampling_policies_keep_what_is_hot() {
     let hot = |at: u32| at.wrapping_mul(2_654_435_761) % 10;
     let cold = |at: u32| 10 + at.wrapping_mul(2_246_822_519) % 4000;
-    let ask = |at: u32| Request::Get(if at % 2 == 0 { hot(at / 2) } else { cold(at) }, 1);
+    let ask = |at: u32| Request::Get(if at.is_multiple_of(2) { hot(at / 2) } else { cold(at) }, 1);
     let requests: Vec<Request> = (0..200_000).map(ask).collect();
     let misses = |name: &str| {
         let mut policy = by_name(name, 100).unwrap();

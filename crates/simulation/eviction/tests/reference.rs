@@ -38,8 +38,8 @@ fn traces() -> Option<PathBuf> {
 }
 
 /// Misses of libCacheSim at commit aa0fc40914b2b786f4b9f4dafb099f8f332b216a (`cachesim FILE
-/// oracleGeneral POLICY SIZE`, for blocks with `--ignore-obj-size=true`). Policies are left out whose
-/// rules differ there: `docs/sim-cache.md` has their figures.
+/// oracleGeneral POLICY SIZE`, for blocks with `--ignore-obj-size=true`). Policies are left out
+/// whose rules differ there: `docs/sim-cache.md` has their figures.
 struct Reference {
     trace: &'static str,
     blocks: bool,

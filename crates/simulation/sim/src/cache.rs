@@ -13,9 +13,10 @@ use terapage_advise::is_recording;
 use terapage_blocktrace::objects::{self, Columns, DELETED, Listing, ObjectOptions};
 use terapage_blocktrace::{Error, Format, Kind, Options, Problem};
 use terapage_config::Size;
+use terapage_eviction::{all, by_name, known, least};
 use terapage_figures::map;
 use terapage_policy::objects::{Outcome, Request, simulate};
-use terapage_policy::replacement::{self, NAMES, SIZED};
+use terapage_policy::replacement::NAMES;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
 /// The smallest block, bytes: a sector.
@@ -48,7 +49,8 @@ Examples:
 
 Block traces are read as blocks, traces of keys as objects: CSV, a key a line, u32 and u64
 (little-endian numbers), oraclegeneral. Objects without sizes are counted: --size 1000 is
-1000 objects. An object keeps the size with which it came in. The policy is told of each
+1000 objects. Policies: lru, fifo, clock, s3fifo, 2q, arc, sieve, slru, lirs, wtinylfu, lfu,
+lfuda, gdsf, hyperbolic, lhd, random, mru. Each figure stands beside the least possible one. An object keeps the size with which it came in. The policy is told of each
 request, as in its paper, and every object that is missed comes in.
 
 A program that terapage run --trace recorded is replayed as the pager sees it, beside Belady's
@@ -95,6 +97,9 @@ pub struct Cache {
     unit: Option<u32>,
     #[command(flatten)]
     show: Show,
+    /// What is read or simulated in another way than it was asked for.
+    #[arg(skip)]
+    notes: Vec<String>,
 }
 
 /// A trace, ready for a cache.
@@ -104,6 +109,8 @@ struct Trace {
     requests: Vec<Request>,
     /// Bytes of each block; `None` where objects have their own.
     block: Option<u64>,
+    /// Whether it is a block trace.
+    addressed: bool,
     /// Whether objects have sizes. Those without are counted.
     sized: bool,
 }
@@ -122,6 +129,11 @@ struct Row {
     too_large: u64,
     byte_miss_ratio: f64,
     object_miss_ratio: f64,
+    /// The misses that no policy can be below.
+    least_misses: u64,
+    /// Whether a policy that knows the future has no more than these; else it is a bound.
+    least_is_reached: bool,
+    least_object_miss_ratio: f64,
 }
 
 /// Everything that came out.
@@ -133,6 +145,8 @@ struct Results {
     /// Distinct bytes: each object with the size that it had first; objects where they have none.
     footprint_bytes: u64,
     block_bytes: Option<u64>,
+    /// What was read or simulated in another way than it was asked for.
+    notes: Vec<String>,
     rows: Vec<Row>,
 }
 
@@ -147,8 +161,8 @@ impl Cache {
         }
         let recorded = self.soft.is_some() || self.sample.is_some();
         ensure!(!recorded, "--soft and --sample are for programs that terapage run --trace recorded");
-        let plain = self.with_defaults(SIZED, &SIZES)?;
-        plain.simulated()
+        let names: Vec<&str> = all().filter(|known| known.sized).map(|known| known.name).collect();
+        self.with_defaults(&names, &SIZES)?.simulated()
     }
 
     /// The replay of a recorded program.
@@ -161,6 +175,12 @@ impl Cache {
         );
         let Cache { trace, policy, size, block, soft, sample, show, .. } =
             self.with_defaults(NAMES, &BUDGETS)?;
+        if let Some(name) = policy.iter().find(|name| !NAMES.contains(&name.as_str())) {
+            bail!(
+                "--policy {name}: it is no pager's, so recorded programs have none of it (one of {})",
+                NAMES.join(", ")
+            );
+        }
         let sample = sample.unwrap_or_else(|| "auto".to_owned());
         Ok(Replay { trace, size, policy, block, soft, sample, show })
     }
@@ -174,12 +194,13 @@ impl Cache {
         if self.size.is_empty() {
             self.size = texts(sizes);
         }
-        for name in &self.policy {
-            ensure!(
-                NAMES.contains(&name.as_str()),
-                "--policy: '{name}' is unknown (one of {})",
-                NAMES.join(", ")
-            );
+        let names = all().map(|known| known.name).collect::<Vec<_>>().join(", ");
+        for name in &mut self.policy {
+            let Some(found) = known(name) else { bail!("--policy: '{name}' is unknown (one of {names})") };
+            if found.name != *name {
+                self.notes.push(format!("{name} is {}.", found.name));
+            }
+            found.name.clone_into(name);
         }
         Ok(self)
     }
@@ -196,23 +217,30 @@ impl Cache {
     }
 
     /// Simulates a trace that is no recorded program.
-    fn simulated(self) -> anyhow::Result<()> {
+    fn simulated(mut self) -> anyhow::Result<()> {
         let block = self.block_bytes()?;
         self.show.check([self.trace.as_path()])?;
         let progress = Progress::endless("reading");
         let trace = self.read(block)?;
+        let sized = |name: &String| known(name).is_some_and(|known| known.sized);
         if trace.block.is_none()
-            && let Some(name) = self.policy.iter().find(|name| !SIZED.contains(&name.as_str()))
+            && let Some(name) = self.policy.iter().find(|name| !sized(name))
         {
-            bail!("--policy {name}: it is for blocks, not for objects (one of {})", SIZED.join(", "));
+            bail!("--policy {name}: it is for blocks, not for objects");
         }
+        self.check_used(&trace)?;
         let (objects, footprint) = trace.footprint();
         let sizes = self.sizes(&trace, footprint)?;
         progress.phase("simulating");
-        progress.steps((sizes.len() * self.policy.len()) as u64);
+        progress.steps((sizes.len() * (self.policy.len() + 1)) as u64);
+        let bounds = map(sizes.len(), |at| {
+            let bound = least(&trace.requests, (sizes[at] / trace.block.unwrap_or(1)) as usize);
+            progress.add(1);
+            bound
+        });
         let rows = map(sizes.len() * self.policy.len(), |job| {
-            let policy = &self.policy[job / sizes.len()];
-            let row = trace.row(policy, sizes[job % sizes.len()], footprint);
+            let (policy, at) = (&self.policy[job / sizes.len()], job % sizes.len());
+            let row = trace.row(policy, sizes[at], footprint, bounds[at]);
             progress.add(1);
             row
         });
@@ -224,15 +252,39 @@ impl Cache {
             objects,
             footprint_bytes: footprint,
             block_bytes: trace.block,
+            notes: self.notes.clone(),
             rows,
         };
         let study = self.study(&trace, &results);
         self.show.results(&study, &results, || self.show.text(&study, false))
     }
 
+    /// Refuses options that the trace has no use for.
+    fn check_used(&self, trace: &Trace) -> anyhow::Result<()> {
+        let read_as = trace.read_as.split(';').next().unwrap_or_default();
+        ensure!(
+            self.block.is_empty() || trace.block.is_some(),
+            "--block: objects are no blocks (read as {read_as}; --as blocks reads addresses)"
+        );
+        ensure!(
+            self.volumes.is_empty() || trace.addressed,
+            "--volume: it is of block traces, and this one was read as {read_as}"
+        );
+        let unit = trace.addressed && ["arc", Format::OracleGeneral.name()].contains(&read_as);
+        ensure!(
+            self.unit.is_none() || unit,
+            "--unit: it is of arc and oraclegeneral traces as blocks, and this one was read as {read_as}"
+        );
+        ensure!(
+            self.columns.is_none() || read_as.starts_with(Listing::Csv.name()),
+            "--columns: it is of CSV, and this trace was read as {read_as}"
+        );
+        Ok(())
+    }
+
     /// Cache sizes, in bytes, ascending.
-    fn sizes(&self, trace: &Trace, footprint: u64) -> anyhow::Result<Vec<u64>> {
-        let least = trace.block.unwrap_or(1);
+    fn sizes(&mut self, trace: &Trace, footprint: u64) -> anyhow::Result<Vec<u64>> {
+        let unit = trace.block.unwrap_or(1);
         let of = |text: &String| -> anyhow::Result<u64> {
             let wrong = || anyhow::anyhow!("--size: '{text}' is no size (write 100M, or 5%)");
             let bytes = match text.trim().strip_suffix('%') {
@@ -244,11 +296,26 @@ impl Cache {
                 }
             };
             ensure!(bytes > 0 || text.contains('%'), wrong());
-            Ok(bytes.max(least))
+            Ok(bytes)
         };
-        let mut sizes = self.size.iter().map(of).collect::<anyhow::Result<Vec<u64>>>()?;
+        let mut sizes = Vec::new();
+        for text in &self.size {
+            let asked = of(text)?;
+            let whole = (asked - asked % unit).max(unit);
+            // A percentage is seldom whole; that it is rounded is a surprise only if it is by much.
+            if whole != asked && (!text.contains('%') || whole.abs_diff(asked) > asked / 20) {
+                let amount = |bytes| if trace.sized { Size(bytes).to_string() } else { format!("{bytes}") };
+                let what = if trace.block.is_some() { "whole blocks" } else { "at least 1" };
+                self.notes.push(format!("--size {text} is {} here: {what}.", amount(whole)));
+            }
+            sizes.push(whole);
+        }
         sizes.sort_unstable();
+        let asked = sizes.len();
         sizes.dedup();
+        if sizes.len() < asked {
+            self.notes.push(format!("{} sizes of {asked} are the same as others.", asked - sizes.len()));
+        }
         Ok(sizes)
     }
 
@@ -293,6 +360,7 @@ impl Cache {
             read_as: format!("{}{columns}; objects {sizes}", found.listing.name()),
             requests: found.asked.iter().map(request).collect(),
             block: None,
+            addressed: false,
             sized: found.sized,
         })
     }
@@ -338,6 +406,7 @@ impl Cache {
             read_as: format!("{}; {taken}", format.name()),
             requests: asked.iter().map(request).collect(),
             block: blocks.then_some(block),
+            addressed: true,
             sized: true,
         }))
     }
@@ -365,6 +434,8 @@ impl Cache {
         if self.policy.iter().any(|name| name == "auto") {
             summary.push(AUTO.to_owned());
         }
+        summary.extend(best(results, amount));
+        summary.extend(results.notes.iter().cloned());
         let row = |row: &Row| {
             vec![
                 row.policy.clone(),
@@ -372,16 +443,25 @@ impl Cache {
                 format!("{:.2} %", row.share * 100.0),
                 row.misses.to_string(),
                 format!("{:.4}", row.byte_miss_ratio),
+                format!("{:.4}", row.least_object_miss_ratio),
                 format!("{:.4}", row.object_miss_ratio),
             ]
         };
-        let columns =
-            ["policy", "cache", "of what is asked for", "misses", "byte miss ratio", "object miss ratio"];
+        let columns = [
+            "policy",
+            "cache",
+            "of what is asked for",
+            "misses",
+            "byte miss ratio",
+            "least",
+            "object miss ratio",
+        ];
+        let reached = results.rows.iter().all(|row| row.least_is_reached);
         let table = Table {
             title: "Miss ratios".into(),
             columns: columns.map(str::to_owned).to_vec(),
             rows: results.rows.iter().map(row).collect(),
-            ..Table::default()
+            note: if reached { LEAST_REACHED } else { LEAST_BOUND }.to_owned(),
         };
         Study {
             title: format!("A cache for {}", self.trace.display()),
@@ -410,10 +490,16 @@ impl Cache {
                 ..Plot::default()
             }
         };
-        vec![
-            plot("Object miss ratio", |row| row.object_miss_ratio),
-            plot("Byte miss ratio", |row| row.byte_miss_ratio),
-        ]
+        let mut objects = plot("Object miss ratio", |row| row.object_miss_ratio);
+        let rows = results.rows.iter().filter(|row| row.policy == results.rows[0].policy);
+        let points = rows.map(|row| (X::Number(row.share * 100.0), row.least_object_miss_ratio)).collect();
+        objects.series.push(Series {
+            name: "least possible".into(),
+            mark: Mark::Simulated,
+            points,
+            ..Series::default()
+        });
+        vec![objects, plot("Byte miss ratio", |row| row.byte_miss_ratio)]
     }
 
     fn parameters(&self, trace: &Trace) -> Vec<Parameter> {
@@ -435,6 +521,29 @@ impl Cache {
         }
         parameters
     }
+}
+
+/// What the column of the least misses has.
+const LEAST_REACHED: &str = "least: the object miss ratio of Belady's optimum, which knows the future.";
+const LEAST_BOUND: &str =
+    "least: an object miss ratio that no policy can be below (PFOO-L); none need reach it.";
+
+/// A sentence on the best policy at the middle one of the sizes.
+fn best(results: &Results, amount: impl Fn(u64) -> String) -> Option<String> {
+    let mut sizes: Vec<u64> = results.rows.iter().map(|row| row.cache_bytes).collect();
+    sizes.sort_unstable();
+    let middle = *sizes.get(sizes.len() / 2)?;
+    let rows = results.rows.iter().filter(|row| row.cache_bytes == middle);
+    let best = rows.clone().min_by_key(|row| row.misses)?;
+    (rows.count() > 1).then(|| {
+        format!(
+            "With {} {} has the fewest misses: {:.4} of the requests, and the least possible are {:.4}.",
+            amount(middle),
+            best.policy,
+            best.object_miss_ratio,
+            best.least_object_miss_ratio
+        )
+    })
 }
 
 /// What is said of `auto` where it is offered for traces.
@@ -464,10 +573,10 @@ impl Trace {
         (objects, bytes)
     }
 
-    fn row(&self, name: &str, cache_bytes: u64, footprint: u64) -> Row {
+    fn row(&self, name: &str, cache_bytes: u64, footprint: u64, (least, is_reached): (u64, bool)) -> Row {
         let unit = self.block.unwrap_or(1);
         let capacity = (cache_bytes / unit) as usize;
-        let mut policy = replacement::by_name(name, capacity).expect("names were checked");
+        let mut policy = by_name(name, capacity).expect("names were checked");
         let outcome: Outcome = simulate(&mut *policy, self.requests.iter().copied(), capacity);
         Row {
             policy: name.to_owned(),
@@ -480,6 +589,9 @@ impl Trace {
             too_large: outcome.too_large,
             byte_miss_ratio: outcome.byte_miss_ratio(),
             object_miss_ratio: outcome.object_miss_ratio(),
+            least_misses: least,
+            least_is_reached: is_reached,
+            least_object_miss_ratio: least as f64 / outcome.requests.max(1) as f64,
         }
     }
 }
