@@ -1,4 +1,4 @@
-//! Prints what each replacement policy makes of three synthetic traces, page-ins in
+//! Prints what each replacement policy makes of four synthetic traces, page-ins in
 //! multiples of Belady's optimum.
 
 use rand::rngs::SmallRng;
@@ -11,7 +11,7 @@ use terapage_policy::soft::SoftFrames;
 const FOOTPRINT: u32 = 20_000;
 
 /// Budgets, in per cent of the footprint.
-const BUDGETS: &[usize] = &[30, 40, 50, 60, 80];
+const BUDGETS: &[usize] = &[30, 40, 50, 60, 80, 95];
 
 /// Places of the text that the lines of one block of the table lie in.
 const LINES: u32 = 32;
@@ -72,9 +72,15 @@ fn loop_and_scan(_: &mut SmallRng) -> Vec<u32> {
     (0..10).flat_map(round).collect()
 }
 
+/// Twelve passes over all blocks, one after the other.
+fn passes(_: &mut SmallRng) -> Vec<u32> {
+    (0..12).flat_map(|_| 0..FOOTPRINT).collect()
+}
+
 fn main() {
     type Trace = fn(&mut SmallRng) -> Vec<u32>;
-    let traces: [(&str, Trace); 3] = [("sort", sort), ("zipf", zipf), ("loop+scan", loop_and_scan)];
+    let traces: [(&str, Trace); 4] =
+        [("sort", sort), ("zipf", zipf), ("loop+scan", loop_and_scan), ("passes", passes)];
     for (name, trace) in traces {
         let refs = trace(&mut SmallRng::seed_from_u64(1));
         for (told, soft) in [("every touch", None), ("faults alone, 2 % soft", Some(50))] {

@@ -351,6 +351,29 @@ fn rounds_over_more_than_memory_find_what_came_first() {
     assert!(page_ins("auto") * 6 < again * 5, "{} of {again}", page_ins("auto"));
 }
 
+/// Passes over a little more than memory holds: LRU never has a hit, the optimum misses what is too
+/// much. Then passes over other blocks begin, and the first ones leave.
+#[test]
+fn a_little_too_much_costs_little() {
+    let (frames, soft) = (4000, 80);
+    for data in [4080, 4400, 5000, 8000] {
+        let passes = |first: u32| (0..8).flat_map(move |_| first..first + data);
+        let cost = |refs: Vec<u32>| {
+            let soft = SoftFrames::exactly(soft);
+            simulate_soft(policy("auto", frames).as_mut(), &refs, frames, soft).page_ins
+        };
+        // The first pass reads nothing again. In each later one, the soft frames are of no use, and
+        // one frame in eight is for newcomers and blocks under way.
+        let least = u64::from(data - frames as u32) + soft as u64;
+        let most = least * 7 + frames as u64 * (7 + 8) / 8;
+        let once = cost(passes(0).collect());
+        assert!(once <= most, "{data}: {once} of {most} page-ins");
+        // The blocks of the first passes leave within two passes.
+        let twice = cost(passes(0).chain(passes(data)).collect());
+        assert!(twice <= 2 * most + 2 * u64::from(data), "{data}: {twice} of {most} page-ins twice");
+    }
+}
+
 /// Blocks that came first and are not used any more make room for blocks that are used now.
 #[test]
 fn what_is_used_no_more_gives_way() {
@@ -359,8 +382,8 @@ fn what_is_used_no_more_gives_way() {
     // Nine tenths of memory hold the blocks that came last.
     let refs: Vec<u32> = (0..8000).chain((0..rounds).flat_map(|_| 8000..11_600)).collect();
     let auto = simulate_soft(policy("auto", frames).as_mut(), &refs, frames, SoftFrames::exactly(80));
-    // There are fewer page-ins than frames: after a while every touch is a hit.
-    assert!(auto.page_ins < frames as u64, "{auto:?}");
+    // There are not many more page-ins than frames: after a while every touch is a hit.
+    assert!(auto.page_ins < frames as u64 * 5 / 4, "{auto:?}");
 }
 
 #[test]

@@ -9,15 +9,19 @@
 //! - Newcomers wait in a queue of their own, so that a scan evicts only newcomers. The others are
 //!   in an LRU list. The older part of each is watched. An extent that is found in use goes to the
 //!   new end of the LRU list.
-//! - The newcomers' share follows ARC: it grows if an extent comes back that was gone as a
-//!   newcomer, and shrinks if another one comes back.
+//! - If an extent comes back while the oldest kept one is in use, that one stays, and newcomers get
+//!   fewer frames: in repeated passes over more data than fit, the same extents are kept, as the
+//!   optimum would. If the oldest kept one is not in use, the extent that came back is kept, and
+//!   the newcomers' share follows ARC: it grows if the extent was gone as a newcomer, and shrinks
+//!   if not.
 //! - The blocks of an extent leave together, in order: one write takes many. A block that was
 //!   touched on its way out is spared the next time, if others of its extent can go. If a second
 //!   one is touched, all blocks of the extent that are still in memory come back.
 //!
 //! Sources: Park, Lee, Yeom, "Profiling Dynamic Data Access Patterns with Controlled Overhead and
 //! Quality" (DAMON), Middleware Industry 2019, for samples; Johnson, Shasha, "2Q", VLDB 1994;
-//! Megiddo, Modha, "ARC", FAST 2003. `docs/policies.md` has its results on traces.
+//! Megiddo, Modha, "ARC", FAST 2003; Jiang, Zhang, "LIRS", SIGMETRICS 2002, for the comparison of
+//! the distances between two uses. `docs/policies.md` has its results on traces.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -64,6 +68,13 @@ const YOUNG_MIN: usize = 2;
 const STEP: usize = 4;
 /// Or by one part in this many of an extent, if that is more.
 const STEP_PART: usize = 4;
+/// A kept extent is unused if its watched block was not touched for this many times the distance
+/// between two arrivals of an extent.
+const UNUSED: u64 = 2;
+/// At most about this many blocks are being read at once, for streams.
+const UNDER_WAY: usize = 2048;
+/// An extent is remembered until this many times as many blocks as there are frames have come in.
+const REMEMBERED: u64 = 4;
 
 /// An extent: neighbouring blocks. Each bit stands for a block.
 #[derive(Clone, Copy, Default)]
@@ -76,6 +87,12 @@ struct Extent {
     left: u8,
     /// The number of insertions, of any blocks, before its last block was gone.
     gone_at: u64,
+    /// The number of insertions before its first block came in.
+    came_at: u64,
+    /// The number of insertions before its last use that is known.
+    used_at: u64,
+    /// The same, or the number before a block was chosen to be watched, if that was later.
+    watched_at: u64,
 }
 
 impl Extent {
@@ -116,6 +133,12 @@ pub struct Auto {
     given: usize,
     /// The number of blocks that may come back together with others.
     credit: usize,
+    /// Insertions between two arrivals of an extent: about the most of late.
+    distance: u64,
+    /// The number of insertions before a watched block of a kept extent was touched last.
+    seen_at: u64,
+    /// Kept extents that were not used since this many insertions are unused.
+    unused_until: u64,
 }
 
 impl Auto {
@@ -138,6 +161,9 @@ impl Auto {
             short: false,
             given: 0,
             credit: 0,
+            distance: 0,
+            seen_at: 0,
+            unused_until: 0,
         }
     }
 
@@ -166,7 +192,16 @@ impl Auto {
     fn keep(&mut self, extent: u32, present: u64) {
         self.unlist(extent);
         self.extents[extent].present |= present;
+        self.extents[extent].watched_at = self.inserted;
+        self.extents[extent].used_at = self.inserted;
         self.enlist(KEPT, extent);
+    }
+
+    /// Blocks of a newcomer are back: it is the youngest again.
+    fn stay_new(&mut self, extent: u32, present: u64) {
+        self.unlist(extent);
+        self.extents[extent].present |= present;
+        self.enlist(NEW, extent);
     }
 
     fn random(&mut self, below: u32) -> u32 {
@@ -232,6 +267,7 @@ impl Auto {
         }
         let bit = bits.trailing_zeros();
         self.extents[index].watched |= 1 << bit;
+        self.extents[index].watched_at = self.inserted;
         self.watched += 1;
         self.paid -= SAMPLE_PRICE;
         self.to_watch.push((index << self.shift) + bit);
@@ -276,12 +312,54 @@ impl Auto {
         };
     }
 
+    /// Whether the oldest kept extent is in use, as far as is known. If it is not watched yet, it
+    /// is from now on.
+    fn kept_are_used(&mut self) -> bool {
+        let Some(oldest) = [KEPT_OLD, KEPT].iter().find_map(|&list| self.lists.oldest(list)) else {
+            return false;
+        };
+        let Extent { watched, watched_at, used_at, .. } = self.extents[oldest];
+        if used_at < self.unused_until {
+            return false;
+        }
+        let long_ago = |at: u64| self.inserted - at > self.distance * UNUSED;
+        if long_ago(watched_at) && (watched != 0 || long_ago(self.seen_at)) {
+            // Those that were used at about the same time are unused too.
+            self.unused_until = used_at + self.distance / 2;
+            return false;
+        }
+        if watched == 0 {
+            self.sample(oldest);
+        }
+        true
+    }
+
+    /// Whether newcomers have so many frames that one more extent may be kept, though the others
+    /// are in use. Blocks that are being read have frames, too, but are not newcomers yet.
+    fn may_keep(&self) -> bool {
+        let extents = 2 << self.shift;
+        self.new_len() > self.new_share + (self.frames / 16).clamp(extents, UNDER_WAY.max(extents))
+    }
+
     /// An extent that was gone comes back: adjusts the newcomers' share. Whether the extent is to
     /// be kept.
+    ///
+    /// If the kept extents are in use, another one would only take the place of one that is as
+    /// useful: in passes over more data than fit, all would leave before their next use. So the
+    /// same ones stay, and newcomers get few frames.
     fn returned(&mut self, extent: u32) -> bool {
-        let Extent { left, gone_at, .. } = self.extents[extent];
-        if left == 0 || self.inserted - gone_at > self.frames as u64 {
+        let Extent { left, gone_at, came_at, present, .. } = self.extents[extent];
+        if left == 0 || self.inserted - gone_at > REMEMBERED * self.frames as u64 {
             return false;
+        }
+        if present == 0 {
+            self.distance = (self.inserted - came_at).max(self.distance - self.distance / 64);
+        }
+        if present != 0 || self.kept_are_used() {
+            // What was read ahead waits among the newcomers for its first use.
+            let least = share(self.frames, NEW_MIN).min(UNDER_WAY);
+            self.new_share = self.new_share.saturating_sub(1 << self.shift).max(least);
+            return self.may_keep();
         }
         self.regret(left);
         left == NEW
@@ -300,6 +378,8 @@ impl Replacement for Auto {
         came.present |= bit;
         let kept = matches!(list, KEPT | KEPT_OLD) || (alone && keep);
         if alone {
+            came.came_at = self.inserted;
+            came.used_at = self.inserted;
             came.left = 0;
         }
         self.enlist(if kept { KEPT } else { NEW }, extent);
@@ -310,11 +390,20 @@ impl Replacement for Auto {
     fn rescue(&mut self, block: u32) {
         let (extent, bit) = self.place(block);
         let Extent { left, spared, .. } = self.extents[extent];
+        let stays_new = left != KEPT && self.kept_are_used() && !self.may_keep();
         if spared == 0 && left != 0 {
             self.regret(left);
+            if stays_new {
+                // Newcomers leave before their first use, perhaps.
+                self.new_share = (self.new_share + (1 << self.shift)).min(share(self.frames, NEW_MAX));
+            }
         }
         self.extents[extent].spared |= bit;
-        self.keep(extent, bit);
+        if stays_new {
+            self.stay_new(extent, bit);
+        } else {
+            self.keep(extent, bit);
+        }
         self.age();
     }
 
@@ -331,7 +420,11 @@ impl Replacement for Auto {
     fn back(&mut self, block: u32) {
         self.credit = self.credit.saturating_sub(1);
         let (extent, bit) = self.place(block);
-        self.keep(extent, bit);
+        if self.lists.of(extent) == NEW {
+            self.stay_new(extent, bit);
+        } else {
+            self.keep(extent, bit);
+        }
         self.age();
     }
 
@@ -355,6 +448,9 @@ impl Replacement for Auto {
     fn seen(&mut self, block: u32) {
         let (extent, bit) = self.place(block);
         self.unwatch(extent, bit);
+        if matches!(self.lists.of(extent), KEPT | KEPT_OLD) {
+            self.seen_at = self.inserted;
+        }
         self.keep(extent, 0);
         self.age();
     }
