@@ -122,6 +122,7 @@ impl Engine {
             .take(count)
             .collect();
         let given = places.len();
+        assert!(given + unmade <= excess, "{given} and {unmade} frames are given back, of {excess}");
         if let Err(error) = self.frames.give_back(places) {
             self.stop(&error.to_string());
         }

@@ -487,8 +487,14 @@ impl Engine {
         let settled = count(State::Mapped) + count(State::Soft) + count(State::Watched);
         let used = settled + reading + writing + self.trials.frames();
         self.frames.assert_agree(used, reading);
+        let lease = (self.frames.lease.frames * self.block) as u64;
+        assert_eq!(self.counters.lease_bytes.load(Relaxed), lease, "the lease is not what is told");
         if cfg!(terapage_model) {
             self.table.assert_counts();
+            self.io.slots.assert_counts();
+            let in_pool = count(State::Soft) + count(State::Watched) + reading + writing;
+            let in_pool = in_pool + self.trials.frames() + self.frames.pool.free_len();
+            assert_eq!(self.frames.pool.filled(), in_pool, "places are miscounted");
         }
     }
 

@@ -159,8 +159,8 @@ impl Engine {
 
     /// Puts a block back that could not be taken out of the program.
     fn stays(&mut self, block: u32) {
+        assert_eq!(self.table.state(block), State::Mapped, "block {block} stays, but was not there");
         self.frames.pool.put_empty(self.table.get(block).place);
-        self.table.set_state(block, State::Mapped);
         self.policy.rescue(block);
     }
 

@@ -31,6 +31,23 @@ pub(crate) enum State {
     Loose,
 }
 
+impl State {
+    /// Whether a block in this state may come into another one: the arrows of `ARCHITECTURE.md`.
+    fn may_become(self, to: State) -> bool {
+        match self {
+            // All blocks of a range that is discarded become Zero.
+            State::Zero => matches!(to, State::Zero | State::Mapped | State::Stored),
+            State::Mapped => matches!(to, State::Watched | State::Soft | State::Writing | State::Zero),
+            State::Soft => matches!(to, State::Mapped | State::Stored | State::Zero),
+            State::Watched => matches!(to, State::Mapped | State::Soft | State::Writing | State::Zero),
+            State::Writing => matches!(to, State::Soft | State::Mapped),
+            State::Reading => matches!(to, State::Mapped | State::Watched | State::Stored),
+            State::Stored => matches!(to, State::Reading | State::Zero),
+            State::Loose => false,
+        }
+    }
+}
+
 const STATES: usize = State::Loose as usize + 1;
 
 /// A thread waits for the block.
@@ -338,6 +355,9 @@ impl Table {
     pub fn set_state(&mut self, block: u32, state: State) {
         debug_assert!(state != State::Loose, "that is noted elsewhere");
         let old = std::mem::replace(&mut self.get_mut(block).state, state);
+        if cfg!(any(debug_assertions, terapage_model)) {
+            assert!(old.may_become(state), "block {block} goes from {old:?} to {state:?}");
+        }
         if old == State::Zero && state != State::Zero {
             let region = self.region_of(block);
             let group = (block - region.first) / GROUP;

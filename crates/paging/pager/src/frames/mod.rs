@@ -122,6 +122,7 @@ impl Frames {
             true => self.pool.make_one(mover).map(|()| 1)?,
             false => self.pool.make(mover, &mut self.maker, most)?,
         };
+        assert!(self.count <= self.limit, "{} frames, of at most {}", self.count, self.limit);
         Ok(())
     }
 

@@ -31,7 +31,7 @@ impl EmptyPlaces {
     }
 
     fn put(&mut self, place: u32) {
-        debug_assert!(!self.has(place));
+        assert!(!self.has(place), "place {place} is emptied, but empty already");
         self.words[place as usize / 64] |= 1 << (place % 64);
     }
 
@@ -48,6 +48,11 @@ impl EmptyPlaces {
             (place * more..(place + 1) * more).for_each(|part| self.put(part));
             from = old.first_from(place + 1);
         }
+    }
+
+    /// How many there are.
+    fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// The first empty place from `place` to the end.
@@ -132,6 +137,11 @@ impl Pool {
     /// The number of filled places that nobody needs.
     pub fn free_len(&self) -> usize {
         self.free.len() + self.zero.len()
+    }
+
+    /// The number of filled places, counted anew.
+    pub fn filled(&self) -> usize {
+        self.places - self.empty.count()
     }
 
     /// Whether some of them are all zero.

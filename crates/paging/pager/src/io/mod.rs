@@ -12,7 +12,7 @@ use crate::{Error, Options};
 use bounce::Bounce;
 use slots::Slots;
 use std::collections::VecDeque;
-use terapage_store::{EXTENT, Ended, Op, Store, StoreRing};
+use terapage_store::{EXTENT, Ended, Op, OpKind, Store, StoreRing};
 use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 use terapage_sys::thread;
 use transfers::{Operation, Transfers};
@@ -240,6 +240,10 @@ impl Io {
         let operation = self.transfers.get(number).expect("noted just now");
         let (kind, slot, origin) = (operation.kind, operation.slot, operation.origin);
         let urgent = operation.since_ns > 0;
+        if kind == OpKind::Write {
+            assert_eq!(origin, self.own, "another process's store, or a mapped file, is written");
+            self.slots.assert_may_write(operation.slots());
+        }
         // The array is allocated apart from the transfer and stays where it is.
         let pieces: *const [Piece] = &*operation.pieces;
         self.with_store(origin, |store, ring, ended| {

@@ -152,10 +152,30 @@ impl Slots {
 
     /// Frees a slot that this process no longer needs. Whether nobody needs it: no child reads it.
     pub fn free(&mut self, slot: u32) -> bool {
-        debug_assert!(self.owned.get(slot));
+        assert!(self.owned.get(slot), "slot {slot} is freed, but not in use");
         self.owned.set(slot, false);
         self.count -= 1;
         !self.frozen(slot)
+    }
+
+    /// Checks that slots are in use, and that no child reads them: they are about to be written.
+    ///
+    /// # Panics
+    /// They are not.
+    pub fn assert_may_write(&self, slots: Range<u32>) {
+        for slot in slots {
+            assert!(self.owned.get(slot), "slot {slot} is written, but not in use");
+            assert!(self.may_write(slot), "slot {slot} is written, but a child reads it");
+        }
+    }
+
+    /// Checks that as many slots are in use as are counted.
+    ///
+    /// # Panics
+    /// They are not.
+    pub fn assert_counts(&self) {
+        assert_eq!(self.owned.iter().count(), self.count as usize, "slots are miscounted");
+        assert!(self.count <= self.total, "{} of {} slots are in use", self.count, self.total);
     }
 
     /// Before a fork: the slots in use stay as they are until [`thaw`](Self::thaw).
