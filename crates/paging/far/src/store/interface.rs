@@ -1,0 +1,235 @@
+//! What the pager asks of a store, for one on servers.
+
+use super::*;
+
+impl Store for Far {
+    fn name(&self) -> String {
+        self.server.shown()
+    }
+
+    fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        let now = self.values.len() as u32;
+        // An extent takes more than a value has.
+        let least = self.values_for(self.slots + self.per_extent());
+        if least > self.most_values() {
+            self.look_now();
+        }
+        let most = self.most_values();
+        if least > most {
+            let mib = (u64::from(now) * self.value_bytes() as u64) >> 20;
+            let why = match self.server.limit_bytes {
+                Some(limit) if limit / self.value_bytes() as u64 <= u64::from(most) => {
+                    format!("all of limit= ({} MiB) is in use", limit >> 20)
+                }
+                _ => format!(
+                    "{mib} MiB are in use by this process, and nine tenths of the server's maxmemory by all: raise that, or give --store another place"
+                ),
+            };
+            return Err(Error::Full { name: self.name(), why });
+        }
+        let values = least.max(now.saturating_add(GROWTH).min(most));
+        self.values.resize(values as usize, Value::Absent);
+        self.used_of.resize(values as usize, 0);
+        self.slots = values * self.per / self.per_extent() * self.per_extent();
+        Ok(())
+    }
+
+    fn takes_pieces(&self) -> bool {
+        true
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
+        let lane = self.lane_of(op.slot / self.per, op.kind, op.urgent);
+        let is_lost = |lost: &Bits| slots.clone().any(|slot| lost.get(slot));
+        let failure = match &self.lost {
+            Some(lost) if op.kind == OpKind::Read && is_lost(lost) => Some(self.why_lost.clone()),
+            _ => self.given_up(lane, op.kind),
+        };
+        let failure = failure
+            .map(|why| Failure::lasting(Why::Text(format!("{why} (key {})", self.key_of(op.slot)))))
+            .or_else(|| self.failure_of_lane(lane, now_ns()));
+        if let Some(failure) = failure {
+            ended.push(Ended::badly(op.id, failure));
+            // It may come back, for those that wait longer.
+            self.lanes[lane].wanted |= !self.lanes[lane].ready;
+            self.go_on(ring, ended);
+            return;
+        }
+        if op.kind == OpKind::Write {
+            for slot in slots.clone() {
+                if !self.used.get(slot) {
+                    self.used.set(slot, true);
+                    self.used_of[(slot / self.per) as usize] += 1;
+                }
+            }
+        }
+        let parts = self.split(&op);
+        self.ops.put(op.id, Open { parts: parts.len() as u32, failure: None });
+        self.open += 1;
+        parts.into_iter().for_each(|part| self.queue(part, false));
+        self.go_on(ring, ended);
+    }
+
+    fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        match done.tag {
+            TICK => {
+                self.ticks = false;
+                self.tick(ring, ended);
+            }
+            BEAT => {
+                self.beats = false;
+                self.beat();
+            }
+            SWEEP => {
+                self.sweeper.ticks = false;
+                self.sweep_on();
+            }
+            token => {
+                let index = Connection::<Ask>::number_of(token) as usize;
+                let mut events = Vec::new();
+                let connection = match index {
+                    GUIDE => &mut self.guide.connection,
+                    index => &mut self.lanes[index].connection,
+                };
+                connection.event(ring, done, &mut events);
+                events.into_iter().for_each(|event| self.happened(index, event, ring, ended));
+                self.lie_down(ring, ended);
+            }
+        }
+        self.go_on(ring, ended);
+    }
+
+    /// After another server has taken over, bytes that are twice wrong are older ones.
+    fn judge(
+        &mut self,
+        _ring: &mut StoreRing<'_>,
+        _id: u32,
+        slots: Range<u32>,
+        good: bool,
+        _ended: &mut Vec<Ended>,
+    ) {
+        let Some(why) = self.why_stale() else { return };
+        let was_wrong = self.doubted.get(slots.start);
+        self.doubted.set(slots.start, !good && !was_wrong);
+        if !good && was_wrong {
+            self.why_lost = why;
+            let lost = self.lost.get_or_insert_default();
+            slots.for_each(|slot| lost.set(slot, true));
+        }
+    }
+
+    fn forget(&mut self, slots: Range<u32>) {
+        for slot in slots {
+            if !self.used.get(slot) {
+                continue;
+            }
+            self.used.set(slot, false);
+            let value = slot / self.per;
+            self.used_of[value as usize] -= 1;
+            let is_empty = self.used_of[value as usize] == 0;
+            if !is_empty || self.values[value as usize] != Value::There || !self.is_own {
+                continue;
+            }
+            let key = self.space.value(value);
+            let lane = self.lane_of_key(&key);
+            if self.lanes[lane].ready {
+                self.values[value as usize] = Value::Absent;
+                self.created -= 1;
+                self.ask(lane, Ask::Unlink(value), &[b"UNLINK", &key]);
+            }
+        }
+    }
+
+    fn share(&mut self, fork: u32) -> Result<(), Error> {
+        if !self.is_registered {
+            self.holder.share_nothing();
+            return Ok(());
+        }
+        let until = Instant::now() + self.server.stall;
+        loop {
+            let shared = life::share(&self.reach(), &self.space, &mut self.holder, fork, CLOSE_TIME);
+            match shared {
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() > until => {
+                    let why = format!("cannot be told of a fork: it {error}");
+                    return Err(Error::Unfit { name: self.name(), why });
+                }
+                Err(_) => std::thread::sleep(Duration::from_nanos(PAUSE_NS)),
+            }
+        }
+    }
+
+    fn unshare(&mut self, fork: u32) {
+        self.holder.child_gone(fork);
+    }
+
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        let lane = self.lane_of_key(&self.space.registry());
+        match (leaves, self.leaving) {
+            _ if !self.is_registered || !self.lanes[lane].ready => return true,
+            (true, Leaving::No) => self.leave(),
+            (true, asked) => return asked == Leaving::Noted,
+            (false, Leaving::No) => return true,
+            (false, _) => self.stay(),
+        }
+        self.lanes[lane].connection.go_on(ring);
+        false
+    }
+
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.is_own = false;
+        self.leaving = Leaving::No;
+        for lane in &mut self.lanes {
+            lane.connection.forget();
+        }
+        self.guide.begin_anew();
+        self.lanes = (0..self.lanes.len()).map(Lane::new).collect();
+        (self.sweeper, self.acks) = (Sweeper::default(), 0);
+        self.parts.clear();
+        self.ops.clear();
+        self.aside.clear();
+        self.paused.clear();
+        (self.open, self.ticks, self.beats) = (0, false, false);
+        self.holder.inherit();
+        Ok(())
+    }
+
+    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        self.go_on(ring, ended);
+    }
+
+    fn close(&mut self) {
+        let mut clients = Vec::new();
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            let place = self.nodes[index / CLASSES].addresses.first().copied();
+            clients.extend(lane.client.iter().chain(&lane.dead).map(|&client| (place, client)));
+            lane.connection.hang_up();
+        }
+        self.guide.connection.hang_up();
+        if self.is_registered {
+            let gone = life::let_go(&self.reach(), &self.space, &self.holder, CLOSE_TIME, &clients);
+            if let (Err(error), None) = (gone, self.trouble_now()) {
+                say(&format!(
+                    "terapage: warning: what was kept on {} could not be removed: it {error} (later: terapage far sweep)\n",
+                    self.server.shown()
+                ));
+            }
+        }
+    }
+
+    fn condition(&self) -> Option<String> {
+        let given_up = self.nodes.iter().find_map(|node| node.given_up.as_ref());
+        match (given_up, &self.lost) {
+            (Some(given_up), _) => Some(given_up.why.clone()),
+            (None, Some(_)) => Some(self.why_lost.clone()),
+            _ if self.taken_over.is_some() => self.why_taken_over(),
+            _ if self.warned => Some("the server may throw blocks away".to_owned()),
+            _ => None,
+        }
+    }
+}
