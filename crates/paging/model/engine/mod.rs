@@ -10,6 +10,10 @@
 //! Each run prints its seed, the same each time; `TERAPAGE_SEED` gives another, `TERAPAGE_RUNS`
 //! lengthens it (`make soak` does both).
 
+pub(crate) mod follow;
+pub(crate) mod maker;
+pub(crate) mod trace;
+
 use crate::carry::look;
 use crate::engine::Engine;
 use crate::engine::files;
@@ -33,124 +37,6 @@ use terapage_store::{
 pub(crate) struct Pager {
     pub(crate) mailbox: &'static Mailbox,
     pub(crate) block: usize,
-}
-
-/// The pager's thread makes huge pages itself: there are too few here for the other thread.
-pub(crate) mod maker {
-    use terapage_model::memory::{self, HUGE};
-    use terapage_model::{PAGE, Result};
-
-    pub fn mark(at: usize, len: usize, value: u8) {
-        // SAFETY: the pages are there, and the caller's.
-        let bytes = unsafe { memory::bytes(at, len) };
-        bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = value);
-    }
-
-    pub struct Maker {
-        stage: usize,
-    }
-
-    impl Maker {
-        pub fn none() -> Maker {
-            Maker { stage: 0 }
-        }
-
-        pub fn start(_pages: usize, _thread: bool) -> Result<Maker> {
-            Ok(Maker { stage: memory::reserve_huge(HUGE)? })
-        }
-
-        pub fn pays(&mut self) -> bool {
-            self.stage != 0
-        }
-
-        pub fn was_slow(&self) -> bool {
-            false
-        }
-
-        pub fn take(&mut self, pages: usize) -> Option<usize> {
-            if pages == 0 {
-                self.stage = 0;
-            }
-            if self.stage == 0 {
-                return None;
-            }
-            // SAFETY: nobody else has the stage.
-            unsafe { memory::replace(self.stage as *mut u8, HUGE) }.ok()?;
-            memory::populate(self.stage, HUGE).ok()?;
-            mark(self.stage, HUGE, 1);
-            Some(self.stage)
-        }
-
-        pub fn used(&mut self) {}
-
-        #[allow(dead_code, reason = "a child's part needs a process of its own")]
-        pub fn forget(&mut self) {}
-    }
-}
-
-/// Threads are not bound to processors.
-pub(crate) mod follow {
-    pub struct Follow;
-
-    impl Follow {
-        pub fn nobody() -> Follow {
-            Follow
-        }
-
-        pub fn where_it_pays() -> Follow {
-            Follow
-        }
-
-        pub fn is_there(&self) -> bool {
-            false
-        }
-
-        pub fn wants_ticks(&self) -> bool {
-            false
-        }
-
-        pub fn fault(&mut self, _thread: u32) {}
-
-        pub fn other(&mut self, _count: usize) {}
-
-        pub fn tick(&mut self) {}
-
-        #[allow(dead_code, reason = "a child's part needs a process of its own")]
-        pub fn forget(&mut self) {}
-    }
-}
-
-/// There is no trace here: its ring is checked separately.
-pub(crate) mod trace {
-    #[derive(Clone, Copy)]
-    pub enum Kind {
-        FirstTouch,
-        FreshAhead,
-        Present,
-        MajorFault,
-        MinorFault,
-        PrefetchMarker,
-        Prefetched,
-        PutBack,
-        PageOutDirty,
-        PageOutClean,
-        PageOutZero,
-    }
-
-    pub struct Recorder;
-
-    impl Recorder {
-        pub fn events(&mut self, _kind: Kind, blocks: impl IntoIterator<Item = u32>) {
-            blocks.into_iter().for_each(drop);
-        }
-
-        pub fn discard(&mut self, _block: u32, _count: u32) {}
-
-        pub fn region(&mut self, _start: usize, _len: usize, _first: u32) {}
-
-        #[allow(dead_code, reason = "a trace is ended by the pager")]
-        pub fn end(self) {}
-    }
 }
 
 const PAGES_A_BLOCK: usize = 4;

@@ -1,0 +1,332 @@
+//! The environment of a program that is executed: with the library and the settings in it.
+
+use super::unpaged::look;
+use super::*;
+
+/// The name of the library's file, by which it is found in `LD_PRELOAD`.
+pub(super) const FILE: &[u8] = b"libterapage_preload.so";
+pub(super) const PRELOAD: &[u8] = b"LD_PRELOAD=";
+pub(super) const OFF: &[u8] = b"TERAPAGE=off";
+/// An environment with this setting, which users do not set, has all settings.
+pub(super) const SETTINGS: &[u8] = b"TERAPAGE_ROOT=";
+pub(super) const SANITIZER: &[u8] = b"ASAN_OPTIONS=";
+pub(super) const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
+
+/// What executed programs get.
+pub(super) struct Kept {
+    /// The path of the library.
+    pub(super) library: Vec<u8>,
+    /// The variables `TERAPAGE_*`, as they were at the start.
+    pub(super) settings: Vec<CString>,
+    /// The file of standard error at the start.
+    pub(super) errors: Option<(u64, u64)>,
+    /// The hashed names of programs of which it was said that they are not paged. Shared with
+    /// forked children.
+    pub(super) told: &'static [AtomicU64],
+}
+
+pub(super) static KEPT: OnceLock<Kept> = OnceLock::new();
+
+/// Remembers what executed programs get; from now on they get it.
+pub fn open(settings: Vec<CString>) {
+    let Some(library) = own_path() else { return };
+    let told = memory::share(PAGE).map_or(&[][..], |at| {
+        // SAFETY: the memory was mapped just now, and stays mapped; zeros are valid numbers.
+        unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), PAGE / size_of::<AtomicU64>()) }
+    });
+    KEPT.set(Kept { library, settings, errors: standard_error(), told }).ok();
+}
+
+/// The path of this library, as given to the loader.
+pub(super) fn own_path() -> Option<Vec<u8>> {
+    // SAFETY: the description is plain data, for which zeros are a value; the loader keeps the
+    // name.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(own_path as *const () as *const libc::c_void, &raw mut info) != 0;
+        if !found || info.dli_fname.is_null() {
+            return None;
+        }
+        let path = std::path::absolute(OsStr::from_bytes(CStr::from_ptr(info.dli_fname).to_bytes())).ok()?;
+        Some(path.into_os_string().into_encoded_bytes())
+    }
+}
+
+/// The device and number of standard error's file.
+pub(super) fn standard_error() -> Option<(u64, u64)> {
+    // SAFETY: `status` is plain data, for which zeros are a value, and has room for the answer.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        (libc::fstat(2, &raw mut status) == 0).then_some((status.st_dev, status.st_ino))
+    }
+}
+
+/// The texts of an environment; null is an empty environment.
+///
+/// # Safety
+/// The environment is null, or an array of texts that ends in a null pointer and outlives the
+/// iterator.
+pub unsafe fn texts<'a>(environment: Texts) -> impl Iterator<Item = &'a CStr> {
+    let mut at = environment;
+    std::iter::from_fn(move || {
+        // SAFETY: the caller passes an environment that ends in a null pointer.
+        unsafe {
+            if at.is_null() || (*at).is_null() {
+                return None;
+            }
+            let text = CStr::from_ptr(*at);
+            at = at.add(1);
+            Some(text)
+        }
+    })
+}
+
+/// The libraries that a value of `LD_PRELOAD` names.
+pub(super) fn libraries(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    value.split(|b| b": ".contains(b)).filter(|name| !name.is_empty())
+}
+
+/// The name of a variable, with its `=`.
+pub(super) fn name_of(text: &[u8]) -> &[u8] {
+    &text[..text.iter().position(|&b| b == b'=').map_or(text.len(), |at| at + 1)]
+}
+
+pub(super) fn is_ours(library: &[u8]) -> bool {
+    library.rsplit(|&b| b == b'/').next() == Some(FILE)
+}
+
+/// What an environment says about the library.
+#[derive(Default)]
+pub(super) struct Found<'a> {
+    pub(super) off: bool,
+    pub(super) settings: bool,
+    pub(super) preload: Option<&'a [u8]>,
+    pub(super) sanitizer: Option<&'a [u8]>,
+    pub(super) count: usize,
+}
+
+impl<'a> Found<'a> {
+    /// # Safety
+    /// As for [`texts`].
+    pub(super) unsafe fn of(environment: Texts) -> Found<'a> {
+        let mut found = Found::default();
+        // SAFETY: the caller passes an environment that ends in a null pointer.
+        for text in unsafe { texts(environment) } {
+            let text = text.to_bytes();
+            found.off |= text == OFF;
+            found.settings |= text.starts_with(SETTINGS);
+            found.preload = found.preload.or(text.strip_prefix(PRELOAD));
+            found.sanitizer = found.sanitizer.or(text.strip_prefix(SANITIZER));
+            found.count += 1;
+        }
+        found
+    }
+
+    pub(super) fn has_library(&self) -> bool {
+        self.preload.is_some_and(|value| libraries(value).any(is_ours))
+    }
+}
+
+/// Texts and their array, made in the memory given.
+pub(super) struct Made<'a> {
+    texts: &'a mut [*const c_char],
+    count: usize,
+    bytes: &'a mut [u8],
+    used: usize,
+}
+
+impl Made<'_> {
+    fn add(&mut self, text: *const c_char) {
+        self.texts[self.count] = text;
+        self.count += 1;
+    }
+
+    /// Adds a text that is joined from parts without zero bytes.
+    fn join<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) {
+        let from = self.used;
+        for part in parts.chain([&b"\0"[..]]) {
+            self.bytes[self.used..self.used + part.len()].copy_from_slice(part);
+            self.used += part.len();
+        }
+        let text = self.bytes[from..].as_ptr();
+        self.add(text.cast());
+    }
+
+    /// Adds `LD_PRELOAD` with these libraries, if there are any.
+    fn preload<'p>(&mut self, libraries: impl Iterator<Item = &'p [u8]> + Clone) {
+        if libraries.clone().next().is_some() {
+            let parts = libraries.enumerate().flat_map(|(index, library)| {
+                let before = if index > 0 { &b":"[..] } else { b"" };
+                [before, library]
+            });
+            self.join([PRELOAD].into_iter().chain(parts));
+        }
+    }
+}
+
+/// The most texts of an environment that is made on the stack.
+pub(super) const TEXTS: usize = 384;
+/// The most bytes of new texts on the stack.
+pub(super) const BYTES: usize = 3 << 10;
+
+/// Calls `execute` with the environment that the program at `path` gets instead of `environment`.
+///
+/// # Safety
+/// As for [`texts`].
+pub(super) unsafe fn with_library<R>(
+    path: Option<&CStr>,
+    environment: Texts,
+    execute: impl FnOnce(Texts) -> R,
+) -> R {
+    // SAFETY: the caller passes an environment that ends in a null pointer.
+    let found = unsafe { Found::of(environment) };
+    let Some(kept) = KEPT.get().filter(|_| !found.off) else { return execute(environment) };
+    let why = path.and_then(|path| look(kept, path));
+    let barred = why.is_some_and(|why| why.bars_library());
+    let is_fine = if barred { !found.has_library() } else { found.has_library() && found.settings };
+    if is_fine {
+        return execute(environment);
+    }
+    let preload = found.preload.unwrap_or_default().len() + kept.library.len();
+    let need =
+        (found.count + kept.settings.len() + 3, preload + found.sanitizer.unwrap_or_default().len() + 128);
+    if need.0 <= TEXTS && need.1 <= BYTES {
+        // SAFETY: the caller passes an environment that ends in a null pointer.
+        return unsafe { on_stack(kept, &found, environment, barred, execute) };
+    }
+    // If a child of vfork succeeds, this memory stays in its parent: a few pages, and only if the
+    // environment is this large and lacked the library.
+    let len = (need.0 * size_of::<*const c_char>() + need.1).next_multiple_of(PAGE);
+    let Ok(at) = memory::reserve(len) else { return execute(environment) };
+    // SAFETY: the memory was mapped just now, is aligned to pages and has this length; zeros are
+    // null pointers.
+    let answer = unsafe {
+        let texts = std::slice::from_raw_parts_mut(at.cast::<*const c_char>(), need.0);
+        let bytes = std::slice::from_raw_parts_mut(at.add(size_of_val(texts)), need.1);
+        execute(make(kept, &found, environment, barred, texts, bytes))
+    };
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    // SAFETY: nobody uses the memory any more.
+    unsafe { memory::unmap(at, len) }.ok();
+    crate::set_errno(errno.unwrap_or(0));
+    answer
+}
+
+/// Calls `execute` with an environment on the stack. A function of its own, since the stack of a
+/// signal handler may be small, and most environments need no change.
+///
+/// # Safety
+/// As for [`texts`].
+#[inline(never)]
+pub(super) unsafe fn on_stack<R>(
+    kept: &Kept,
+    found: &Found,
+    environment: Texts,
+    barred: bool,
+    execute: impl FnOnce(Texts) -> R,
+) -> R {
+    let (mut texts, mut bytes) = ([null(); TEXTS], [0; BYTES]);
+    // SAFETY: the caller passes an environment that ends in a null pointer.
+    execute(unsafe { make(kept, found, environment, barred, &mut texts, &mut bytes) })
+}
+
+/// Makes an environment with the library, or, if `barred`, without it.
+///
+/// # Safety
+/// As for [`texts`].
+pub(super) unsafe fn make(
+    kept: &Kept,
+    found: &Found,
+    environment: Texts,
+    barred: bool,
+    texts: &mut [*const c_char],
+    bytes: &mut [u8],
+) -> Texts {
+    let mut made = Made { texts, count: 0, bytes, used: 0 };
+    let others = libraries(found.preload.unwrap_or_default()).filter(|library| !is_ours(library));
+    let adds = !barred && !found.has_library();
+    if barred {
+        made.preload(others);
+    } else if adds {
+        made.preload([&*kept.library].into_iter().chain(others));
+    }
+    let options = found.sanitizer.unwrap_or_default();
+    let orders = adds && !options.windows(LINK_ORDER.len()).any(|part| part == LINK_ORDER);
+    if orders {
+        // Options that are there already come later, and win.
+        let between = if options.is_empty() { &b""[..] } else { b":" };
+        made.join([SANITIZER, LINK_ORDER, b"0", between, options].into_iter());
+    }
+    if !barred && !found.settings {
+        for text in &kept.settings {
+            let name = name_of(text.to_bytes());
+            // SAFETY: the caller passes an environment that ends in a null pointer.
+            if !unsafe { self::texts(environment) }.any(|other| other.to_bytes().starts_with(name)) {
+                made.add(text.as_ptr());
+            }
+        }
+    }
+    // SAFETY: the caller passes an environment that ends in a null pointer.
+    for text in unsafe { self::texts(environment) } {
+        let is = |name: &[u8]| text.to_bytes().starts_with(name);
+        let replaced = (barred || adds) && is(PRELOAD) || orders && is(SANITIZER);
+        if !replaced {
+            made.add(text.as_ptr());
+        }
+    }
+    made.add(null());
+    made.texts.as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::unpaged::is_news;
+    use super::{BYTES, Found, Kept, TEXTS, make, texts};
+    use std::ffi::{CStr, CString, c_char};
+    use std::ptr::null;
+    use std::sync::atomic::AtomicU64;
+
+    /// The environment that is made out of `environment`.
+    fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
+        let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
+        let kept = Kept { library: b"/l/libterapage_preload.so".to_vec(), settings, errors: None, told: &[] };
+        let given: Vec<*const c_char> =
+            environment.iter().map(|text| text.as_ptr()).chain([null()]).collect();
+        let (mut room, mut bytes) = ([null(); TEXTS], [0; BYTES]);
+        // SAFETY: both are arrays of texts that end in a null pointer.
+        unsafe {
+            let found = Found::of(given.as_ptr());
+            let made = make(&kept, &found, given.as_ptr(), barred, &mut room, &mut bytes);
+            texts(made).map(|text| CString::from(text).into_string().unwrap()).collect()
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_put_back() {
+        let ours = "LD_PRELOAD=/l/libterapage_preload.so";
+        let order = "ASAN_OPTIONS=verify_asan_link_order=0";
+        let settings = ["TERAPAGE_ROOT=1", "TERAPAGE_MEMORY=5"];
+        assert_eq!(made(&[], false), [ours, order, settings[0], settings[1]]);
+        let with = made(&[c"A=b", c"LD_PRELOAD=x.so y.so", c"ASAN_OPTIONS=c=d", c"TERAPAGE_MEMORY=7"], false);
+        let preload = format!("{ours}:x.so:y.so");
+        let order = format!("{order}:c=d");
+        assert_eq!(with, [&*preload, &*order, "TERAPAGE_ROOT=1", "A=b", "TERAPAGE_MEMORY=7"]);
+        let stripped = made(&[c"LD_PRELOAD=/other/libterapage_preload.so", c"A=b"], false);
+        let other = "LD_PRELOAD=/other/libterapage_preload.so";
+        assert_eq!(stripped, [settings[0], settings[1], other, "A=b"]);
+    }
+
+    #[test]
+    fn the_library_is_taken_out_where_it_is_barred() {
+        let given = [c"LD_PRELOAD=x.so:/l/libterapage_preload.so", c"TERAPAGE_MEMORY=7"];
+        assert_eq!(made(&given, true), ["LD_PRELOAD=x.so", "TERAPAGE_MEMORY=7"]);
+        assert_eq!(made(&[c"A=b", c"LD_PRELOAD=/l/libterapage_preload.so"], true), ["A=b"]);
+    }
+
+    #[test]
+    fn news_are_news_once() {
+        let told = [const { AtomicU64::new(0) }; 2];
+        let news = [1, 2, 1, 3, 2].map(|number| is_news(&told, number));
+        assert_eq!(news, [true, true, false, false, false]);
+    }
+}

@@ -1,0 +1,164 @@
+//! Mappings at addresses that the program names, and reservations.
+
+use super::*;
+
+impl Arena {
+    /// Takes `len` bytes of the wide part, which cannot be touched yet. This only makes a note.
+    pub fn take_wide(&mut self, len: usize) -> Option<usize> {
+        let at = self.ranges.take_wide(len)?;
+        let to = (at + len).next_multiple_of(process::block());
+        self.note(at, |reasons| reasons.close(at, to));
+        self.count_by_region(at, at + len);
+        Some(at)
+    }
+
+    /// Takes `len` bytes of the first part, at a multiple of `align`, and makes them untouchable.
+    pub fn take_closed(&mut self, len: usize, align: usize) -> Option<usize> {
+        let at = self.ranges.take(len, align, true)?;
+        // SAFETY: the range was taken just now.
+        let close = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, libc::PROT_NONE as i64) } == 0;
+        if self.release(at, at + len).is_ok() && close() {
+            return Some(at);
+        }
+        self.give(at, at + len, false);
+        None
+    }
+
+    /// Makes closed pages of a range in use readable and writable. Whether that could be done.
+    pub fn open_pages(&mut self, at: usize, to: usize) -> bool {
+        if !self.is_backed(to - at) {
+            return false;
+        }
+        let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: the pages could not be touched before.
+        let opened = memory::alike(|| unsafe { libc::syscall(libc::SYS_mprotect, at, to - at, rights) }) == 0;
+        if opened {
+            self.dress(at, to, false);
+            self.readmit(at, to);
+        }
+        opened
+    }
+
+    /// Whether a place that the program names, without insisting, is free for it: in the first
+    /// part, not far behind all that was ever given out, so that what is in use stays together.
+    pub fn has_place(&mut self, at: usize, to: usize) -> bool {
+        at >= START.load(Relaxed)
+            && to <= WIDE.load(Relaxed).min(self.ranges.fresh() + PLACES_BEHIND)
+            && !self.ranges.is_used(at, to)
+            && self.is_backed(to - at)
+    }
+
+    /// Notes that the program unmaps a range: it may have named another place for it.
+    pub fn is_unmapped(&mut self, at: usize, to: usize) {
+        let special = self.special_bytes(at, to);
+        self.reserving.is_unmapped((at, to), is_wide(at), || special >= to - at);
+        self.mapping.is_unmapped((at, to), false, || special == 0 && !memory::is_begun(at, to - at));
+    }
+
+    /// Takes a range for a fixed mapping. Whether it may be taken. In the wide part, unused pages
+    /// of the same blocks stay untouchable.
+    pub fn claim(&mut self, at: usize, to: usize) -> bool {
+        if !self.ranges.may_take(at, to) {
+            return false;
+        }
+        if is_wide(at) {
+            let block = process::block();
+            for edge in [at / block * block, (to - 1) / block * block] {
+                if self.is_loose(edge) {
+                    for (from, end) in self.ranges.unused(edge, edge + block) {
+                        self.note(from, |reasons| reasons.close(from, end));
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// The first page of a range that is in the arena and not in use: the program has nothing
+    /// mapped there.
+    pub fn first_hole(&self, at: usize, to: usize) -> Option<usize> {
+        self.holes(at, to).first().map(|&(from, _)| from)
+    }
+
+    pub(super) fn holes(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        part_of(at, to).map_or_else(Vec::new, |(from, to)| self.ranges.unused(from, to))
+    }
+
+    /// The parts of a range without the pages of the arena that are not in use.
+    pub fn mapped_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        let mut next = at;
+        let mut parts = Vec::new();
+        for (from, end) in self.holes(at, to).into_iter().chain([(to, to)]) {
+            if next < from {
+                parts.push((next, from));
+            }
+            next = end;
+        }
+        parts
+    }
+
+    /// Unmaps, at once, mappings of the program in blocks of which it unmaps only a part: a file
+    /// may have to know.
+    pub(super) fn unmap_edges(&mut self, at: usize, to: usize) {
+        let block = process::block();
+        let (first, last) = (at.next_multiple_of(block).min(to), (to / block * block).max(at));
+        for (from, end) in [(at, first), (last.max(first), to)] {
+            for (from, end) in self.reasons.within(from, end, Why::MAPPED) {
+                // SAFETY: the program unmaps these pages.
+                let plain = unsafe {
+                    if is_wide(from) {
+                        memory::close(from, end - from)
+                    } else {
+                        memory::replace(from as *mut u8, end - from).map(|_| ())
+                    }
+                };
+                process::or_fail(plain.map_err(terapage_pager::Error::from));
+                if self.pager.is_some() {
+                    memory::advise(from, end - from, libc::MADV_DONTFORK);
+                }
+            }
+        }
+    }
+
+    /// Drops the bytes of whole blocks in a range, which is about to be closed.
+    pub fn drop_blocks(&self, at: usize, to: usize) {
+        let block = process::block();
+        let (first, last) = (at.next_multiple_of(block), to / block * block);
+        if first < last {
+            for (from, to) in self.reasons.paged_within(first, last) {
+                self.discard_blocks(from, to);
+            }
+        }
+    }
+
+    /// Sets further properties of pages whose rights have changed. In the wide part, core dumps
+    /// contain only pages that can be touched: the kernel would look at each of the others. All
+    /// closed pages are alike, so that the kernel has few mappings.
+    pub fn dress(&self, at: usize, to: usize, is_closed: bool) {
+        if is_wide(at) {
+            memory::advise(at, to - at, if is_closed { libc::MADV_DONTDUMP } else { libc::MADV_DODUMP });
+            if is_closed {
+                memory::advise(at, to - at, libc::MADV_NOHUGEPAGE);
+                if self.pager.is_some() {
+                    for (from, end) in self.reasons.without(at, to, Why::MAPPED) {
+                        memory::advise(from, end - from, libc::MADV_DONTFORK);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Closes blocks of the wide part that nobody uses any more: they are as if never used.
+    pub(super) fn close(&mut self, from: usize, to: usize) {
+        for (start, end) in self.reasons.paged_within(from, to) {
+            if let Some(pager) = &self.pager {
+                process::or_fail(pager.discard(start, end - start));
+                process::or_fail(pager.release(start, end - start));
+            }
+        }
+        self.note(from, |reasons| reasons.set_unused(from, to));
+        // SAFETY: nobody uses the range.
+        process::or_fail(unsafe { memory::close(from, to - from) }.map_err(terapage_pager::Error::from));
+        self.dress(from, to, true);
+    }
+}
