@@ -1,7 +1,7 @@
 //! The format of a trace by its first bytes.
 
 use crate::fault::Fault;
-use crate::format::{Format, oraclegeneral, tera, vscsi};
+use crate::format::{Format, blktrace, oraclegeneral, tera, vscsi};
 use crate::gate::Gate;
 use crate::options::Options;
 
@@ -17,6 +17,9 @@ pub(crate) fn format_of(head: &[u8], options: &Options) -> Option<Format> {
     }
     if memchr::memchr(0, head).is_none() {
         return text_format_of(head, options);
+    }
+    if blktrace::fits(head) {
+        return Some(Format::Blktrace);
     }
     if vscsi::version_of(head).is_some() {
         return Some(Format::Vscsi);

@@ -53,6 +53,14 @@ pub enum Fault {
         /// The time, in the format's own unit.
         found: u64,
     },
+    /// It is none, and where the next one begins is not known.
+    #[error("expected {expected}, found {found}")]
+    Lost {
+        /// What the format has here.
+        expected: &'static str,
+        /// What is there.
+        found: String,
+    },
     /// The file ends within it.
     #[error("expected {expected_bytes} bytes, found the end of the file after {found_bytes}")]
     Truncated {
@@ -86,7 +94,10 @@ pub enum Fault {
 impl Fault {
     /// Whether the records after this one can still be told apart: only then can it be skipped.
     pub(crate) fn is_local(&self) -> bool {
-        !matches!(self, Fault::Truncated { .. } | Fault::LongLine { .. } | Fault::Checksum { .. })
+        !matches!(
+            self,
+            Fault::Lost { .. } | Fault::Truncated { .. } | Fault::LongLine { .. } | Fault::Checksum { .. }
+        )
     }
 }
 

@@ -1,14 +1,20 @@
 //! The formats of traces, one a file.
 
+pub(crate) mod alibaba;
 pub(crate) mod arc;
 pub(crate) mod blkparse;
+pub(crate) mod blktrace;
+pub(crate) mod csv;
 pub(crate) mod disksim;
 pub(crate) mod fio;
+pub(crate) mod fiu;
 pub(crate) mod msr;
 pub(crate) mod msr_revised;
 pub(crate) mod oraclegeneral;
 pub(crate) mod spc;
 pub(crate) mod ssdsim;
+pub(crate) mod systor;
+pub(crate) mod tencent;
 pub(crate) mod tera;
 pub(crate) mod varint;
 pub(crate) mod vscsi;
@@ -24,6 +30,8 @@ use crate::records::Binary;
 use crate::request::Kind;
 use std::fmt;
 use std::str::FromStr;
+
+pub use csv::BlockColumns;
 
 /// A format of block traces. Layouts and sources: `docs/block-traces.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
@@ -50,6 +58,18 @@ pub enum Format {
     /// libCacheSim's binary records of time, object, size and next access. No kinds.
     #[serde(rename = "oraclegeneral")]
     OracleGeneral,
+    /// CSV of Alibaba's cloud disks.
+    Alibaba,
+    /// CSV of Tencent's cloud disks.
+    Tencent,
+    /// CSV of the virtual desktops of Systor '17.
+    Systor17,
+    /// The traces of Florida International University.
+    Fiu,
+    /// blktrace's binary records.
+    Blktrace,
+    /// Any CSV, whose columns are named.
+    Csv,
     /// Terapage's own, compact, checksummed and fast.
     Tera,
 }
@@ -65,7 +85,7 @@ pub(crate) struct Opened {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 11] = [
+    pub const ALL: [Format; 17] = [
         Format::Msr,
         Format::MsrRevised,
         Format::Ssdsim,
@@ -76,6 +96,12 @@ impl Format {
         Format::Arc,
         Format::Vscsi,
         Format::OracleGeneral,
+        Format::Alibaba,
+        Format::Tencent,
+        Format::Systor17,
+        Format::Fiu,
+        Format::Blktrace,
+        Format::Csv,
         Format::Tera,
     ];
 
@@ -92,13 +118,30 @@ impl Format {
             Format::Arc => "arc",
             Format::Vscsi => "vscsi",
             Format::OracleGeneral => "oraclegeneral",
+            Format::Alibaba => "alibaba",
+            Format::Tencent => "tencent",
+            Format::Systor17 => "systor17",
+            Format::Fiu => "fiu",
+            Format::Blktrace => "blktrace",
+            Format::Csv => "csv",
             Format::Tera => "tera",
         }
     }
 
     /// Whether [`Writer`](crate::Writer) writes it.
     pub const fn is_written(self) -> bool {
-        !matches!(self, Format::MsrRevised | Format::Arc | Format::Vscsi)
+        !matches!(
+            self,
+            Format::MsrRevised
+                | Format::Arc
+                | Format::Vscsi
+                | Format::Alibaba
+                | Format::Tencent
+                | Format::Systor17
+                | Format::Fiu
+                | Format::Blktrace
+                | Format::Csv
+        )
     }
 
     /// Whether its records say when they came.
@@ -123,6 +166,10 @@ impl Format {
             Format::Arc => (1, unit_bytes),
             Format::Vscsi => (1000, 512),
             Format::OracleGeneral => (1_000_000_000, unit_bytes),
+            Format::Alibaba => (1000, 1),
+            Format::Tencent => (1_000_000_000, 512),
+            Format::Systor17 | Format::Csv => (1, 1),
+            Format::Fiu | Format::Blktrace => (1, 512),
             Format::Tera => (1, 1),
         };
         Gate::new(options, tick_ns, unit_bytes)
@@ -139,7 +186,12 @@ impl Format {
             Format::Spc => Box::new(spc::Parser),
             Format::Fio => Box::new(fio::Parser::default()),
             Format::Arc => Box::new(arc::Parser::new(options)),
-            Format::Vscsi | Format::OracleGeneral | Format::Tera => return None,
+            Format::Alibaba => Box::new(alibaba::Parser),
+            Format::Tencent => Box::new(tencent::Parser::default()),
+            Format::Systor17 => Box::new(systor::Parser::default()),
+            Format::Fiu => Box::new(fiu::Parser),
+            Format::Csv => Box::new(csv::Parser::new(options.columns.clone()?)),
+            Format::Vscsi | Format::OracleGeneral | Format::Blktrace | Format::Tera => return None,
         })
     }
 
@@ -162,6 +214,21 @@ impl Format {
                 Box::new(Binary::new(input, parser))
             }
             Format::OracleGeneral => Box::new(Binary::new(input, oraclegeneral::Parser)),
+            Format::Alibaba => Box::new(Text::new(input, alibaba::Parser)),
+            Format::Tencent => Box::new(Text::new(input, tencent::Parser::default())),
+            Format::Systor17 => Box::new(Text::new(input, systor::Parser::default())),
+            Format::Fiu => Box::new(Text::new(input, fiu::Parser)),
+            Format::Csv => match &options.columns {
+                Some(columns) => Box::new(Text::new(input, csv::Parser::new(columns.clone()))),
+                None => {
+                    let fault = field("--columns offset=..,size=.. for CSV", b"").map_err(Stop::Fault);
+                    return fault.map_err(|stop| (Place::Line(1), stop));
+                }
+            },
+            Format::Blktrace => {
+                let records = blktrace::Records::new(input, options);
+                Box::new(records.map_err(|fault| (Place::Byte(0), Stop::Fault(fault)))?)
+            }
             Format::Tera => return tera::open(input, gate).map_err(|stop| (Place::Byte(0), stop)),
         };
         Ok(Opened { source, gate, name: String::new(), comment: String::new(), synthetic: false })
@@ -207,7 +274,7 @@ impl FromStr for Format {
             "cloudphysics" | "vscsi1" | "vscsi2" => "vscsi",
             "revised" => "msr-revised",
             "umass" => "spc",
-            "blktrace" => "blkparse",
+            "systor" => "systor17",
             "iolog" => "fio",
             other => other,
         };

@@ -28,7 +28,7 @@ mod writer;
 
 pub use error::{Error, Place, Problem};
 pub use fault::Fault;
-pub use format::{Format, UnknownFormat};
+pub use format::{BlockColumns, Format, UnknownFormat};
 pub use gate::Counts;
 pub use options::Options;
 pub use profile::{ALIGNMENTS, Histogram, Mix, Profile, ProfileOptions, Profiler, Window};

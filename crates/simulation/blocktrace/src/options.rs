@@ -1,12 +1,14 @@
 //! How a trace is to be read.
 
-use crate::format::Format;
+use crate::format::{BlockColumns, Format};
 
 /// How a trace is to be read. The default looks for the format itself and takes nothing bad.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The format; `None` looks at the first bytes.
     pub format: Option<Format>,
+    /// The columns of a trace in CSV: the trace is read as such.
+    pub columns: Option<BlockColumns>,
     /// Bad records that are passed over, and counted in [`Counts`](crate::Counts); one more is an
     /// error.
     pub skip_bad: u64,

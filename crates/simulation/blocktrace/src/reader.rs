@@ -99,6 +99,7 @@ fn begin(file: String, input: Input, file_bytes: Option<u64>, options: &Options)
     }
     let format = match options.format {
         Some(format) => format,
+        None if options.columns.is_some() => Format::Csv,
         None if detect::is_endless_line(&head) => {
             let fault = Fault::LongLine { limit_bytes: LINE_BYTES_MAX };
             return Err(Problem::Bad { file, place: Place::Line(1), fault }.into());

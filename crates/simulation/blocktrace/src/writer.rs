@@ -168,7 +168,15 @@ impl Writer {
             Format::Fio => Box::new(fio::Writer::default()),
             Format::OracleGeneral => Box::new(oraclegeneral::Writer::new().map_err(fail)?),
             Format::Tera => Box::new(tera::Writer::new(options).map_err(fail)?),
-            Format::MsrRevised | Format::Arc | Format::Vscsi => {
+            Format::MsrRevised
+            | Format::Arc
+            | Format::Vscsi
+            | Format::Alibaba
+            | Format::Tencent
+            | Format::Systor17
+            | Format::Fiu
+            | Format::Blktrace
+            | Format::Csv => {
                 return Err(Problem::Misfit { number: 1, misfit: Misfit::ReadOnly }.into());
             }
         };

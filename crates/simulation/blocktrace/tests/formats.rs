@@ -241,11 +241,11 @@ fn formats_have_names() {
     }
     assert_eq!("CloudPhysics".parse(), Ok(Format::Vscsi));
     assert!(
-        "csv"
+        "xls"
             .parse::<Format>()
             .unwrap_err()
             .to_string()
-            .starts_with("no trace format is called csv; there are msr,")
+            .starts_with("no trace format is called xls; there are msr,")
     );
 }
 

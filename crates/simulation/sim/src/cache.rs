@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use terapage_advise::is_recording;
 use terapage_blocktrace::objects::{self, Columns, DELETED, Listing, ObjectOptions};
-use terapage_blocktrace::{Error, Format, Kind, Options, Problem};
+use terapage_blocktrace::{BlockColumns, Error, Format, Kind, Options, Problem};
 use terapage_config::Size;
 use terapage_eviction::{all, by_name, known, least};
 use terapage_figures::map;
@@ -37,6 +37,24 @@ enum As {
     Objects,
 }
 
+/// Columns of CSV.
+#[derive(Clone, Debug)]
+enum Named {
+    /// Of objects.
+    Objects(Columns),
+    /// Of blocks.
+    Blocks(BlockColumns),
+}
+
+impl std::str::FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Named, String> {
+        let blocks = text.split(',').any(|part| part.trim_start().starts_with("offset="));
+        if blocks { text.parse().map(Named::Blocks) } else { text.parse().map(Named::Objects) }
+    }
+}
+
 /// Options of `cache`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -44,6 +62,7 @@ Examples:
   terapage sim cache --policy lru --size 100M requests.csv
   terapage sim cache --policy lru,arc,s3fifo --size 1%,5%,10%,20% --html curves.html trace.vscsi
   terapage sim cache --columns key=2,size=4,op=6 --size 1G cluster52.csv
+  terapage sim cache --columns offset=lba:512,size=bytes,volume=disk --size 1% disks.csv
   terapage sim cache --format u64 --size 10000 keys.bin
   terapage sim cache --policy auto,lru --size 25%,1G --html app.html app.trace
 
@@ -72,9 +91,10 @@ pub struct Cache {
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
     /// Columns of CSV by name or number: time=.., key=.., size=.., op=..; guessed from the first
-    /// line
+    /// line. With offset=.. instead of key=.. lines are blocks, and columns have units, as in sim
+    /// ssd
     #[arg(long, value_name = "COLUMNS")]
-    columns: Option<Columns>,
+    columns: Option<Named>,
     /// Read requests as blocks, or each as an object named by its address and size
     #[arg(long = "as", value_name = "WHAT")]
     taken_as: Option<As>,
@@ -324,13 +344,21 @@ impl Cache {
         let format = match &self.format {
             Some(name) if listing.is_none() || name == Listing::OracleGeneral.name() => {
                 let known = Listing::ALL.iter().map(|listing| listing.name());
-                let known = known.chain(Format::ALL.map(Format::name)).collect::<Vec<_>>().join(", ");
+                let blocks = Format::ALL.map(Format::name).into_iter().filter(|name| *name != "csv");
+                let known = known.chain(blocks).collect::<Vec<_>>().join(", ");
                 let format = name.parse::<Format>();
                 Some(format.map_err(|_| anyhow::anyhow!("--format: '{name}' is unknown (one of {known})"))?)
             }
             _ => None,
         };
         let as_objects = self.taken_as != Some(As::Blocks);
+        if matches!(self.columns, Some(Named::Blocks(_))) {
+            let format = format.or(listing.and_then(|listing| listing.name().parse().ok()));
+            let named = format.is_none_or(|format| format == Format::Csv);
+            ensure!(named, "--columns offset=..: it is of CSV, not of the format that --format names");
+            let trace = self.read_requests(None, block)?;
+            return trace.ok_or_else(|| anyhow::anyhow!("--columns: the trace is no CSV"));
+        }
         let keys = listing.is_some_and(|listing| listing != Listing::OracleGeneral) || self.columns.is_some();
         ensure!(
             !keys || as_objects,
@@ -348,7 +376,11 @@ impl Cache {
     }
 
     fn read_keys(&self, listing: Option<Listing>) -> anyhow::Result<Trace> {
-        let options = ObjectOptions { listing, columns: self.columns.clone().unwrap_or_default() };
+        let columns = match &self.columns {
+            Some(Named::Objects(columns)) => columns.clone(),
+            _ => Columns::default(),
+        };
+        let options = ObjectOptions { listing, columns };
         let found = objects::read_objects(&self.trace, &options)?;
         let request = |asked: &objects::Asked| match asked.bytes {
             DELETED => Request::Delete(asked.object),
@@ -368,8 +400,12 @@ impl Cache {
     /// A block trace; `None` if it is libCacheSim's, whose objects need not be addresses, and was
     /// not asked for as blocks.
     fn read_requests(&self, format: Option<Format>, block: u64) -> Result<Option<Trace>, Error> {
-        let options =
-            Options { format, volumes: self.volumes.clone(), unit_bytes: self.unit, ..Options::default() };
+        let columns = match &self.columns {
+            Some(Named::Blocks(columns)) => Some(columns.clone()),
+            _ => None,
+        };
+        let (volumes, unit_bytes) = (self.volumes.clone(), self.unit);
+        let options = Options { format, volumes, unit_bytes, columns, ..Options::default() };
         let mut reader = terapage_blocktrace::open(&self.trace, &options)?;
         let format = reader.meta().format;
         if format == Format::OracleGeneral && self.taken_as != Some(As::Blocks) {

@@ -73,7 +73,7 @@ impl Convert {
             let packed = terapage_blocktrace::Compression::of_name(&self.out).is_some();
             let plain = if packed { self.out.with_extension("") } else { self.out.clone() };
             let suffix = plain.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
-            suffix.parse().unwrap_or(Format::Tera)
+            suffix.parse().ok().filter(|format| *format != Format::Csv).unwrap_or(Format::Tera)
         });
         if !format.is_written() {
             bail!(

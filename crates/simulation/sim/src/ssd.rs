@@ -50,9 +50,11 @@ impl Ssd {
     fn sources(&self) -> anyhow::Result<Vec<Source>> {
         let progress = Progress::files(self.traces.iter().map(PathBuf::as_path));
         let (options, limit) = (self.read.options(), self.requests.unwrap_or(u64::MAX));
-        try_map(self.traces.len(), |at| {
+        let sources = try_map(self.traces.len(), |at| {
             Source::survey(&self.traces[at], &options, limit, self.line_bytes()?, self.layout(), &progress)
-        })
+        })?;
+        self.read.check_used(&sources.iter().map(|source| source.format).collect::<Vec<_>>())?;
+        Ok(sources)
     }
 
     fn runs(&self, sources: &[Source], nands: &[Profile]) -> anyhow::Result<Vec<Run>> {
@@ -250,6 +252,16 @@ mod tests {
         }
     }
 
+    /// The same trace as CSV, by its columns.
+    #[test]
+    fn csv_is_read_by_its_columns() {
+        let (_, plain) = run("--requests 500").expect("it runs");
+        let columns = "--columns time=1:ns,volume=2,offset=3:512,size=4:512,op=5:0";
+        let (_, runs) = run(&format!("--requests 500 {columns}")).expect("it runs");
+        assert_eq!(runs[0].survey, plain[0].survey);
+        assert_eq!(runs[0].outcome.iops, plain[0].outcome.iops);
+    }
+
     #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for (flags, word) in [
@@ -267,6 +279,9 @@ mod tests {
             ("--set idle-gc=1ms --set idle-blocks=1", "idle_collection"),
             ("--set idle-blocks=9", "idle-gc"),
             ("--set speed=2", "open=yes"),
+            ("--unit 4096", "--unit: it is of arc"),
+            ("--action D", "--action: it is of blkparse"),
+            ("--format ssdsim --columns offset=1,size=2", "--columns: it is of CSV"),
         ] {
             let error = run(flags).err().map(|error| format!("{error:#}")).unwrap_or_default();
             assert!(error.contains(word) && !error.contains('\n'), "{flags}: {error:?}");

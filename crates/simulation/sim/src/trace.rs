@@ -1,17 +1,24 @@
 //! The flags of all commands that read block traces.
 
 use crate::quantity::Time;
+use anyhow::ensure;
 use std::path::PathBuf;
-use terapage_blocktrace::{Error, Format, Options, Reader, open};
+use terapage_blocktrace::{BlockColumns, Format, Options, Reader, open};
 use terapage_config::Size;
 
 /// How block traces are read.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ReadArgs {
     /// The format, by default detected from the first bytes. One of msr, msr-revised, ssdsim,
-    /// disksim, blkparse, spc, fio, arc, vscsi, oraclegeneral, tera
+    /// disksim, blkparse, spc, fio, arc, vscsi, oraclegeneral, alibaba, tencent, systor17, fiu,
+    /// blktrace, csv, tera
     #[arg(long, alias = "from", value_name = "FORMAT")]
     format: Option<Format>,
+    /// Columns of any CSV, by name or number: offset=lba:512,size=4,time=ts:us,op=rw,volume=disk. A
+    /// unit is after a colon (s, ms, us, ns; bytes of an address), and after op's the value of
+    /// writes
+    #[arg(long, value_name = "COLUMNS")]
+    columns: Option<BlockColumns>,
     /// Skip at most this many bad records, and count them in the result
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad: u64,
@@ -22,7 +29,8 @@ pub struct ReadArgs {
     /// request before
     #[arg(long, value_name = "TIME", default_value = "0ns")]
     disorder: Time,
-    /// The action of blkparse output to read: Q as queued, D as issued, C as completed
+    /// The action of blkparse output and blktrace records to read: Q as queued, D as issued, C as
+    /// completed
     #[arg(long, value_name = "LETTER", value_parser = action)]
     action: Option<char>,
     /// Bytes of one address in arc and oraclegeneral traces, which do not record it [default: 512]
@@ -31,10 +39,27 @@ pub struct ReadArgs {
 }
 
 impl ReadArgs {
+    /// Refuses options that none of the traces, which have these formats, has a use for.
+    ///
+    /// # Errors
+    /// There is such an option.
+    pub fn check_used(&self, formats: &[Format]) -> anyhow::Result<()> {
+        let is = |one: &[Format]| formats.iter().any(|format| one.contains(format));
+        let names = || formats.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
+        let unit = self.unit.is_none() || is(&[Format::Arc, Format::OracleGeneral]);
+        ensure!(unit, "--unit: it is of arc and oraclegeneral traces, and this was read as {}", names());
+        let action = self.action.is_none() || is(&[Format::Blkparse, Format::Blktrace]);
+        ensure!(action, "--action: it is of blkparse and blktrace traces, and this was read as {}", names());
+        let columns = self.columns.is_none() || is(&[Format::Csv]);
+        ensure!(columns, "--columns: it is of CSV, and --format names {}", names());
+        Ok(())
+    }
+
     /// The options of the reader.
     pub fn options(&self) -> Options {
         Options {
             format: self.format,
+            columns: self.columns.clone(),
             skip_bad: self.skip_bad,
             volumes: self.volumes.clone(),
             capacity: None,
@@ -62,10 +87,12 @@ impl TraceArgs {
     /// Opens the trace.
     ///
     /// # Errors
-    /// Those of [`open`].
-    pub fn open(&self) -> Result<Reader, Error> {
+    /// Those of [`open`]; an option that the trace has no use for.
+    pub fn open(&self) -> anyhow::Result<Reader> {
         let options = Options { capacity: self.capacity.map(|Size(bytes)| bytes), ..self.read.options() };
-        open(&self.path, &options)
+        let reader = open(&self.path, &options)?;
+        self.read.check_used(&[reader.meta().format])?;
+        Ok(reader)
     }
 }
 

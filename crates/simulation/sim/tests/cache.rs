@@ -75,6 +75,30 @@ fn block_traces_are_blocks_or_objects() {
 }
 
 #[test]
+fn traces_of_key_value_stores_are_read_by_their_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    // YCSB's basic client, and RocksDB's block cache trace as its analyzer writes it.
+    let ycsb = "READ usertable user6284 [ <all fields>]\nUPDATE usertable user84 [ field1=x ]\n\
+                READ usertable user6284 [ <all fields>]\n";
+    let rocks = "1551915834254018,4198467,9,4096,0,default,4\n1551915834254021,4198468,9,4096,0,default,4\n\
+                 1551915834254033,4198467,9,4096,0,default,4\n";
+    for (name, text, columns) in [("ycsb", ycsb, "op=1,key=3"), ("rocks.csv", rocks, "time=1,key=2,size=4")] {
+        let trace = folder.path().join(name);
+        fs::write(&trace, text).unwrap();
+        let found = results(&trace, &["--columns", columns, "--policy", "lru", "--size", "100%"]);
+        assert_eq!((&found["requests"], &found["objects"]), (&3.into(), &2.into()), "{name}");
+        assert_eq!(found["rows"][0]["misses"], 2, "{name}");
+    }
+    // Offsets and lengths are blocks.
+    let trace = folder.path().join("blocks.csv");
+    fs::write(&trace, "lba,bytes,disk\n0,8192,a\n8,4096,a\n8,4096,b\n").unwrap();
+    let columns = "offset=lba:512,size=bytes,volume=disk";
+    let found = results(&trace, &["--columns", columns, "--policy", "lru", "--size", "100%"]);
+    assert_eq!((&found["requests"], &found["block_bytes"]), (&4.into(), &4096.into()));
+    assert_eq!(found["rows"][0]["misses"], 3);
+}
+
+#[test]
 fn what_is_rounded_or_has_another_name_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("in.csv");

@@ -53,6 +53,20 @@ pub enum Column {
     Name(String),
 }
 
+impl FromStr for Column {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Column, String> {
+        let text = text.trim();
+        match text.parse::<usize>() {
+            Ok(0) => Err(format!("'{text}': columns are counted from 1")),
+            Ok(number) => Ok(Column::Number(number)),
+            Err(_) if text.is_empty() => Err("a column has a name or a number".to_owned()),
+            Err(_) => Ok(Column::Name(text.to_owned())),
+        }
+    }
+}
+
 /// The columns that were named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
@@ -79,12 +93,10 @@ impl FromStr for Columns {
                 )
             };
             let (what, which) = part.split_once('=').ok_or_else(wrong)?;
-            let which = which.trim();
-            let column = match which.parse::<usize>() {
-                Ok(0) => return Err(format!("'{part}': columns are counted from 1")),
-                Ok(number) => Column::Number(number),
-                Err(_) if which.is_empty() => return Err(wrong()),
-                Err(_) => Column::Name(which.to_owned()),
+            let column = match which.parse::<Column>() {
+                Ok(column) => column,
+                Err(_) if which.trim().is_empty() => return Err(wrong()),
+                Err(why) => return Err(why),
             };
             match what.trim() {
                 "time" => columns.time = Some(column),
@@ -192,7 +204,7 @@ fn first_line(head: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// What stands between the fields of a line: the first of these that there is.
-fn separator_of(line: &[u8]) -> u8 {
+pub fn separator_of(line: &[u8]) -> u8 {
     *b",\t;| ".iter().find(|separator| line.contains(separator)).unwrap_or(&b',')
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::progress::Progress;
 use anyhow::{anyhow, bail};
-use terapage_blocktrace::{Error, Options, Reader, Request, open};
+use terapage_blocktrace::{Error, Format, Options, Reader, Request, open};
 use terapage_hybrid::{Layout, Placement, Survey, Surveyor};
 
 /// Requests that are kept in memory, at 24 bytes each; longer traces are read again for each run.
@@ -18,6 +18,8 @@ pub struct Source {
     pub survey: Survey,
     /// Bad records that were skipped.
     pub skipped: u64,
+    /// The trace's format.
+    pub format: Format,
     /// Whether the trace is synthetic.
     pub synthetic: bool,
     path: PathBuf,
@@ -66,6 +68,7 @@ impl Source {
             placement,
             survey,
             skipped: reader.counts().skipped,
+            format: reader.meta().format,
             synthetic: reader.meta().synthetic,
             path: path.to_owned(),
             options: options.clone(),
