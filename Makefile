@@ -35,7 +35,7 @@ build:
 
 demo:
 	tools/setup build
-	cargo build --release --locked -p terapage-cli -p terapage-preload
+	cargo build --release --locked -p terapage-cli -p terapage-preload -p terapage-host
 	@tools/demo
 
 # The tests of a crate's own modules and its doc examples stay out of the fast loop where they run
@@ -125,6 +125,7 @@ install:
 	for shell in bash zsh fish; do target/release/terapage completions $$shell > $(COMPLETIONS)/$$shell; done
 	install -D -m 755 target/release/terapage $(DESTDIR)$(PREFIX)/bin/terapage
 	install -D -m 644 target/release/libterapage_preload.so $(DESTDIR)$(PREFIX)/lib/terapage/libterapage_preload.so
+	install -D -m 755 target/release/terapage-host $(DESTDIR)$(PREFIX)/lib/terapage/terapage-host
 	install -D -m 755 target/release/libterapage.so $(DESTDIR)$(PREFIX)/lib/libterapage.so.$(VERSION)
 	ln -sf libterapage.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libterapage.so

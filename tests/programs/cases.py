@@ -594,6 +594,91 @@ def stress(runner, scale):
             raise Failed(f"{method}: {words.strip()[-300:]}")
 
 
+STRICT = ("-O2", "-Wall", "-Wextra", "-Werror")
+
+
+def hosted(compiler, *flags):
+    """A program that loads no library, which executes a dynamic one, and is executed by it."""
+
+    def prepare(runner, _scale):
+        source = os.path.join(SOURCES, "hosted.c")
+        build(runner, [compiler, *flags, *STRICT, source], "hosted")
+        build(runner, ["gcc", "-pthread", *STRICT, source], "other")
+
+    def body(runner, scale):
+        names = [runner.shared("hosted"), runner.shared("other")]
+        for out, (one, other) in (("stdout", names), ("other", reversed(names))):
+            runner.run([one, str(scale.amount), other], stdout=out, expect=5)
+
+    return {"prepare": prepare, "body": body, "outputs": ("stdout", "other")}
+
+
+def go(with_c):
+    """A Go program, without or with C."""
+
+    def prepare(runner, _scale):
+        source = os.path.join(SOURCES, "hosted.go")
+        if with_c:
+            text = open(source, encoding="utf-8").read()
+            source = runner.shared("with_c.go")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(text.replace("package main\n", "package main\n\n// int one(void) { return 1; }\nimport \"C\"\n", 1))
+                file.write("\nfunc init() {\n\tif C.one() != 1 {\n\t\tpanic(\"C\")\n\t}\n}\n")
+        need("go")
+        env = {**os.environ, "CGO_ENABLED": "1" if with_c else "0", "GOCACHE": runner.shared("cache"), "GO111MODULE": "off"}
+        command = ["go", "build", "-o", runner.shared("hosted"), source]
+        built = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=env)
+        check(built.returncode == 0, f"go: {built.stderr.strip()[-300:]}")
+
+    def body(runner, scale):
+        runner.run([runner.shared("hosted"), str(scale.amount)])
+
+    return {"prepare": prepare, "body": body}
+
+
+def own_filter_prepare(runner, _scale):
+    build(runner, ["gcc", "-static", *STRICT, os.path.join(SOURCES, "own_filter.c")], "own_filter")
+
+
+def own_filter(runner, scale):
+    """A static program with a filter of system calls of its own."""
+    runner.run([runner.shared("own_filter"), str(scale.amount)])
+
+
+def raw_exit_prepare(runner, scale):
+    source = os.path.join(SOURCES, "raw_exit.s")
+    build(runner, ["gcc", "-static", "-nostdlib", f"-Wa,--defsym,BYTES={scale.amount << 20}", source], "raw_exit")
+
+
+def raw_exit(runner, _scale):
+    """A program that ends its only thread: the pager's must end, too."""
+    runner.run([runner.shared("raw_exit")], expect=37)
+
+
+def busybox_prepare(runner, scale):
+    need("busybox")
+    sort_prepare(runner, scale)
+
+
+def busybox(runner, _scale):
+    """BusyBox: static, in the package busybox-static."""
+    runner.run([shutil.which("busybox"), "sort", runner.shared("text")], env={"LC_ALL": "C"})
+
+
+def rust_musl_prepare(runner, _scale):
+    need("rustc")
+    command = ["rustc", "--edition", "2024", "-O", "--target", "x86_64-unknown-linux-musl", os.path.join(SOURCES, "hosted.rs")]
+    built = subprocess.run([*command, "-o", runner.shared("hosted")], capture_output=True, text=True, timeout=300, check=False)
+    if "can't find crate for `std`" in built.stderr:
+        raise Skipped("rustup has no target x86_64-unknown-linux-musl")
+    check(built.returncode == 0, f"rustc: {built.stderr.strip()[-300:]}")
+
+
+def rust_musl(runner, scale):
+    """A Rust program with musl."""
+    runner.run([runner.shared("hosted"), str(scale.amount)])
+
+
 CASES = [
     Case("sort", Scale(80, 60), Scale(768, 600), sort_prepare, sort),
     Case("xz", Scale(32, 30), Scale(32, 300), xz_prepare, xz, outputs=("packed", "stdout")),
@@ -650,6 +735,16 @@ CASES = [
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
     Case("namespaces", Scale(8, 16), Scale(64, 320), namespaces_prepare, c_program("namespaces.c")["body"]),
     Case("personality", Scale(8, 16), Scale(64, 320), **c_program("personality.c")),
+    Case("static", Scale(32, 96), Scale(256, 512), **hosted("gcc", "-static", "-pthread"), per_process=True),
+    Case("static-pie", Scale(32, 96), Scale(256, 512), **hosted("gcc", "-static-pie", "-pthread"), per_process=True),
+    Case("musl", Scale(32, 96), Scale(256, 512), **hosted("musl-gcc"), per_process=True),
+    Case("musl-static", Scale(32, 96), Scale(256, 512), **hosted("musl-gcc", "-static"), per_process=True),
+    Case("go", Scale(48, 500_000), Scale(400, 4_000_000), **go(False), per_process=True),
+    Case("go-with-c", Scale(48, 500_000), Scale(400, 4_000_000), **go(True), per_process=True),
+    Case("rust-musl", Scale(32, 3_000_000), Scale(256, 30_000_000), rust_musl_prepare, rust_musl),
+    Case("busybox", Scale(48, 24), Scale(900, 300), busybox_prepare, busybox),
+    Case("own-filter", Scale(32, 96), Scale(256, 512), own_filter_prepare, own_filter, per_process=True),
+    Case("raw-exit", Scale(32, 96), Scale(256, 512), raw_exit_prepare, raw_exit, pages=False),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server, per_process=True),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),

@@ -84,6 +84,11 @@ fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>) -> Check {
         let found = format!("{shown}{by}: malloc, private mappings and static arrays are paged");
         return Check::ok("program", found);
     };
+    let hosts = || crate::library::find().ok().and_then(|library| crate::library::host(&library));
+    if why.is_hostable() && files.len() <= 2 && hosts().is_some() {
+        let found = format!("{shown}{by} is {why}: private mappings, brk and static arrays are paged");
+        return Check::ok("program", found);
+    }
     let found = format!("{shown}{by} is {why}: its memory is not paged");
     Check::failure("program", found, remedy(why))
 }

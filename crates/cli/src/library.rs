@@ -33,6 +33,22 @@ pub fn find() -> anyhow::Result<PathBuf> {
     }
 }
 
+/// The host, which runs programs that load no library: beside the library. `None` if it is not
+/// there.
+pub fn host(library: &Path) -> Option<PathBuf> {
+    Some(library.with_file_name("terapage-host")).filter(|path| path.is_file())
+}
+
+/// The variable that tells the host its program.
+pub const HOSTED: &str = "TERAPAGE_HOSTED";
+
+/// Its value. With `required`, the program must not run unpaged.
+pub fn hosted(program: &OsStr, required: bool) -> OsString {
+    let mut value = OsString::from(if required { "r:" } else { ":" });
+    value.push(program);
+    value
+}
+
 /// Whether the loader can load it: what it cannot it leaves out, and the program would run without.
 fn check(path: &Path) -> anyhow::Result<()> {
     let mut head = Vec::new();

@@ -5,7 +5,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use terapage_sys::executable::{self, Why};
+use terapage_sys::executable::{self, FirstLine, Why};
 
 /// Why a program cannot be run.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,6 +51,15 @@ pub fn judge(path: &Path) -> (Option<Why>, Vec<PathBuf>) {
         files.push(OsStr::from_bytes(file.to_bytes()).into());
     });
     (why, files)
+}
+
+/// What a script's interpreter gets before the script's own arguments: its own name first, and the
+/// script's path last. `None` if the program is no script.
+pub fn first_line(path: &Path) -> Option<Vec<OsString>> {
+    let line = FirstLine::of(&CString::new(path.as_os_str().as_bytes()).ok()?)?;
+    let words = [Some(line.interpreter()), line.argument()].into_iter().flatten();
+    let words = words.map(|word| OsStr::from_bytes(word.to_bytes()).to_owned());
+    Some(words.chain([path.into()]).collect())
 }
 
 #[cfg(test)]

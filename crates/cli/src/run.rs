@@ -119,6 +119,9 @@ impl Run {
         let library = library::find()?;
         let preload = library::preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
         let unpaged = unpaged(&path, settings.io);
+        let host = unpaged.as_ref().filter(|unpaged| unpaged.is_hostable && settings.hosts_static);
+        let host = host.and_then(|_| library::host(&library));
+        let unpaged = unpaged.filter(|_| host.is_none());
         if let Some(Unpaged { why, .. }) = &unpaged {
             if self.require {
                 bail!("{shown} is not run, since its memory would not be paged (--require): {why}");
@@ -131,8 +134,14 @@ impl Run {
         for file in [&settings.stats, &settings.trace].into_iter().flatten().filter(|file| file.is_file()) {
             std::fs::remove_file(file).with_context(|| format!("{} cannot be replaced", file.display()))?;
         }
-        let mut command = Command::new(&path);
-        command.arg0(name).args(arguments).env_remove("TERAPAGE");
+        let mut command = match &host {
+            None => Command::new(&path),
+            Some(host) => Command::new(host),
+        };
+        let before = host.as_ref().and_then(|_| program::first_line(&path));
+        command.arg0(before.as_ref().map_or(name.as_os_str(), |before| before[0].as_os_str()));
+        command.args(before.iter().flat_map(|before| &before[1..]));
+        command.args(arguments).env_remove("TERAPAGE");
         for setting in SETTINGS {
             command.env_remove(setting.variable);
         }
@@ -148,6 +157,10 @@ impl Run {
             if self.summary {
                 command.env(summary::VARIABLE, summary::prepare()?);
             }
+        }
+        if host.is_some() {
+            let program = before.as_ref().map_or(path.as_os_str(), |before| before[0].as_os_str());
+            command.env(library::HOSTED, library::hosted(program, self.require));
         }
         signals::keep(&mut command);
         // The last that can fail: who makes a cgroup either goes in or removes it.
@@ -174,6 +187,8 @@ struct Unpaged {
     why: String,
     /// Neither it nor what it starts can use the library.
     bars_library: bool,
+    /// The host could page it.
+    is_hostable: bool,
 }
 
 /// Why the program at `path` could not be paged, as far as that is known before it begins.
@@ -181,16 +196,18 @@ fn unpaged(path: &Path, io: Io) -> Option<Unpaged> {
     let right = userfaultfd::features().err().map(|refusal| (refusal.what(), refusal.fix()));
     let right = right.or_else(|| ring::barred(io).map(|refusal| (refusal.what, refusal.fix)));
     if let Some((what, fix)) = right {
-        return Some(Unpaged { why: format!("{what} (try: {fix})"), bars_library: true });
+        return Some(Unpaged { why: format!("{what} (try: {fix})"), bars_library: true, is_hostable: false });
     }
     let (why, files) = program::judge(path);
     let (why, judged) = (why?, files.last()?);
     let bars_library = why.bars_library();
+    // A script whose interpreter is a script is the kernel's alone.
+    let is_hostable = why.is_hostable() && files.len() <= 2;
     let why = match files.len() {
         1 => format!("it is {why}"),
         _ => format!("its interpreter, {}, is {why}", judged.display()),
     };
-    Some(Unpaged { why, bars_library })
+    Some(Unpaged { why, bars_library, is_hostable })
 }
 
 /// The environment of a program that is paged.

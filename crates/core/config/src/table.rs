@@ -310,6 +310,19 @@ settings! {
                static arrays)",
     }
 
+    /// Whether programs that load no library are loaded by a host, and paged.
+    hosts_static: bool {
+        read: value::boolean,
+        name: "static",
+        variable: "TERAPAGE_STATIC",
+        default: Some("on"),
+        group: Group::Paged,
+        flag: Flag::Value("WHICH"),
+        kind: Kind::Switch,
+        help: "Whether programs that load no library are paged, too: static executables, Go, musl: \
+               on or off (docs/host.md)",
+    }
+
     /// Whether bytes that come back are checked against the hash taken when they left.
     verify: bool {
         read: value::boolean,

@@ -99,7 +99,7 @@ fn flag_and_file_take_what_the_variable_takes() {
             flag.add(setting, OsStr::new(text)).unwrap();
             assert_eq!(flag, variable, "--{} {text}", setting.name);
             let value = match (setting.kind, text) {
-                (Kind::Switch, "true" | "yes") => "true".to_owned(),
+                (Kind::Switch, "true" | "yes" | "on") => "true".to_owned(),
                 (Kind::Switch, _) => "false".to_owned(),
                 _ => format!("'{text}'"),
             };

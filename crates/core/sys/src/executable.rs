@@ -34,6 +34,12 @@ impl Why {
     pub fn bars_library(&self) -> bool {
         matches!(self, Why::Narrow | Why::Machine(_) | Why::Loader(_))
     }
+
+    /// Whether the host (crate `host`) can page it: it loads no library, but it is for this
+    /// processor.
+    pub fn is_hostable(&self) -> bool {
+        cfg!(target_arch = "x86_64") && matches!(self, Why::Static | Why::Go { .. } | Why::Loader(_))
+    }
 }
 
 impl fmt::Display for Why {
@@ -159,12 +165,53 @@ pub fn cannot_be_paged(path: &CStr, each: &mut dyn FnMut(&CStr)) -> Option<Why> 
     for _ in 0..=DEPTH {
         let len = look.read(&mut head, 0).len();
         let Some(interpreter) = interpreter(&head[..len], &mut next) else {
-            return elf(&head[..len], &look).or_else(|| privileged(&look));
+            let why = elf(&head[..len], &look);
+            // What the host loads would not gain its rights.
+            return match why {
+                Some(why) if !why.is_hostable() => Some(why),
+                why => privileged(&look).or(why),
+            };
         };
         each(interpreter);
         look = Look::at(interpreter)?;
     }
     None
+}
+
+/// The first line of a script: an interpreter, and what it gets before the script's path.
+pub struct FirstLine {
+    interpreter: [u8; HEAD],
+    argument: [u8; HEAD],
+    has_argument: bool,
+}
+
+impl FirstLine {
+    /// Reads the first line of the file at `path`. `None` if it is no script.
+    pub fn of(path: &CStr) -> Option<FirstLine> {
+        let (mut head, mut line) = ([0; HEAD], FirstLine::empty());
+        let look = Look::at(path)?;
+        let len = look.read(&mut head, 0).len();
+        let name = interpreter(&head[..len], &mut line.interpreter)?.count_bytes();
+        let rest = head[2..len].split(|&b| b == b'\n').next()?.trim_ascii();
+        let rest = rest[name..].split(|&b| b == 0).next()?.trim_ascii();
+        line.has_argument = !rest.is_empty();
+        line.argument[..rest.len()].copy_from_slice(rest);
+        Some(line)
+    }
+
+    fn empty() -> FirstLine {
+        FirstLine { interpreter: [0; HEAD], argument: [0; HEAD], has_argument: false }
+    }
+
+    /// The interpreter's path.
+    pub fn interpreter(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.interpreter).unwrap_or_default()
+    }
+
+    /// Its argument, if the line has one.
+    pub fn argument(&self) -> Option<&CStr> {
+        CStr::from_bytes_until_nul(&self.argument).ok().filter(|_| self.has_argument)
+    }
 }
 
 /// The interpreter that the first line of a script names.
@@ -337,6 +384,20 @@ mod tests {
         assert_eq!(judged(b"echo"), None);
         assert_eq!(judge(Path::new("/nonexistent")), None);
         assert_eq!(judge(here.path()), None);
+    }
+
+    #[test]
+    fn the_first_line_of_a_script_is_taken_apart() {
+        let here = tempfile::tempdir().unwrap();
+        let line = |text: &[u8]| {
+            let path = write(here.path(), "script", text);
+            let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+            let line = FirstLine::of(&path)?;
+            Some((line.interpreter().to_owned(), line.argument().map(CStr::to_owned)))
+        };
+        assert_eq!(line(b"#! /bin/a -x  y \necho").unwrap(), (c"/bin/a".into(), Some(c"-x  y".into())));
+        assert_eq!(line(b"#!/bin/a").unwrap(), (c"/bin/a".into(), None));
+        assert!(line(b"echo").is_none());
     }
 
     #[test]

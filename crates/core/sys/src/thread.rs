@@ -325,12 +325,22 @@ const fn bit(signal: libc::c_int) -> u64 {
 const NEVER: u64 =
     bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE) | bit(32) | bit(33);
 
+/// The `pthread_self` of a thread whose signals are always blocked; 0 if there is none.
+static SILENT: AtomicUsize = AtomicUsize::new(0);
+
+/// Says that whoever has the calling thread's `pthread_self` has all signals blocked: it is lent to
+/// threads of another C library, which must not be unblocked here.
+pub fn is_silent() {
+    SILENT.store(own_name(), Relaxed);
+}
+
 /// Blocks every signal in the calling thread, and returns which were blocked before. The thread is
 /// not cancelled either: the library opens and reads files, and a cancelled thread would end there,
 /// with the locks that it holds.
 pub fn block_signals() -> Signals {
     // A thread sees its own writes, and only it writes its own name.
-    if QUIET.load(Relaxed) == own_name() {
+    let me = own_name();
+    if QUIET.load(Relaxed) == me || SILENT.load(Relaxed) == me {
         return Signals(None);
     }
     let mut old = 0;

@@ -26,8 +26,8 @@ mod space;
 
 use doors::{advise, brk, caches, direct, heap, locked, maps, remap, rights, shm};
 use host::{
-    callers, elf, exec, exit, fork, job, limits, lock, next_malloc, own_heap, process, real, sanitizers,
-    signals, summary, untracked,
+    callers, elf, exec, exit, fork, hosted, instead, job, limits, lock, next_malloc, own_heap, process, real,
+    sanitizers, signals, summary, untracked,
 };
 use space::{arena, paged, places, ranges, reasons, regions, statics};
 

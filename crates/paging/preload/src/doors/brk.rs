@@ -65,7 +65,7 @@ impl Arena {
     /// Whether there is a break, or one could be made.
     fn has_break(&mut self) -> bool {
         if self.program_break.start == 0 {
-            let range = if is_random() { self.reserve_break() } else { None };
+            let range = if is_random() || crate::hosted::is_host() { self.reserve_break() } else { None };
             let Some((start, end)) = range else {
                 KERNELS.store(true, Relaxed);
                 return false;
@@ -118,6 +118,22 @@ impl Arena {
         self.program_break.now = to;
         true
     }
+}
+
+/// The break that a hosted program sees if it can have none.
+const NONE: usize = 16 * PAGE;
+
+/// The system call `brk` of a hosted program: moves the break, if `to` is one, and returns it. The
+/// kernel's own break is the host's.
+pub fn direct(to: usize) -> usize {
+    let mut arena = ARENA.lock();
+    if !is_served() || !arena.has_break() {
+        return NONE;
+    }
+    if to >= arena.program_break.start {
+        arena.move_break(to);
+    }
+    arena.program_break.now
 }
 
 /// # Safety

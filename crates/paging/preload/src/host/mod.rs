@@ -8,6 +8,8 @@ pub mod elf;
 pub mod exec;
 pub mod exit;
 pub mod fork;
+pub mod hosted;
+pub mod instead;
 pub mod job;
 pub mod limits;
 pub mod lock;

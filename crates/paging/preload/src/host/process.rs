@@ -51,7 +51,13 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
 }
 
 /// The steps of the start, in their order.
-const ORDER: [fn(&Start); 16] = [
+const ORDER: [fn(&Start); 17] = [
+    // Whether this is a host: what follows does some things otherwise there.
+    |start| {
+        if start.variable(crate::hosted::VARIABLE).is_some() {
+            crate::hosted::begin();
+        }
+    },
     // The settings: all that follows goes by them. From here on, hooks know that there are some.
     read_settings,
     // Names and passwords of servers: later the process may have lost its rights or directories.
@@ -119,7 +125,11 @@ impl Start {
 
     /// The texts that are settings of the library.
     fn settings(&self) -> Vec<CString> {
-        self.texts().filter(|text| text.to_bytes().starts_with(b"TERAPAGE_")).map(CStr::to_owned).collect()
+        let is = |text: &&CStr| {
+            let text = text.to_bytes();
+            text.starts_with(b"TERAPAGE_") && !text.starts_with(crate::hosted::VARIABLE.as_bytes())
+        };
+        self.texts().filter(is).map(CStr::to_owned).collect()
     }
 
     /// Whether the process is to be paged, and can be.

@@ -26,7 +26,8 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 pub fn open() {
     let writes = process::settings().is_some_and(|settings| settings.stats.is_some());
     // The kernel does not end the first process of a namespace by a signal that it does not handle.
-    if !(writes || summary::is_asked()) || std::process::id() == 1 {
+    // A handler would run with the thread pointer of a hosted program.
+    if !(writes || summary::is_asked()) || std::process::id() == 1 || crate::hosted::is_host() {
         return;
     }
     ON.store(true, SeqCst);

@@ -182,6 +182,7 @@ fn shared() -> Option<&'static Shared> {
 
 /// Called by the pager's thread when it begins, and each second. It waits for nobody.
 pub fn each_second(_: &'static Counters, _books_bytes: u64) {
+    crate::hosted::look_for_the_end();
     let Some(shared) = shared() else { return };
     note_program_time();
     look();

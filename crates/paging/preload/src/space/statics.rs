@@ -18,6 +18,9 @@ struct Arrays {
 
 static RANGES: OnceLock<Vec<Arrays>> = OnceLock::new();
 
+/// Those of a hosted program.
+static HOSTED: [OnceLock<Arrays>; 4] = [const { OnceLock::new() }; 4];
+
 /// Finds the static arrays: the anonymous part of each data segment, in whole blocks, behind the
 /// part that the loader has made read only.
 pub fn find(block: usize) {
@@ -37,6 +40,17 @@ pub fn find(block: usize) {
     RANGES.set(found).ok();
 }
 
+/// Adds static arrays of a hosted program, which has not begun.
+pub fn add(start: usize, len: usize, block: usize) {
+    let (from, to) = (start.next_multiple_of(PAGE).next_multiple_of(block), (start + len) / block * block);
+    if to > from
+        && to - from >= LEAST
+        && let Some(place) = HOSTED.iter().find(|place| place.get().is_none())
+    {
+        place.set(Arrays { start: from, len: to - from, object: "the program".to_owned() }).ok();
+    }
+}
+
 /// The last part of an object's path.
 fn name_of(path: &CStr) -> String {
     let path = path.to_string_lossy();
@@ -49,7 +63,8 @@ fn name_of(path: &CStr) -> String {
 
 /// The start, length and object of each range of static arrays.
 pub fn named_ranges() -> impl Iterator<Item = (usize, usize, &'static str)> {
-    RANGES.get().into_iter().flatten().map(|arrays| (arrays.start, arrays.len, &*arrays.object))
+    let hosted = HOSTED.iter().filter_map(OnceLock::get);
+    RANGES.get().into_iter().flatten().chain(hosted).map(|arrays| (arrays.start, arrays.len, &*arrays.object))
 }
 
 /// The start and length of each range of static arrays.

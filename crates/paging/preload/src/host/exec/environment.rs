@@ -1,6 +1,6 @@
 //! The environment of a program that is executed: with the library and the settings in it.
 
-use super::unpaged::look;
+use super::unpaged::{Seen, look};
 use super::*;
 
 /// The name of the library's file, by which it is found in `LD_PRELOAD`.
@@ -16,6 +16,8 @@ pub(super) const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
 pub(super) struct Kept {
     /// The path of the library.
     pub(super) library: Vec<u8>,
+    /// The path of the host, if there is one, and programs are to be hosted.
+    pub(super) host: Option<CString>,
     /// The variables `TERAPAGE_*`, as they were at the start.
     pub(super) settings: Vec<CString>,
     /// The file of standard error at the start.
@@ -34,7 +36,8 @@ pub fn open(settings: Vec<CString>) {
         // SAFETY: the memory was mapped just now, and stays mapped; zeros are valid numbers.
         unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), PAGE / size_of::<AtomicU64>()) }
     });
-    KEPT.set(Kept { library, settings, errors: standard_error(), told }).ok();
+    let host = instead::find(&library);
+    KEPT.set(Kept { library, host, settings, errors: standard_error(), told }).ok();
 }
 
 /// The path of this library, as given to the loader.
@@ -164,46 +167,57 @@ impl Made<'_> {
     }
 }
 
-/// The most texts of an environment that is made on the stack.
+/// The most texts of an environment, and of a script's arguments, that are made on the stack.
 pub(super) const TEXTS: usize = 384;
 /// The most bytes of new texts on the stack.
 pub(super) const BYTES: usize = 3 << 10;
 
-/// Calls `execute` with the environment that the program at `path` gets instead of `environment`.
+/// Calls `execute` with the environment that the program at `path` gets instead of `environment`,
+/// and with what is executed instead, if that is the host.
 ///
 /// # Safety
-/// As for [`texts`].
-pub(super) unsafe fn with_library<R>(
+/// As for [`texts`], of both.
+pub(in crate::host) unsafe fn with_library<R>(
     path: Option<&CStr>,
+    arguments: Texts,
     environment: Texts,
-    execute: impl FnOnce(Texts) -> R,
+    execute: impl FnOnce(Option<Instead>, Texts) -> R,
 ) -> R {
     // SAFETY: the caller passes an environment that ends in a null pointer.
     let found = unsafe { Found::of(environment) };
-    let Some(kept) = KEPT.get().filter(|_| !found.off) else { return execute(environment) };
-    let why = path.and_then(|path| look(kept, path));
-    let barred = why.is_some_and(|why| why.bars_library());
+    let Some(kept) = KEPT.get().filter(|_| !found.off) else { return execute(None, environment) };
+    let seen = path.and_then(|path| look(kept, path));
+    let hosted = match (seen, path) {
+        (Some(Seen { is_hosted: true, .. }), Some(path)) => instead::Hosted::of(path),
+        _ => None,
+    };
+    let barred = hosted.is_none() && seen.is_some_and(|seen| seen.why.bars_library());
     let is_fine = if barred { !found.has_library() } else { found.has_library() && found.settings };
-    if is_fine {
-        return execute(environment);
+    if is_fine && hosted.is_none() {
+        return execute(None, environment);
     }
+    let change = Change { kept, found: &found, environment, arguments, barred, hosted: hosted.as_ref() };
     let preload = found.preload.unwrap_or_default().len() + kept.library.len();
+    // SAFETY: the caller passes arguments that end in a null pointer.
+    let more = hosted.as_ref().map_or(0, |hosted| unsafe { hosted.arguments_of_script(arguments) });
     let need =
-        (found.count + kept.settings.len() + 3, preload + found.sanitizer.unwrap_or_default().len() + 128);
-    if need.0 <= TEXTS && need.1 <= BYTES {
+        (found.count + kept.settings.len() + 4, preload + found.sanitizer.unwrap_or_default().len() + 128);
+    if need.0.max(more) <= TEXTS && need.1 <= BYTES {
         // SAFETY: the caller passes an environment that ends in a null pointer.
-        return unsafe { on_stack(kept, &found, environment, barred, execute) };
+        return unsafe { on_stack(&change, execute) };
     }
     // If a child of vfork succeeds, this memory stays in its parent: a few pages, and only if the
     // environment is this large and lacked the library.
-    let len = (need.0 * size_of::<*const c_char>() + need.1).next_multiple_of(PAGE);
-    let Ok(at) = memory::reserve(len) else { return execute(environment) };
+    let len = ((need.0 + more) * size_of::<*const c_char>() + need.1).next_multiple_of(PAGE);
+    let Ok(at) = memory::reserve(len) else { return execute(None, environment) };
     // SAFETY: the memory was mapped just now, is aligned to pages and has this length; zeros are
     // null pointers.
     let answer = unsafe {
         let texts = std::slice::from_raw_parts_mut(at.cast::<*const c_char>(), need.0);
-        let bytes = std::slice::from_raw_parts_mut(at.add(size_of_val(texts)), need.1);
-        execute(make(kept, &found, environment, barred, texts, bytes))
+        let others = std::slice::from_raw_parts_mut(at.cast::<*const c_char>().add(need.0), more);
+        let bytes = at.add(size_of_val(texts) + size_of_val(others));
+        let bytes = std::slice::from_raw_parts_mut(bytes, need.1);
+        change.execute(texts, others, bytes, execute)
     };
     let errno = std::io::Error::last_os_error().raw_os_error();
     // SAFETY: nobody uses the memory any more.
@@ -218,16 +232,46 @@ pub(super) unsafe fn with_library<R>(
 /// # Safety
 /// As for [`texts`].
 #[inline(never)]
-pub(super) unsafe fn on_stack<R>(
-    kept: &Kept,
-    found: &Found,
-    environment: Texts,
-    barred: bool,
-    execute: impl FnOnce(Texts) -> R,
-) -> R {
-    let (mut texts, mut bytes) = ([null(); TEXTS], [0; BYTES]);
+unsafe fn on_stack<R>(change: &Change, execute: impl FnOnce(Option<Instead>, Texts) -> R) -> R {
+    let (mut texts, mut others, mut bytes) = ([null(); TEXTS], [null(); TEXTS], [0; BYTES]);
     // SAFETY: the caller passes an environment that ends in a null pointer.
-    execute(unsafe { make(kept, found, environment, barred, &mut texts, &mut bytes) })
+    unsafe { change.execute(&mut texts, &mut others, &mut bytes, execute) }
+}
+
+/// A change of an environment, and of what is executed.
+struct Change<'a> {
+    kept: &'a Kept,
+    found: &'a Found<'a>,
+    environment: Texts,
+    arguments: Texts,
+    barred: bool,
+    hosted: Option<&'a instead::Hosted<'a>>,
+}
+
+impl Change<'_> {
+    /// Calls `execute` with the changed environment, and what is executed instead.
+    ///
+    /// # Safety
+    /// As for [`texts`], of environment and arguments. There is room for both.
+    unsafe fn execute<R>(
+        &self,
+        texts: &mut [*const c_char],
+        others: &mut [*const c_char],
+        bytes: &mut [u8],
+        execute: impl FnOnce(Option<Instead>, Texts) -> R,
+    ) -> R {
+        let Change { kept, found, environment, arguments, barred, hosted } = *self;
+        // SAFETY: the caller passes texts, and arrays that end in a null pointer.
+        unsafe {
+            let variable = hosted.map(instead::Hosted::variable);
+            let environment = make(kept, found, environment, barred, texts, bytes, variable);
+            let host = hosted.and(kept.host.as_deref());
+            let instead = hosted
+                .zip(host)
+                .map(|(hosted, path)| Instead { path, arguments: hosted.arguments(arguments, others) });
+            execute(instead, environment)
+        }
+    }
 }
 
 /// Makes an environment with the library, or, if `barred`, without it.
@@ -241,6 +285,7 @@ pub(super) unsafe fn make(
     barred: bool,
     texts: &mut [*const c_char],
     bytes: &mut [u8],
+    hosted: Option<&CStr>,
 ) -> Texts {
     let mut made = Made { texts, count: 0, bytes, used: 0 };
     let others = libraries(found.preload.unwrap_or_default()).filter(|library| !is_ours(library));
@@ -266,10 +311,15 @@ pub(super) unsafe fn make(
             }
         }
     }
+    if let Some(variable) = hosted {
+        made.add(variable.as_ptr());
+    }
     // SAFETY: the caller passes an environment that ends in a null pointer.
     for text in unsafe { self::texts(environment) } {
         let is = |name: &[u8]| text.to_bytes().starts_with(name);
-        let replaced = (barred || adds) && is(PRELOAD) || orders && is(SANITIZER);
+        let replaced = (barred || adds) && is(PRELOAD)
+            || orders && is(SANITIZER)
+            || hosted.is_some() && is(instead::VARIABLE);
         if !replaced {
             made.add(text.as_ptr());
         }
@@ -289,14 +339,15 @@ mod tests {
     /// The environment that is made out of `environment`.
     fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
         let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
-        let kept = Kept { library: b"/l/libterapage_preload.so".to_vec(), settings, errors: None, told: &[] };
+        let library = b"/l/libterapage_preload.so".to_vec();
+        let kept = Kept { library, host: None, settings, errors: None, told: &[] };
         let given: Vec<*const c_char> =
             environment.iter().map(|text| text.as_ptr()).chain([null()]).collect();
         let (mut room, mut bytes) = ([null(); TEXTS], [0; BYTES]);
         // SAFETY: both are arrays of texts that end in a null pointer.
         unsafe {
             let found = Found::of(given.as_ptr());
-            let made = make(&kept, &found, given.as_ptr(), barred, &mut room, &mut bytes);
+            let made = make(&kept, &found, given.as_ptr(), barred, &mut room, &mut bytes, None);
             texts(made).map(|text| CString::from(text).into_string().unwrap()).collect()
         }
     }

@@ -11,8 +11,11 @@
 mod environment;
 mod unpaged;
 
+pub(super) use environment::with_library;
 pub use environment::{open, texts};
 
+use crate::instead;
+pub use crate::instead::Instead;
 use crate::real::{self, Texts};
 use environment::*;
 use libc::{c_char, c_int, pid_t};
@@ -70,6 +73,18 @@ unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>)
 /// Executes a program in this process. Servers that keep its blocks hear of it before, and again if
 /// it fails. What surely fails is not told: shells try one directory after the other.
 fn leaving(path: Option<&CStr>, execute: impl FnOnce() -> c_int) -> c_int {
+    let leaves = leave(path);
+    let answer = execute();
+    if leaves {
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        crate::exit::stay();
+        crate::set_errno(errno.unwrap_or(0));
+    }
+    answer
+}
+
+/// The part of [`leaving`] before the exec. Whether `exit::stay` is to be called if that fails.
+pub fn leave(path: Option<&CStr>) -> bool {
     let may_be = |path: &CStr| {
         // SAFETY: the path ends in a zero byte.
         unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::X_OK) == 0 }
@@ -80,13 +95,17 @@ fn leaving(path: Option<&CStr>, execute: impl FnOnce() -> c_int) -> c_int {
     }
     let leaves = goes && crate::exit::leave();
     binding::disinherit();
-    let answer = execute();
-    if leaves {
-        let errno = std::io::Error::last_os_error().raw_os_error();
-        crate::exit::stay();
-        crate::set_errno(errno.unwrap_or(0));
-    }
-    answer
+    leaves
+}
+
+/// Executes the host in place of a program.
+///
+/// # Safety
+/// The contract is that of `execve`.
+unsafe fn execute_host(path: Option<&CStr>, instead: &Instead, environment: Texts) -> c_int {
+    let (host, arguments) = (instead.path.as_ptr(), instead.arguments);
+    // SAFETY: the caller keeps the contract of `execve`.
+    leaving(path, || unsafe { libc::syscall(libc::SYS_execve, host, arguments, environment) as c_int })
 }
 
 unsafe extern "C" {
@@ -107,8 +126,9 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
     // SAFETY: the caller keeps the contract of `execve`.
     unsafe {
         let known = (!path.is_null()).then(|| CStr::from_ptr(path));
-        with_library(known, environment, |environment| {
-            leaving(known, || libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int)
+        with_library(known, arguments, environment, |instead, environment| match instead {
+            Some(instead) => execute_host(known, &instead, environment),
+            None => leaving(known, || libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int),
         })
     }
 }
@@ -120,8 +140,9 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
         found_in_path(file, |path| {
-            with_library(path, environment, |environment| {
-                leaving(path, || real::call!(execvpe(file, arguments, environment) or -1))
+            with_library(path, arguments, environment, |instead, environment| match instead {
+                Some(instead) => execute_host(path, &instead, environment),
+                None => leaving(path, || real::call!(execvpe(file, arguments, environment) or -1)),
             })
         })
     }
@@ -146,8 +167,9 @@ pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts
     path_of_descriptor(fd, |path| {
         // SAFETY: the caller keeps the hook's contract.
         unsafe {
-            with_library(path, environment, |environment| {
-                leaving(None, || real::call!(fexecve(fd, arguments, environment) or -1))
+            with_library(path, arguments, environment, |instead, environment| match instead {
+                Some(instead) => execute_host(None, &instead, environment),
+                None => leaving(None, || real::call!(fexecve(fd, arguments, environment) or -1)),
             })
         }
     })
@@ -165,18 +187,21 @@ pub unsafe extern "C" fn execveat(
 ) -> c_int {
     // SAFETY: the caller keeps the contract of `execveat`.
     unsafe {
-        let execute = |environment: Texts| {
+        let execute = |instead: Option<Instead>, environment: Texts| {
+            if let Some(instead) = instead {
+                return execute_host(None, &instead, environment);
+            }
             let (directory, flags) = (i64::from(directory), i64::from(flags));
             leaving(None, || {
                 libc::syscall(libc::SYS_execveat, directory, path, arguments, environment, flags) as c_int
             })
         };
         if path.is_null() || *path == 0 {
-            return path_of_descriptor(directory, |path| with_library(path, environment, execute));
+            return path_of_descriptor(directory, |path| with_library(path, arguments, environment, execute));
         }
         // A path that is relative to another directory is not looked at.
         let known = *path == b'/' as c_char || directory == libc::AT_FDCWD;
-        with_library(known.then(|| CStr::from_ptr(path)), environment, execute)
+        with_library(known.then(|| CStr::from_ptr(path)), arguments, environment, execute)
     }
 }
 
@@ -276,7 +301,10 @@ pub unsafe extern "C" fn posix_spawn(
 ) -> c_int {
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
-        with_library((!path.is_null()).then(|| CStr::from_ptr(path)), environment, |environment| {
+        let known = (!path.is_null()).then(|| CStr::from_ptr(path));
+        with_library(known, arguments, environment, |instead, environment| {
+            let arguments = instead.as_ref().map_or(arguments, |instead| instead.arguments);
+            let path = instead.map_or(path, |instead| instead.path.as_ptr());
             binding::freed(
                 || real::call!(posix_spawn(pid, path, actions, attributes, arguments, environment) or libc::ENOSYS),
             )
@@ -298,7 +326,13 @@ pub unsafe extern "C" fn posix_spawnp(
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
         found_in_path(file, |path| {
-            with_library(path, environment, |environment| {
+            with_library(path, arguments, environment, |instead, environment| {
+                if let Some(Instead { path, arguments }) = instead {
+                    let path = path.as_ptr();
+                    return binding::freed(
+                        || real::call!(posix_spawn(pid, path, actions, attributes, arguments, environment) or libc::ENOSYS),
+                    );
+                }
                 binding::freed(
                     || real::call!(posix_spawnp(pid, file, actions, attributes, arguments, environment) or libc::ENOSYS),
                 )

@@ -3,20 +3,32 @@
 use super::environment::{Kept, standard_error};
 use super::*;
 
+/// Why the library would not be loaded into a program, and whether the host pages it.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) why: Why,
+    pub(super) is_hosted: bool,
+}
+
 /// Looks at a program that is about to be executed, and says, once, if it cannot be paged.
 #[inline(never)]
-pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Why> {
+pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
     let errno = std::io::Error::last_os_error().raw_os_error();
-    let (mut first, mut last) = (None, Name::of(b""));
+    let (mut first, mut last, mut files) = (None, Name::of(b""), 0);
     let why = executable::cannot_be_paged(path, &mut |file| {
         last = Name::of(file.to_bytes());
         first.get_or_insert(last);
+        files += 1;
     });
-    if let (Some(why), Some(first)) = (why, first) {
+    // A script whose interpreter is a script is the kernel's alone.
+    let is_hosted = files <= 2
+        && why.is_some_and(|why| why.is_hostable())
+        && kept.host.as_deref().is_some_and(instead::is_there);
+    if let (Some(why), Some(first), false) = (why, first, is_hosted) {
         tell(kept, first, last, why);
     }
     crate::set_errno(errno.unwrap_or(0));
-    why
+    why.map(|why| Seen { why, is_hosted })
 }
 
 /// Says that a program is not paged, unless that was said before, or standard error is another file

@@ -1,0 +1,155 @@
+//! What is done with a trapped call. Calls of memory, forks and the end of the process go to the
+//! paging library, with the seat. The others are done here, without it.
+
+use crate::frame::Context;
+use crate::raw::{self, error, is_error, raw};
+use crate::slots::{self, Slot};
+use crate::trap::vfork;
+use crate::{direct, exec, filter, library, own_filter, place, program, seat, signals};
+
+/// Serves the call of the slot, and returns its answer.
+///
+/// # Safety
+/// The slot is the calling thread's, and it stands on its stack, with all signals blocked.
+pub unsafe fn serve(slot: *mut Slot) -> isize {
+    // SAFETY: the slot is this thread's, and the program answers for its calls.
+    unsafe {
+        let (number, arguments) = ((*slot).number, (*slot).arguments);
+        match number {
+            libc::SYS_rt_sigprocmask => signals::mask(Slot::context(slot), arguments),
+            libc::SYS_rt_sigaction => signals::action(arguments),
+            libc::SYS_rt_sigsuspend => signals::waiting(number, arguments, 0),
+            libc::SYS_ppoll => signals::waiting(number, arguments, 3),
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => signals::waiting(number, arguments, 4),
+            libc::SYS_pselect6 => signals::selecting(arguments),
+            libc::SYS_readlink | libc::SYS_readlinkat => program::read_link(number, arguments),
+            libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 => direct::open(number, arguments),
+            libc::SYS_fcntl => direct::set_flags(arguments),
+            libc::SYS_setsockopt => direct::set_option(arguments),
+            libc::SYS_prctl | libc::SYS_seccomp => own_filter::set(number, arguments),
+            libc::SYS_execve | libc::SYS_execveat => exec::serve(slot),
+            libc::SYS_fork => fork(slot, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]),
+            libc::SYS_vfork => {
+                let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+                vfork(slot, [flags as usize, 0, 0, 0, 0, 0])
+            }
+            libc::SYS_clone if arguments[0] as i32 & libc::CLONE_VM != 0 => vfork(slot, arguments),
+            libc::SYS_clone => fork(slot, arguments),
+            libc::SYS_mmap if place::is_refused(arguments) => error(libc::ENOMEM),
+            libc::SYS_mmap => {
+                (*slot).arguments = place::of_mapping(arguments);
+                by_library(slot)
+            }
+            _ => by_library(slot),
+        }
+    }
+}
+
+/// Has the library do the call of the slot.
+///
+/// # Safety
+/// As for [`serve`].
+unsafe fn by_library(slot: *mut Slot) -> isize {
+    unsafe extern "C" fn work(slot: usize) {
+        let slot = slot as *mut Slot;
+        // SAFETY: the slot is the calling thread's, and the program answers for its calls.
+        unsafe { (*slot).answer = library::call((*slot).number, &(*slot).arguments) };
+    }
+    // SAFETY: the caller keeps the seat's contract.
+    unsafe {
+        seat::with(work, slot as usize);
+        (*slot).answer
+    }
+}
+
+/// Flags of a fork that are done after it.
+const AFTER: i32 = libc::CLONE_CHILD_SETTID
+    | libc::CLONE_CHILD_CLEARTID
+    | libc::CLONE_PARENT_SETTID
+    | libc::CLONE_PIDFD
+    | libc::CLONE_SETTLS;
+/// The signal that the parent gets at the child's end.
+const SIGNAL: i32 = 0xff;
+
+/// Serves a fork: the child gets a copy of the memory, and a pager of its own if there is one. In
+/// the child, this returns as well.
+///
+/// # Safety
+/// As for [`serve`].
+unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usize; 6]) -> isize {
+    let flags = flags as i32;
+    // A child in other namespaces, or one that shares more than usual, cannot be made by the C
+    // library, which has to know of it.
+    if flags & !AFTER & !SIGNAL != 0 || flags & SIGNAL != libc::SIGCHLD {
+        return error(libc::EINVAL);
+    }
+    // SAFETY: the slot is this thread's; the kernel checks the program's addresses.
+    unsafe {
+        (*slot).number = libc::SYS_fork;
+        let answer = by_library(slot);
+        if is_error(answer) {
+            return answer;
+        }
+        if answer > 0 {
+            if flags & libc::CLONE_PARENT_SETTID != 0 {
+                raw::write(parent, &(answer as u32).to_ne_bytes());
+            }
+            if flags & libc::CLONE_PIDFD != 0 {
+                let fd = raw!(libc::SYS_pidfd_open, answer, 0);
+                raw::write(parent, &(fd as i32).to_ne_bytes());
+            }
+            return answer;
+        }
+        slots::in_child(slot);
+        let me = raw::thread_id().to_ne_bytes();
+        if flags & (libc::CLONE_PARENT_SETTID | libc::CLONE_PIDFD) == libc::CLONE_PARENT_SETTID {
+            raw::write(parent, &me);
+        }
+        if flags & libc::CLONE_CHILD_SETTID != 0 {
+            raw::write(child, &me);
+        }
+        // The C library has set its own words for these two.
+        let cleared = if flags & libc::CLONE_CHILD_CLEARTID != 0 { child } else { 0 };
+        raw!(libc::SYS_set_tid_address, cleared);
+        raw!(libc::SYS_set_robust_list, 0, ROBUST);
+        if flags & libc::CLONE_SETTLS != 0 {
+            seat::set_pointer(pointer);
+        }
+        let context: *mut Context = Slot::context(slot);
+        if stack != 0 {
+            (*context).rsp = stack;
+        }
+        0
+    }
+}
+
+/// Bytes of the head of a list of robust mutexes.
+const ROBUST: usize = 24;
+
+/// Whether the filter is in force for this process, set by one that it descends from.
+pub fn has_filter() -> bool {
+    // SAFETY: the page is free, and holds an instruction for a call that does nothing.
+    unsafe {
+        let (at, len) = (filter::AREA.start, 4096);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let page = raw!(libc::SYS_mmap, at, len, rights, flags, -1_isize, 0);
+        if page != at as isize {
+            return false;
+        }
+        // `syscall; ret`
+        (at as *mut [u8; 3]).write([0x0f, 0x05, 0xc3]);
+        raw!(libc::SYS_mprotect, at, len, libc::PROT_READ | libc::PROT_EXEC);
+        let answer: isize;
+        std::arch::asm!(
+            "call {page}",
+            page = in(reg) at,
+            inlateout("rax") libc::SYS_clone3 as isize => answer,
+            in("rdi") 0, in("rsi") 0,
+            out("rcx") _, out("r11") _,
+        );
+        raw!(libc::SYS_munmap, at, len);
+        // The kernel itself would say that there are too few bytes.
+        answer == error(libc::ENOSYS)
+    }
+}

@@ -1,0 +1,272 @@
+//! Exec: which program is executed in truth, with which environment, is the library's to say. What
+//! it says is copied, so that the seat is free again when the kernel is called: the signals that
+//! the program has not blocked come through then.
+
+use crate::library::{self, Texts};
+use crate::program;
+use crate::raw::{self, error, is_error, raw};
+use crate::seat;
+use crate::slots::Slot;
+use std::ffi::{CStr, c_char};
+use std::ptr::null;
+
+/// What an exec passes to the kernel, in a mapping of its own.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Prepared {
+    at: usize,
+    len: usize,
+    path: usize,
+    arguments: usize,
+    environment: usize,
+    /// What the library has to be told if there is no exec after all.
+    left: i32,
+}
+
+/// A text of the program: at most as long as the kernel takes it.
+const TEXT_MOST: usize = 128 << 10;
+const PATH_MOST: usize = 4096;
+
+/// Serves `execve` and `execveat`. Returns only if that fails.
+///
+/// # Safety
+/// The calling thread has the slot and stands on its stack, with all signals blocked.
+pub unsafe fn serve(slot: *mut Slot) -> isize {
+    // SAFETY: the slot is this thread's.
+    let (number, mut arguments) = unsafe { ((*slot).number, (*slot).arguments) };
+    let mut path = [0_u8; PATH_MOST];
+    let at = if number == libc::SYS_execveat { 1 } else { 0 };
+    let directory = if at == 1 { arguments[0] as i32 } else { libc::AT_FDCWD };
+    let flags = if at == 1 { arguments[4] as i32 } else { 0 };
+    if let Err(errno) = resolve(directory, arguments[at], flags, &mut path) {
+        return error(errno);
+    }
+    if !are_texts(arguments[at + 1]) || !are_texts(arguments[at + 2]) {
+        return error(libc::EFAULT);
+    }
+    let Some(texts) = path_of(&path) else { return error(libc::ENAMETOOLONG) };
+    arguments = [texts.as_ptr() as usize, arguments[at + 1], arguments[at + 2], 0, 0, 0];
+    // SAFETY: the slot is this thread's, and has room for the context; what the work reads of the
+    // program was checked above.
+    unsafe {
+        (*slot).arguments = arguments;
+        (*slot).exec = Prepared { at: 0, len: 0, path: 0, arguments: 0, environment: 0, left: 0 };
+        seat::with(prepare, slot as usize);
+        let exec = (*slot).exec;
+        if exec.at == 0 {
+            return (*slot).answer;
+        }
+        raw::block((*Slot::context(slot)).blocked);
+        let answer = raw!(libc::SYS_execve, exec.path, exec.arguments, exec.environment);
+        raw::block(u64::MAX);
+        seat::with(stay, slot as usize);
+        forget(slot);
+        answer
+    }
+}
+
+/// The text in a buffer.
+fn path_of(buffer: &[u8]) -> Option<&CStr> {
+    CStr::from_bytes_until_nul(buffer).ok()
+}
+
+/// Puts the path of the program into `into`.
+fn resolve(directory: i32, at: usize, flags: i32, into: &mut [u8; PATH_MOST]) -> Result<(), i32> {
+    let mut given = [0_u8; PATH_MOST];
+    let len = raw::read_some(at, &mut given);
+    let given = match path_of(&given[..len]) {
+        Some(path) => path.to_bytes(),
+        None if len < PATH_MOST => return Err(libc::EFAULT),
+        None => return Err(libc::ENAMETOOLONG),
+    };
+    let itself = program::path_if_own(given);
+    let given = itself.unwrap_or(given);
+    let is_whole = given.starts_with(b"/") || directory == libc::AT_FDCWD && !given.is_empty();
+    if given.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
+        return Err(libc::ENOENT);
+    }
+    let mut used = 0;
+    let mut add = |bytes: &[u8]| {
+        let room = into.get_mut(used..used + bytes.len()).ok_or(libc::ENAMETOOLONG)?;
+        room.copy_from_slice(bytes);
+        used += bytes.len();
+        Ok(())
+    };
+    if !is_whole {
+        let (digits, from) = digits(directory.cast_unsigned());
+        add(b"/proc/self/fd/")?;
+        add(&digits[from..])?;
+        if !given.is_empty() {
+            add(b"/")?;
+        }
+    }
+    add(given)?;
+    add(b"\0")
+}
+
+/// A number's decimal digits, and where they begin.
+pub fn digits(mut number: u32) -> ([u8; 10], usize) {
+    let (mut digits, mut from) = ([b'0'; 10], 10);
+    loop {
+        from -= 1;
+        digits[from] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return (digits, from);
+        }
+    }
+}
+
+/// Whether the program can read all texts of an array; null is an empty array.
+fn are_texts(mut at: usize) -> bool {
+    let mut text = [0_u8; 8];
+    if at == 0 {
+        return true;
+    }
+    loop {
+        if !raw::read(at, &mut text) {
+            return false;
+        }
+        match usize::from_ne_bytes(text) {
+            0 => return true,
+            text if !is_text(text) => return false,
+            _ => at += size_of::<usize>(),
+        }
+    }
+}
+
+/// Whether there is a text at an address: looked at page by page, as its end is not known.
+fn is_text(at: usize) -> bool {
+    let mut buffer = [0_u8; 1024];
+    let mut done = 0;
+    while done < TEXT_MOST {
+        let got = raw::read_some(at + done, &mut buffer);
+        if buffer[..got].contains(&0) {
+            return true;
+        }
+        if got < buffer.len() {
+            return false;
+        }
+        done += got;
+    }
+    true
+}
+
+unsafe extern "C" fn prepare(slot: usize) {
+    let slot = slot as *mut Slot;
+    // SAFETY: the slot is the calling thread's, and the arguments are those of an exec.
+    unsafe {
+        let [path, arguments, environment, ..] = (*slot).arguments;
+        let empty = [null::<c_char>()];
+        let or_empty = |at: usize| if at == 0 { empty.as_ptr() } else { at as Texts };
+        let path = path as *const c_char;
+        // What `take` has no memory for is not executed.
+        let errno = library::prepare(path, or_empty(arguments), or_empty(environment), take, slot as usize);
+        (*slot).answer = error(if errno == 0 { libc::ENOMEM } else { errno });
+        if (*slot).exec.at != 0 {
+            (*slot).exec.left = library::leave(path);
+        }
+    }
+}
+
+unsafe extern "C" fn stay(slot: usize) {
+    // SAFETY: the slot is the calling thread's.
+    library::stay(unsafe { (*(slot as *mut Slot)).exec.left });
+}
+
+/// The number of texts in an array, and their bytes, with a zero behind each.
+///
+/// # Safety
+/// The array ends in a null pointer.
+unsafe fn measure(texts: Texts) -> (usize, usize) {
+    let (mut count, mut bytes) = (0, 0);
+    // SAFETY: the caller passes an array that ends in a null pointer.
+    unsafe {
+        while !(*texts.add(count)).is_null() {
+            bytes += CStr::from_ptr(*texts.add(count)).count_bytes() + 1;
+            count += 1;
+        }
+    }
+    (count, bytes)
+}
+
+/// Copies what is executed to a mapping of its own, and notes it in the slot.
+unsafe extern "C" fn take(slot: usize, path: *const c_char, arguments: Texts, environment: Texts) {
+    let slot = slot as *mut Slot;
+    let word = size_of::<usize>();
+    // SAFETY: the library passes a text and two arrays of texts; the mapping has room for copies of
+    // all; the slot is the calling thread's.
+    unsafe {
+        let (some, others) = (measure(arguments), measure(environment));
+        let path_bytes = CStr::from_ptr(path).to_bytes_with_nul();
+        let pointers = (some.0 + others.0 + 2) * word;
+        let len = pointers + some.1 + others.1 + path_bytes.len();
+        let Some(at) = raw::map(len) else { return };
+        let mut text = at + pointers;
+        let mut put = |bytes: &[u8]| {
+            (text as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            text += bytes.len();
+            text - bytes.len()
+        };
+        let mut place = at as *mut usize;
+        for (texts, (count, _)) in [(arguments, some), (environment, others)] {
+            for index in 0..count {
+                place.write(put(CStr::from_ptr(*texts.add(index)).to_bytes_with_nul()));
+                place = place.add(1);
+            }
+            place.write(0);
+            place = place.add(1);
+        }
+        let path = put(path_bytes);
+        let environment = at + (some.0 + 1) * word;
+        (*slot).exec = Prepared { at, len, path, arguments: at, environment, left: 0 };
+    }
+}
+
+/// Gives the memory of a failed exec back, or that of a child of `vfork` that has executed.
+///
+/// # Safety
+/// Nobody uses the slot meanwhile.
+pub unsafe fn forget(slot: *mut Slot) {
+    // SAFETY: the caller has the slot; the mapping was made for it.
+    unsafe {
+        let Prepared { at, len, .. } = (*slot).exec;
+        (*slot).exec.at = 0;
+        if at != 0 {
+            let answer = raw!(libc::SYS_munmap, at, len);
+            debug_assert!(!is_error(answer));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    fn resolved(directory: i32, path: &str, flags: i32) -> Result<String, i32> {
+        let path = CString::new(path).unwrap();
+        let mut into = [0; PATH_MOST];
+        resolve(directory, path.as_ptr() as usize, flags, &mut into)?;
+        Ok(path_of(&into).unwrap().to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn paths_are_resolved_as_the_kernel_does() {
+        assert_eq!(resolved(libc::AT_FDCWD, "a/b", 0).unwrap(), "a/b");
+        assert_eq!(resolved(5, "/a", 0).unwrap(), "/a");
+        assert_eq!(resolved(5, "a", 0).unwrap(), "/proc/self/fd/5/a");
+        assert_eq!(resolved(50, "", libc::AT_EMPTY_PATH).unwrap(), "/proc/self/fd/50");
+        assert_eq!(resolved(50, "", 0), Err(libc::ENOENT));
+        assert_eq!(resolve(0, 1, 0, &mut [0; PATH_MOST]), Err(libc::EFAULT));
+    }
+
+    #[test]
+    fn texts_that_are_not_there_are_seen() {
+        let text = c"text".as_ptr();
+        let good = [text, null()];
+        let bad = [text, std::ptr::dangling::<c_char>(), null()];
+        assert!(are_texts(0) && are_texts(good.as_ptr() as usize));
+        assert!(!are_texts(bad.as_ptr() as usize) && !are_texts(1));
+    }
+}

@@ -1,0 +1,185 @@
+//! The host's beginning: it loads the program, prepares the trap, and becomes the program; or it
+//! executes it unpaged, and says why.
+
+use crate::image::{Image, Loaded, Odd};
+use crate::raw::raw;
+use crate::start::Passed;
+use crate::{calls, filter, frame, library, place, program, seat, slots, start, trap};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+const VARIABLE: &[u8] = b"TERAPAGE_HOSTED";
+/// In the variable: the program must not run unpaged (`--require`).
+const REQUIRED: u8 = b'r';
+
+/// The kernel's number for the bytes that a signal needs (`AT_MINSIGSTKSZ`).
+const AT_MINSIGSTKSZ: u64 = 51;
+
+/// The host's beginning. The standard library's own would change the actions for signals, which
+/// the program inherits.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn main(count: i32, arguments: *mut usize) -> i32 {
+    // SAFETY: these are the arguments of `main`, which nobody has changed.
+    let mut passed = unsafe { Passed::of(count, arguments) };
+    let Some(value) = passed.take(VARIABLE) else {
+        say("terapage-host: started by terapage run, in place of a program that loads no library");
+        return 125;
+    };
+    let colon = value.iter().position(|&b| b == b':').unwrap_or(0);
+    let (flags, path) = (&value[..colon], &value[colon + 1..]);
+    let path = CString::new(path).unwrap_or_default();
+    match load(Path::new(OsStr::from_bytes(path.as_bytes())), &passed) {
+        Ok(loaded) => begin(passed, &path, loaded, flags),
+        Err(why) => go_unpaged(&mut passed, &path, flags, &why),
+    }
+}
+
+fn say(line: &str) {
+    let line = format!("{line}\n");
+    // SAFETY: the text has this length.
+    unsafe { raw!(libc::SYS_write, 2, line.as_ptr(), line.len()) };
+}
+
+/// A program that was loaded, with its loader.
+struct Program {
+    image: Loaded,
+    loader: Option<Loaded>,
+    runs_stack: bool,
+    /// Its path, as the kernel knows it.
+    path: Vec<u8>,
+}
+
+/// Loads the program at `path`.
+fn load(path: &Path, passed: &Passed) -> Result<Program, Odd> {
+    let open = |path: &Path| {
+        File::open(path).map_err(|error| format!("cannot be read ({}: {error})", path.display()))
+    };
+    let file = open(path)?;
+    let image = Image::read(&file)?;
+    if image.is_fixed && !image.lies_within(&filter::LOW) {
+        return Err("must lie at addresses beyond 4 GiB".into());
+    }
+    let loader = match &image.loader {
+        Some(loader) => {
+            let file = open(loader)?;
+            let image = Image::read(&file)?;
+            if image.is_fixed {
+                return Err("has a loader that must lie at certain addresses".into());
+            }
+            Some((file, image))
+        }
+        None => None,
+    };
+    if passed.auxiliary(AT_MINSIGSTKSZ).is_some_and(|bytes| bytes > frame::REGISTERS_MOST) {
+        return Err("would run on a processor with more registers than are known".into());
+    }
+    if !library::find() {
+        return Err("has nothing to page it (the library was not loaded)".into());
+    }
+    place::begin(random(passed));
+    let image_at = |image: &Image, file: &File| image.map(file, place::take(SPAN));
+    if image.is_go {
+        place::is_go();
+    }
+    let (runs_stack, image) = (image.runs_stack, image_at(&image, &file)?);
+    let loader = loader.map(|(file, image)| image_at(&image, &file)).transpose()?;
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let path = name.unwrap_or_else(|_| path.to_owned()).into_os_string().into_encoded_bytes();
+    Ok(Program { image, loader, runs_stack, path })
+}
+
+/// Addresses that an image gets, with what is behind it.
+const SPAN: usize = 16 << 30;
+
+/// A number that others cannot guess; 0 if addresses are not to be random.
+fn random(passed: &Passed) -> usize {
+    // SAFETY: the call only asks.
+    let is_random = unsafe { libc::personality(0xffff_ffff) } & libc::ADDR_NO_RANDOMIZE == 0;
+    let at = passed.auxiliary(libc::AT_RANDOM).filter(|_| is_random);
+    // SAFETY: the kernel has put 16 bytes there.
+    at.map_or(0, |at| unsafe { (at as *const usize).read_unaligned() } >> 8)
+}
+
+/// Becomes the program.
+fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> ! {
+    if !slots::open() || !seat::open() || !trap::open() {
+        trap::stop("the host has no memory");
+    }
+    close_named(flags);
+    program::set_path(program.path);
+    let name = path.as_bytes().rsplit(|&b| b == b'/').next().unwrap_or_default();
+    let mut comm = [0; 16];
+    let len = name.len().min(15);
+    comm[..len].copy_from_slice(&name[..len]);
+    passed.take_library();
+    passed.describe(&program.image, program.loader.as_ref(), path);
+    filter::find_own_code();
+    let images = [Some(&program.image), program.loader.as_ref()];
+    for array in images.into_iter().flatten().flat_map(|image| &image.arrays) {
+        library::add_array(array.start, array.len());
+    }
+    let entry = program.loader.as_ref().map_or(program.image.entry, |loader| loader.entry);
+    // SAFETY: the program is loaded, the handler is there, and this is the process's first thread.
+    unsafe {
+        program::set_name(&comm);
+        if program.runs_stack {
+            let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC | libc::PROT_GROWSDOWN;
+            let page = (&raw const comm as usize) & !4095;
+            raw!(libc::SYS_mprotect, page, 4096, rights);
+        }
+        if !calls::has_filter()
+            && let Err(errno) = filter::install(least_descriptor())
+        {
+            let error = std::io::Error::from_raw_os_error(errno);
+            go_unpaged(&mut passed, path, flags, &format!("cannot have a filter of system calls ({error})"));
+        }
+        start::jump(&passed, entry)
+    }
+}
+
+/// Closes the descriptor that the variable names: it kept the program's file open.
+fn close_named(flags: &[u8]) {
+    let digits: String = flags.iter().filter(|b| b.is_ascii_digit()).map(|&b| char::from(b)).collect();
+    if let Ok(fd) = digits.parse::<i32>() {
+        // SAFETY: nobody else knows the descriptor.
+        unsafe { raw!(libc::SYS_close, fd) };
+    }
+}
+
+/// The least number that a descriptor of the pager has: they are high, if the limit allows it.
+fn least_descriptor() -> u32 {
+    const HIGH: u32 = 700;
+    const SPARE: u64 = 100;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` has room for the answer.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    if asked && limit.rlim_cur >= u64::from(HIGH) + SPARE { HIGH } else { 3 }
+}
+
+/// Executes the program without paging, and says why. A process that has the filter already cannot
+/// execute a fixed program so: its calls would be trapped.
+fn go_unpaged(passed: &mut Passed, path: &CString, flags: &[u8], why: &str) -> ! {
+    let name = path.to_string_lossy();
+    let name = name.rsplit('/').next().unwrap_or_default();
+    let is_barred = calls::has_filter();
+    if flags.contains(&REQUIRED) || is_barred {
+        say(&format!("terapage: {name} is not run, since its memory would not be paged: it {why}"));
+        // SAFETY: ends the process.
+        unsafe { raw!(libc::SYS_exit_group, 125) };
+    }
+    say(&format!("terapage: {name} runs, but its memory is not paged: it {why}"));
+    passed.take_library();
+    let (arguments, environment) = (passed.arguments(), passed.environment());
+    // SAFETY: texts, and arrays that end in a zero; a call that the library does not see.
+    let answer = unsafe { raw!(libc::SYS_execve, path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    let error = std::io::Error::from_raw_os_error(-answer as i32);
+    say(&format!("terapage: {name}: {error}"));
+    let status = if -answer as i32 == libc::ENOENT { 127 } else { 126 };
+    // SAFETY: ends the process.
+    unsafe { raw!(libc::SYS_exit_group, status) };
+    std::process::abort()
+}

@@ -1,0 +1,98 @@
+//! The paging library, which the loader has put into this process: what the host asks of it.
+//!
+//! All but [`find`] and [`add_array`] are called with the [seat](crate::seat).
+
+use std::ffi::{CStr, c_char, c_long};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Arguments, or an environment: texts, and a null pointer at the end.
+pub type Texts = *const *const c_char;
+
+type Call = unsafe extern "C" fn(c_long, *const [usize; 6]) -> isize;
+/// Gets what an exec passes to the kernel, and the number that came with it.
+pub type Take = unsafe extern "C" fn(usize, *const c_char, Texts, Texts);
+type Prepare = unsafe extern "C" fn(*const c_char, Texts, Texts, Take, usize) -> i32;
+type Leave = unsafe extern "C" fn(*const c_char) -> i32;
+type Stay = unsafe extern "C" fn(i32);
+type AddArray = unsafe extern "C" fn(usize, usize);
+
+/// The functions' addresses.
+static CALL: AtomicUsize = AtomicUsize::new(0);
+static PREPARE: AtomicUsize = AtomicUsize::new(0);
+static LEAVE: AtomicUsize = AtomicUsize::new(0);
+static STAY: AtomicUsize = AtomicUsize::new(0);
+static ADD_ARRAY: AtomicUsize = AtomicUsize::new(0);
+
+const NAMES: [(&CStr, &AtomicUsize); 5] = [
+    (c"terapage_hosted_call", &CALL),
+    (c"terapage_hosted_prepare", &PREPARE),
+    (c"terapage_hosted_leave", &LEAVE),
+    (c"terapage_hosted_stay", &STAY),
+    (c"terapage_hosted_array", &ADD_ARRAY),
+];
+
+/// Finds the library's functions. Whether it is there, and has them all.
+pub fn find() -> bool {
+    NAMES.iter().all(|(name, place)| {
+        // SAFETY: the name ends in a zero byte.
+        let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize;
+        place.store(at, Relaxed);
+        at != 0
+    })
+}
+
+/// A function of the library, of type `F`.
+///
+/// # Safety
+/// The function has this type, and [`find`] has found it.
+unsafe fn function<F: Copy>(place: &AtomicUsize) -> F {
+    const { assert!(size_of::<F>() == size_of::<usize>()) };
+    // SAFETY: the caller promises the type.
+    unsafe { std::mem::transmute_copy(&place.load(Relaxed)) }
+}
+
+/// Does a system call as the library does it for a program that calls the C library's function.
+///
+/// # Safety
+/// As the call has it.
+pub unsafe fn call(number: i64, arguments: &[usize; 6]) -> isize {
+    // SAFETY: the library has this function; the caller answers for the call.
+    unsafe { function::<Call>(&CALL)(number, arguments) }
+}
+
+/// Gives `take` the path, the arguments and the environment with which a program is executed. An
+/// error (`errno`) if it cannot be executed.
+///
+/// # Safety
+/// The arguments are those of an exec.
+pub unsafe fn prepare(
+    path: *const c_char,
+    arguments: Texts,
+    environment: Texts,
+    take: Take,
+    to: usize,
+) -> i32 {
+    // SAFETY: the library has this function; the caller answers for the arguments.
+    unsafe { function::<Prepare>(&PREPARE)(path, arguments, environment, take, to) }
+}
+
+/// Says that this process is about to execute a program. Returns what [`stay`] needs.
+///
+/// # Safety
+/// The path is a text.
+pub unsafe fn leave(path: *const c_char) -> i32 {
+    // SAFETY: the library has this function; the caller answers for the path.
+    unsafe { function::<Leave>(&LEAVE)(path) }
+}
+
+/// Says that there was no exec after all.
+pub fn stay(left: i32) {
+    // SAFETY: the library has this function.
+    unsafe { function::<Stay>(&STAY)(left) };
+}
+
+/// Lets the library page a static array of the program.
+pub fn add_array(start: usize, len: usize) {
+    // SAFETY: the library has this function.
+    unsafe { function::<AddArray>(&ADD_ARRAY)(start, len) };
+}

@@ -1,0 +1,49 @@
+//! The host: a process in which the paging library is loaded, and that becomes a program which
+//! would load no library: a static one, one of Go, one with another C library. docs/host.md
+//! describes it.
+//!
+//! `terapage run`, and the library at each exec, start it in place of such a program, with the
+//! program's arguments. The variable `TERAPAGE_HOSTED` names the program.
+
+#![cfg_attr(all(target_arch = "x86_64", not(test)), no_main)]
+
+#[cfg(target_arch = "x86_64")]
+mod calls;
+#[cfg(target_arch = "x86_64")]
+mod direct;
+#[cfg(target_arch = "x86_64")]
+mod exec;
+#[cfg(target_arch = "x86_64")]
+mod filter;
+#[cfg(target_arch = "x86_64")]
+mod frame;
+#[cfg(target_arch = "x86_64")]
+mod hosting;
+#[cfg(target_arch = "x86_64")]
+mod image;
+#[cfg(target_arch = "x86_64")]
+mod library;
+#[cfg(target_arch = "x86_64")]
+mod own_filter;
+#[cfg(target_arch = "x86_64")]
+mod place;
+#[cfg(target_arch = "x86_64")]
+mod program;
+#[cfg(target_arch = "x86_64")]
+mod raw;
+#[cfg(target_arch = "x86_64")]
+mod seat;
+#[cfg(target_arch = "x86_64")]
+mod signals;
+#[cfg(target_arch = "x86_64")]
+mod slots;
+#[cfg(target_arch = "x86_64")]
+mod start;
+#[cfg(target_arch = "x86_64")]
+mod trap;
+
+/// On other processors there is no host, and nothing starts this.
+#[cfg(not(target_arch = "x86_64"))]
+fn main() {
+    std::process::exit(125);
+}

@@ -1,0 +1,101 @@
+//! Where the program's code lies: in [`AREA`], where the filter sees its calls.
+
+use crate::filter::AREA;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// The next free address.
+static NEXT: AtomicUsize = AtomicUsize::new(AREA.start);
+
+/// Between two pieces of code.
+const GAP: usize = 2 << 20;
+/// The first piece lies behind one of so many steps of [`GAP`].
+const STEPS: usize = 1 << 21;
+
+/// Chooses where the first piece lies, by a number that others cannot guess.
+pub fn begin(random: usize) {
+    NEXT.store(AREA.start + GAP + random % STEPS * GAP, Relaxed);
+}
+
+/// A place for `len` bytes.
+pub fn take(len: usize) -> usize {
+    NEXT.fetch_add(len.next_multiple_of(GAP).saturating_add(GAP), Relaxed)
+}
+
+/// The arguments of an `mmap` that names no place, of a file or of code: they name one in the area.
+/// The kernel takes another if that is not free.
+pub fn of_mapping(mut arguments: [usize; 6]) -> [usize; 6] {
+    let [at, len, rights, flags, fd, _] = arguments;
+    let flags = flags as i32;
+    let is_file = flags & libc::MAP_ANONYMOUS == 0 && fd as i32 >= 0;
+    let is_private = flags & libc::MAP_PRIVATE != 0 && flags & libc::MAP_SHARED == 0;
+    let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT;
+    let may_be_code = is_file && is_private || rights as i32 & libc::PROT_EXEC != 0;
+    if at == 0 && may_be_code && flags & fixed == 0 && len < AREA.len() / 4 {
+        let place = take(len);
+        if AREA.contains(&(place + len)) {
+            arguments[0] = place;
+        }
+    }
+    arguments
+}
+
+/// Whether the program is one of Go.
+static IS_GO: AtomicBool = AtomicBool::new(false);
+/// How many places for its heap it was refused; [`ENOUGH`] and more once it takes any.
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+const ENOUGH: usize = 1024;
+/// Bytes that Go reserves at once for its heap.
+const ARENA: usize = 64 << 20;
+
+/// Notes that the program is one of Go.
+pub fn is_go() {
+    IS_GO.store(true, Relaxed);
+}
+
+/// Whether an `mmap` is refused, as if there were no memory: Go names some hundred places for its
+/// heap, one after the other, and takes any place only then. To serve each elsewhere, and unmap it
+/// again, would take it milliseconds.
+pub fn is_refused([at, len, rights, flags, ..]: [usize; 6]) -> bool {
+    let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+    let reserves = rights as i32 == libc::PROT_NONE && flags as i32 & fixed == 0 && len >= ARENA;
+    if !IS_GO.load(Relaxed) || !reserves {
+        return false;
+    }
+    if at == 0 {
+        if REFUSED.load(Relaxed) > 0 {
+            REFUSED.store(ENOUGH, Relaxed);
+        }
+        return false;
+    }
+    REFUSED.fetch_update(Relaxed, Relaxed, |refused| (refused < ENOUGH).then_some(refused + 1)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_is_refused_the_places_that_it_names_until_it_takes_any() {
+        let asks = |at: usize, len: usize| is_refused([at, len, 0, 0x22, usize::MAX, 0]);
+        assert!(!asks(1 << 40, ARENA));
+        is_go();
+        assert!(!asks(0, 8 * ARENA) && !asks(1 << 40, ARENA / 2));
+        assert!((1..100).all(|i| asks(i << 40, ARENA)));
+        assert!(!asks(0, 2 * ARENA));
+        assert!(!asks(1 << 40, ARENA));
+    }
+
+    #[test]
+    fn code_and_files_are_placed_and_data_is_not() {
+        begin(7);
+        let placed = |rights: i32, flags: i32, fd: i32| {
+            of_mapping([0, 4096, rights as usize, flags as usize, fd as usize, 0])[0]
+        };
+        let (private, anonymous) = (libc::MAP_PRIVATE, libc::MAP_ANONYMOUS);
+        assert_eq!(placed(3, private | anonymous, -1), 0);
+        assert_eq!(placed(3, libc::MAP_SHARED, 5), 0);
+        assert_eq!(placed(5, private | libc::MAP_FIXED, 5), 0);
+        let (one, other) = (placed(1, private, 5), placed(7, private | anonymous, -1));
+        assert!(AREA.contains(&one) && AREA.contains(&other) && one != other);
+    }
+}

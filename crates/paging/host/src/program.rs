@@ -1,0 +1,56 @@
+//! The program that this process runs. For the kernel, `/proc/self/exe` is the host: programs that
+//! ask for it, or execute it, get their own file.
+
+use crate::exec::digits;
+use crate::raw::{self, error, raw};
+use std::sync::OnceLock;
+
+static PATH: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// Notes the program's path, as the kernel would tell it.
+pub fn set_path(path: Vec<u8>) {
+    PATH.set(path).ok();
+}
+
+/// The longest name of the link.
+const LINK_MOST: usize = 32;
+
+/// The program's path, if `path` is the link to what this process runs.
+pub fn path_if_own(path: &[u8]) -> Option<&'static [u8]> {
+    let rest = path.strip_prefix(b"/proc/")?.strip_suffix(b"/exe")?;
+    let (digits, from) = digits(raw::own_id());
+    let is_own = rest == b"self" || rest == b"thread-self" || rest == &digits[from..];
+    if is_own { PATH.get().map(Vec::as_slice) } else { None }
+}
+
+/// Serves `readlink` and `readlinkat`.
+///
+/// # Safety
+/// As the call has it.
+pub unsafe fn read_link(number: i64, arguments: [usize; 6]) -> isize {
+    let at = if number == libc::SYS_readlinkat { 1 } else { 0 };
+    let mut path = [0_u8; LINK_MOST];
+    let len = raw::read_some(arguments[at], &mut path);
+    let end = path[..len].iter().position(|&byte| byte == 0);
+    let own = end.and_then(|end| path_if_own(&path[..end]));
+    match own {
+        None => {
+            // SAFETY: the caller answers for the call.
+            unsafe { raw::call(number, arguments) }
+        }
+        Some(_) if arguments[at + 2] as isize <= 0 => error(libc::EINVAL),
+        Some(own) => {
+            let len = own.len().min(arguments[at + 2]);
+            if raw::write(arguments[at + 1], &own[..len]) { len as isize } else { error(libc::EFAULT) }
+        }
+    }
+}
+
+/// The file of the calling process, for the name of its first thread.
+///
+/// # Safety
+/// The name ends in a zero byte within 16 bytes.
+pub unsafe fn set_name(name: &[u8; 16]) {
+    // SAFETY: the kernel copies the name.
+    unsafe { raw!(libc::SYS_prctl, libc::PR_SET_NAME, name.as_ptr()) };
+}

@@ -1,0 +1,167 @@
+//! The seat: the thread pointer and the stack with which the paging library is called.
+//!
+//! The handler runs in a thread of the program, whose thread pointer the host's C library cannot
+//! use. The host's first thread has become the program's, so the pointer that it had is free. It is
+//! lent to one thread at a time, together with a stack. While a thread has the seat, all its
+//! signals are blocked: no handler of the program sees the host's thread pointer.
+
+use crate::raw::{self, raw};
+use std::arch::asm;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+const STACK: usize = 1 << 20;
+
+/// 0 if the seat is free, 1 if it is taken, 2 if threads wait for it.
+static STATE: AtomicU32 = AtomicU32::new(0);
+/// The thread that has the seat.
+static HOLDER: AtomicU32 = AtomicU32::new(0);
+/// The end of the stack.
+static TOP: AtomicUsize = AtomicUsize::new(0);
+/// The host's thread pointer.
+static POINTER: AtomicUsize = AtomicUsize::new(0);
+/// Whether the processor has instructions for the thread pointer, and the kernel allows them.
+static BY_INSTRUCTION: AtomicBool = AtomicBool::new(false);
+
+/// `HWCAP2_FSGSBASE`.
+const FSGSBASE: u64 = 1 << 1;
+/// Codes of `arch_prctl`.
+const SET_FS: usize = 0x1002;
+const GET_FS: usize = 0x1003;
+
+/// Makes the seat out of the calling thread's pointer. `false` if there is no memory.
+pub fn open() -> bool {
+    let Some(at) = raw::map(STACK) else { return false };
+    TOP.store(at + STACK, Relaxed);
+    // SAFETY: the call only asks.
+    let has = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE != 0;
+    BY_INSTRUCTION.store(has, Relaxed);
+    POINTER.store(pointer(), Release);
+    true
+}
+
+/// The thread pointer of the calling thread.
+fn pointer() -> usize {
+    let mut at = 0_usize;
+    if BY_INSTRUCTION.load(Relaxed) {
+        // SAFETY: the processor has the instruction; it changes nothing else.
+        unsafe { asm!("rdfsbase {}", out(reg) at, options(nomem, nostack, preserves_flags)) };
+    } else {
+        // SAFETY: `at` has room for the answer.
+        unsafe { raw!(libc::SYS_arch_prctl, GET_FS, &raw mut at) };
+    }
+    at
+}
+
+/// Sets the thread pointer of the calling thread.
+///
+/// # Safety
+/// What runs until it is set back finds its data behind it, or uses none.
+pub unsafe fn set_pointer(at: usize) {
+    if BY_INSTRUCTION.load(Relaxed) {
+        // SAFETY: the processor has the instruction; the caller answers for the pointer.
+        unsafe { asm!("wrfsbase {}", in(reg) at, options(nostack, preserves_flags)) };
+    } else {
+        // SAFETY: as above.
+        unsafe { raw!(libc::SYS_arch_prctl, SET_FS, at) };
+    }
+}
+
+/// Calls `work` with the host's thread pointer, on the seat's stack.
+///
+/// # Safety
+/// All signals of the calling thread are blocked. `work` may be called with `argument`.
+pub unsafe fn with(work: unsafe extern "C" fn(usize), argument: usize) {
+    take();
+    let before = pointer();
+    // SAFETY: the seat is this thread's: nobody else uses the pointer or the stack. In the child of
+    // a fork, both are copies.
+    unsafe {
+        set_pointer(POINTER.load(Relaxed));
+        asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {work}",
+            "mov rsp, r12",
+            top = in(reg) TOP.load(Relaxed),
+            work = in(reg) work,
+            in("rdi") argument,
+            out("r12") _,
+            clobber_abi("C"),
+        );
+        set_pointer(before);
+    }
+    give();
+}
+
+fn take() {
+    let change = |from, to| STATE.compare_exchange(from, to, Acquire, Relaxed).is_ok();
+    if !change(0, 1) {
+        while STATE.swap(2, Acquire) != 0 {
+            let (word, wait) = (STATE.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG);
+            // SAFETY: the word stays; without a time, the wait is not limited.
+            unsafe { raw!(libc::SYS_futex, word, wait, 2, 0) };
+        }
+    }
+    HOLDER.store(raw::thread_id(), Relaxed);
+}
+
+fn give() {
+    HOLDER.store(0, Relaxed);
+    if STATE.swap(0, Release) == 2 {
+        let (word, wake) = (STATE.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG);
+        // SAFETY: the word stays.
+        unsafe { raw!(libc::SYS_futex, word, wake, 1) };
+    }
+}
+
+/// Gives the seat back for a child of `vfork` that has ended, or has executed another program,
+/// while it had it.
+pub fn leave_for(thread: u32) {
+    if HOLDER.load(Relaxed) == thread {
+        give();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time_has_the_seat_and_gets_its_own_pointer_back() {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        unsafe extern "C" fn work(by: usize) {
+            assert_eq!(pointer(), POINTER.load(Relaxed));
+            let now = COUNT.load(Relaxed);
+            std::hint::spin_loop();
+            COUNT.store(now + by, Relaxed);
+        }
+        let begin = || {
+            let own = pointer();
+            for _ in 0..10_000 {
+                let mut before = 0_u64;
+                // SAFETY: both sets have the length given; the work may be done with any number.
+                unsafe {
+                    let all = u64::MAX;
+                    raw!(libc::SYS_rt_sigprocmask, 0, &raw const all, &raw mut before, 8);
+                    with(work, 1);
+                }
+                raw::block(before);
+                assert_eq!(pointer(), own);
+            }
+        };
+        // The seat is a thread's that waits meanwhile.
+        let (ready, over) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(open());
+                ready.wait();
+                over.wait();
+            });
+            ready.wait();
+            std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(begin))));
+            over.wait();
+        });
+        assert_eq!(COUNT.load(Relaxed), 30_000);
+    }
+}

@@ -1,0 +1,237 @@
+//! Signals: the program may handle and block all but the one by which trapped calls arrive.
+//!
+//! A trapped call in a thread that blocks that signal would end the process. So it is kept out of
+//! every set of blocked signals, and the program's action for it is only noted, for when somebody
+//! else sends it: a filter of the program's own, or `kill`.
+
+use crate::frame::Context;
+use crate::raw::{self, error, raw};
+use crate::trap::Action;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+const OURS: u64 = 1 << (libc::SIGSYS - 1);
+/// Bytes of a set of signals.
+const SET: usize = size_of::<u64>();
+
+/// The program's action for the signal.
+static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static FLAGS: AtomicU64 = AtomicU64::new(0);
+static RESTORER: AtomicUsize = AtomicUsize::new(0);
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
+
+fn noted() -> Action {
+    Action {
+        handler: HANDLER.load(Relaxed),
+        flags: FLAGS.load(Relaxed),
+        restorer: RESTORER.load(Relaxed),
+        blocked: BLOCKED.load(Relaxed),
+    }
+}
+
+/// The bytes of an action.
+fn bytes(action: &Action) -> [u8; 32] {
+    // SAFETY: an action is four words, and any bytes are words.
+    unsafe { std::mem::transmute_copy(action) }
+}
+
+/// Reads an action of the program.
+fn read(at: usize) -> Option<Action> {
+    let mut bytes = [0_u8; size_of::<Action>()];
+    // SAFETY: an action is four words, and any bytes are words.
+    raw::read(at, &mut bytes).then(|| unsafe { std::mem::transmute_copy(&bytes) })
+}
+
+/// Serves `rt_sigaction`.
+///
+/// # Safety
+/// As the call has it.
+pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
+    if len != SET {
+        return error(libc::EINVAL);
+    }
+    let given = if new == 0 { None } else { read(new) };
+    if new != 0 && given.is_none() {
+        return error(libc::EFAULT);
+    }
+    if signal as i32 == libc::SIGSYS {
+        if old != 0 && !raw::write(old, &bytes(&noted())) {
+            return error(libc::EFAULT);
+        }
+        if let Some(given) = given {
+            HANDLER.store(given.handler, Relaxed);
+            FLAGS.store(given.flags, Relaxed);
+            RESTORER.store(given.restorer, Relaxed);
+            BLOCKED.store(given.blocked, Relaxed);
+        }
+        return 0;
+    }
+    let given = given.map(|given| Action { blocked: given.blocked & !OURS, ..given });
+    let place = given.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the caller answers for the call; the action is a copy.
+    unsafe { raw!(libc::SYS_rt_sigaction, signal, place, old, len) }
+}
+
+/// Serves `rt_sigprocmask`: what is blocked after the handler is said in the context.
+///
+/// # Safety
+/// The context is that of the calling thread, all of whose signals are blocked now.
+pub unsafe fn mask(context: *mut Context, [how, new, old, len, ..]: [usize; 6]) -> isize {
+    if len != SET {
+        return error(libc::EINVAL);
+    }
+    // As all signals are blocked, these calls change nothing, and the kernel checks the addresses.
+    // SAFETY: the kernel checks the addresses.
+    unsafe {
+        let answer = raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, new, 0, len);
+        if answer != 0 {
+            return answer;
+        }
+        let given = if new == 0 { 0 } else { (new as *const u64).read_unaligned() & !OURS };
+        let before = (*context).blocked;
+        let after = match how as i32 {
+            _ if new == 0 => before,
+            libc::SIG_BLOCK => before | given,
+            libc::SIG_UNBLOCK => before & !given,
+            libc::SIG_SETMASK => given,
+            _ => return error(libc::EINVAL),
+        };
+        if old != 0 {
+            let answer = raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, 0, old, len);
+            if answer != 0 {
+                return answer;
+            }
+            (old as *mut u64).write_unaligned(before);
+        }
+        (*context).blocked = after;
+    }
+    0
+}
+
+/// Serves calls that wait with other signals blocked than before: `place` is the argument that
+/// names the set.
+///
+/// # Safety
+/// As the call has it. The calling thread stands on a slot's stack: handlers of the program may
+/// run.
+pub unsafe fn waiting(number: i64, mut arguments: [usize; 6], place: usize) -> isize {
+    let mut set = [0_u8; SET];
+    if !raw::read(arguments[place], &mut set) {
+        return error(libc::EFAULT);
+    }
+    let set = u64::from_ne_bytes(set) & !OURS;
+    arguments[place] = &raw const set as usize;
+    // SAFETY: the caller answers for the call; the set is a copy.
+    unsafe { raw::call(number, arguments) }
+}
+
+/// Serves `pselect6`, whose last argument names a pair: the set's address, and its length.
+///
+/// # Safety
+/// As for [`waiting`].
+pub unsafe fn selecting(mut arguments: [usize; 6]) -> isize {
+    let mut pair = [0_u8; 16];
+    if !raw::read(arguments[5], &mut pair) {
+        return error(libc::EFAULT);
+    }
+    // SAFETY: a pair is two words, and any bytes are words.
+    let mut pair: [usize; 2] = unsafe { std::mem::transmute_copy(&pair) };
+    let mut set = [0_u8; SET];
+    if pair[0] != 0 && !raw::read(pair[0], &mut set) {
+        return error(libc::EFAULT);
+    }
+    let set = u64::from_ne_bytes(set) & !OURS;
+    if pair[0] != 0 {
+        pair[0] = &raw const set as usize;
+    }
+    arguments[5] = pair.as_ptr() as usize;
+    // SAFETY: the caller answers for the call; pair and set are copies.
+    unsafe { raw::call(libc::SYS_pselect6, arguments) }
+}
+
+/// Handles a signal that no call of ours has sent, as the program has asked.
+///
+/// # Safety
+/// The kernel has passed the arguments to the handler.
+pub unsafe fn pass_on(signal: i32, what: *const u8, context: *const Context) {
+    let Action { handler, flags, blocked, .. } = noted();
+    match handler {
+        libc::SIG_IGN => {}
+        libc::SIG_DFL => {
+            let (action, own) = (Action::default(), OURS);
+            // SAFETY: the kernel's default action: the process ends by the signal.
+            unsafe {
+                raw!(libc::SYS_rt_sigaction, signal, &raw const action, 0, SET);
+                raw!(libc::SYS_tkill, raw::thread_id(), signal);
+                raw!(libc::SYS_rt_sigprocmask, libc::SIG_UNBLOCK, &raw const own, 0, SET);
+            }
+        }
+        handler => {
+            if flags & libc::SA_RESETHAND as u64 != 0 {
+                HANDLER.store(libc::SIG_DFL, Relaxed);
+            }
+            // SAFETY: the program has set a handler, which takes these arguments.
+            unsafe {
+                raw::block(((*context).blocked | blocked) & !OURS);
+                let handler: unsafe extern "C" fn(i32, *const u8, *const Context) =
+                    std::mem::transmute(handler);
+                handler(signal, what, context);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(blocked: u64) -> Context {
+        // SAFETY: a context is plain data, for which zeros are a value.
+        let mut context: Context = unsafe { std::mem::zeroed() };
+        context.blocked = blocked;
+        context
+    }
+
+    fn changed(before: u64, how: i32, set: u64) -> (isize, u64, u64) {
+        let (mut context, mut old) = (context(before), 0_u64);
+        let arguments = [how as usize, &raw const set as usize, &raw mut old as usize, SET, 0, 0];
+        let mut now = 0_u64;
+        let all = ALL;
+        // SAFETY: all sets have the length given, and what is blocked is restored below.
+        let answer = unsafe {
+            raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const all, &raw mut now, SET);
+            mask(&raw mut context, arguments)
+        };
+        raw::block(now);
+        (answer, old, context.blocked)
+    }
+    const ALL: u64 = u64::MAX;
+
+    #[test]
+    fn masks_change_as_the_kernel_changes_them_but_for_one_signal() {
+        assert_eq!(changed(6, libc::SIG_BLOCK, 8), (0, 6, 14));
+        assert_eq!(changed(6, libc::SIG_UNBLOCK, 2), (0, 6, 4));
+        assert_eq!(changed(6, libc::SIG_SETMASK, ALL), (0, 6, !OURS));
+        assert_eq!(changed(6, 7, 8).0, error(libc::EINVAL));
+        let mut context = context(0);
+        // SAFETY: nothing is written.
+        let lost = unsafe { mask(&raw mut context, [0, 1, 0, SET, 0, 0]) };
+        assert_eq!(lost, error(libc::EFAULT));
+    }
+
+    #[test]
+    fn the_program_sees_the_action_that_it_has_set() {
+        let mine = Action { handler: 5, flags: 7, restorer: 9, blocked: ALL };
+        let mut seen = Action::default();
+        let arguments = [libc::SIGSYS as usize, &raw const mine as usize, 0, SET, 0, 0];
+        let question = [libc::SIGSYS as usize, 0, &raw mut seen as usize, SET, 0, 0];
+        // SAFETY: the action is only noted; `seen` has room for one.
+        unsafe {
+            assert_eq!(action(arguments), 0);
+            assert_eq!(action(question), 0);
+            assert_eq!(seen, mine);
+            assert_eq!(action([libc::SIGSYS as usize, 1, 0, SET, 0, 0]), error(libc::EFAULT));
+            let default = Action::default();
+            action([libc::SIGSYS as usize, &raw const default as usize, 0, SET, 0, 0]);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Slots: for each thread with a trapped call, a place for its context and a small stack.
+//!
+//! A call may concern the very memory on which the thread stands: musl's threads unmap their stacks
+//! when they end, and the GNU C library drops the unused part of a stack. So the context is copied
+//! to a slot, the handler continues on the slot's stack, and the thread is restored from the copy.
+//!
+//! Nobody says when a thread has been restored. So a slot stays its thread's, which uses it for the
+//! next call, too, until the thread has ended.
+
+use crate::frame::{Context, FRAME};
+use crate::raw::{self, error, raw};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
+
+/// Bytes of a slot: what it says, a stack, and a frame at its end.
+const SLOT: usize = 64 << 10;
+/// The most slots.
+const SLOTS: usize = 1 << 14;
+/// How many slots of others are looked at for threads that have ended, when a new slot is taken.
+const LOOKS: usize = 8;
+
+/// What a slot says.
+#[repr(C)]
+pub struct Slot {
+    /// The call.
+    pub number: i64,
+    pub arguments: [usize; 6],
+    /// The call's answer.
+    pub answer: isize,
+    /// What an exec passes to the kernel.
+    pub exec: crate::exec::Prepared,
+}
+
+/// Who has each slot: the thread's number, or 0, and whether a call of it is being served
+/// ([`BUSY`]). Another call may come meanwhile, from a handler of the program's: it takes another
+/// slot.
+static OWNERS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
+const BUSY: u32 = 1 << 31;
+
+/// The first slot; 0 if there are none yet.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+/// How many slots, from the first on, were ever used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+/// Where the next look for ended threads begins.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Reserves the slots. `false` if there is no room.
+pub fn open() -> bool {
+    let Some(at) = raw::map(SLOT * SLOTS) else { return false };
+    FIRST.store(at, Release);
+    true
+}
+
+fn slot(index: usize) -> *mut Slot {
+    (FIRST.load(Acquire) + index * SLOT) as *mut Slot
+}
+
+fn owner<'a>(slot: *mut Slot) -> &'a AtomicU32 {
+    &OWNERS[(slot as usize - FIRST.load(Acquire)) / SLOT]
+}
+
+fn used<'a>() -> &'a [AtomicU32] {
+    &OWNERS[..USED.load(Acquire).min(SLOTS)]
+}
+
+/// A slot for the calling thread, whose number is `thread`. `None` if all are taken.
+pub fn take(thread: u32) -> Option<*mut Slot> {
+    let index = match used().iter().position(|owner| owner.load(Relaxed) == thread) {
+        Some(index) => index,
+        None => free_one(thread)?,
+    };
+    OWNERS[index].store(thread | BUSY, Relaxed);
+    Some(slot(index))
+}
+
+/// Takes a slot of an ended thread, or one that was never used.
+fn free_one(thread: u32) -> Option<usize> {
+    let all = used().len();
+    let looks = (0..LOOKS.min(all)).map(|_| NEXT.fetch_add(1, Relaxed) % all);
+    if let Some(index) = looks.into_iter().find(|&index| claim(index, thread)) {
+        return Some(index);
+    }
+    let next = USED.fetch_update(AcqRel, Acquire, |used| (used < SLOTS).then_some(used + 1));
+    match next {
+        Ok(index) => {
+            OWNERS[index].store(thread, Relaxed);
+            Some(index)
+        }
+        Err(_) => (0..SLOTS).find(|&index| claim(index, thread)),
+    }
+}
+
+/// Takes the slot if its thread has ended. Whether it was taken.
+fn claim(index: usize, thread: u32) -> bool {
+    let was = OWNERS[index].load(Relaxed);
+    let is_free = was == 0 || was & !BUSY != thread && has_ended(was & !BUSY);
+    is_free && OWNERS[index].compare_exchange(was, thread, AcqRel, Relaxed).is_ok()
+}
+
+/// Whether there is no such thread any more, in this process or another: a child of `vfork` uses
+/// the same slots.
+fn has_ended(thread: u32) -> bool {
+    // SAFETY: no signal is sent; no memory is touched.
+    unsafe { raw!(libc::SYS_tkill, thread, 0) == error(libc::ESRCH) }
+}
+
+/// Notes that the slot's call was served; only the restoring of the thread is left. The calling
+/// thread has the slot, and its signals are blocked until it is restored.
+pub fn served(slot: *mut Slot) {
+    owner(slot).fetch_and(!BUSY, Relaxed);
+}
+
+/// In the child of a fork, which has one thread: the slot in which the fork was served is its own.
+pub fn in_child(mine: *mut Slot) {
+    used().iter().for_each(|owner| owner.store(0, Relaxed));
+    owner(mine).store(raw::thread_id() | BUSY, Relaxed);
+}
+
+/// Gives the slots of a thread that has ended to `each`, and back.
+pub fn of_ended(thread: u32, mut each: impl FnMut(*mut Slot)) {
+    for (index, owner) in used().iter().enumerate() {
+        if owner.load(Relaxed) & !BUSY == thread {
+            each(slot(index));
+            owner.store(0, Relaxed);
+        }
+    }
+}
+
+impl Slot {
+    /// Where the slot's stack begins: it grows down.
+    pub fn stack(slot: *mut Slot) -> usize {
+        slot as usize + SLOT - FRAME
+    }
+
+    /// The context of the slot's thread.
+    pub fn context(slot: *mut Slot) -> *mut Context {
+        (slot as usize + SLOT - FRAME) as *mut Context
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_has_its_slot_and_ended_threads_give_theirs_back() {
+        assert!(open());
+        let me = raw::thread_id();
+        let first = take(me).unwrap();
+        let nested = take(me).unwrap();
+        assert_ne!(first, nested);
+        served(nested);
+        served(first);
+        let again = take(me).unwrap();
+        assert!(again == first || again == nested);
+        for _ in 0..100 {
+            std::thread::spawn(|| {
+                served(take(raw::thread_id()).unwrap());
+            })
+            .join()
+            .unwrap();
+        }
+        assert!(USED.load(Relaxed) < 20, "{}", USED.load(Relaxed));
+        assert_eq!(Slot::context(first) as usize % 64, 0);
+    }
+}

@@ -1,0 +1,159 @@
+//! The handler: a trapped call arrives here, in the thread that made it.
+//!
+//! The handler takes a slot, copies the thread's context there, and goes on upon the slot's stack.
+//! The call is served, its answer put into the copy, and the thread restored from it. All signals
+//! are blocked from the trap to the end.
+
+use crate::calls;
+use crate::frame::{self, Context, FROM_FILTER, Trapped};
+use crate::raw::{self, raw};
+use crate::signals;
+use crate::slots::{self, Slot};
+use crate::{filter::MARK, seat};
+use std::arch::{asm, naked_asm};
+
+/// An action, as the kernel takes it (`struct kernel_sigaction`).
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Action {
+    pub handler: usize,
+    pub flags: u64,
+    pub restorer: usize,
+    pub blocked: u64,
+}
+
+const RESTORER: u64 = 0x0400_0000;
+
+/// Sets the handler. Whether it was set.
+pub fn open() -> bool {
+    let action = Action {
+        handler: on_trap as *const () as usize,
+        flags: (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64 | RESTORER,
+        restorer: restore as *const () as usize,
+        blocked: u64::MAX,
+    };
+    // SAFETY: the handler may run at any time from here on.
+    unsafe { raw!(libc::SYS_rt_sigaction, libc::SIGSYS, &raw const action, 0, 8) == 0 }
+}
+
+/// Returns from a handler.
+#[unsafe(naked)]
+unsafe extern "C" fn restore() {
+    naked_asm!("mov eax, {number}", "syscall", number = const libc::SYS_rt_sigreturn)
+}
+
+unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const Context) {
+    // SAFETY: the kernel passes what it has made.
+    let is_ours = unsafe { (*what).code == FROM_FILTER && (*what).errno == i32::from(MARK) };
+    if !is_ours {
+        // SAFETY: as above.
+        unsafe { signals::pass_on(signal, what.cast(), context) };
+        return;
+    }
+    let Some(slot) = slots::take(raw::thread_id()) else {
+        stop("too many threads make calls at the same time")
+    };
+    // SAFETY: the slot is this thread's from here on; its stack is free.
+    unsafe {
+        frame::copy(context, Slot::context(slot));
+        (*slot).number = i64::from((*what).number);
+        (*slot).arguments = (*context).arguments();
+        asm!(
+            "mov rsp, {stack}",
+            "xor ebp, ebp",
+            "call {serve}",
+            stack = in(reg) Slot::stack(slot),
+            serve = sym serve,
+            in("rdi") slot,
+            options(noreturn),
+        );
+    }
+}
+
+/// Serves the call of the slot, and restores the thread.
+unsafe extern "C" fn serve(slot: *mut Slot) -> ! {
+    // SAFETY: the slot is this thread's, and it stands on its stack.
+    unsafe {
+        let answer = calls::serve(slot);
+        (*Slot::context(slot)).rax = answer as usize;
+        resume(slot)
+    }
+}
+
+/// Restores the thread of the slot.
+///
+/// # Safety
+/// The slot is this thread's, and all signals are blocked.
+unsafe fn resume(slot: *mut Slot) -> ! {
+    slots::served(slot);
+    // SAFETY: the kernel has made the context, and takes it back.
+    unsafe {
+        asm!(
+            "mov rsp, {context}",
+            "mov eax, {number}",
+            "syscall",
+            "ud2",
+            context = in(reg) Slot::context(slot),
+            number = const libc::SYS_rt_sigreturn,
+            options(noreturn),
+        )
+    }
+}
+
+/// Serves a `clone` with CLONE_VM and CLONE_VFORK. The child, which has this memory and the
+/// thread's stack until it executes or ends, continues from the slot's context; so does this
+/// thread, later. Between the two, this thread does not use the slot's context.
+///
+/// # Safety
+/// The slot is this thread's, and it stands on its stack, with all signals blocked.
+pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usize; 6]) -> isize {
+    let context = Slot::context(slot);
+    // SAFETY: the child uses the context only, which is its until this thread goes on.
+    unsafe {
+        let before = (*context).rsp;
+        (*context).rax = 0;
+        if stack != 0 {
+            (*context).rsp = stack;
+        }
+        let answer: isize;
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "mov rsp, r12",
+            "mov eax, {number}",
+            "syscall",
+            "ud2",
+            "2:",
+            number = const libc::SYS_rt_sigreturn,
+            inlateout("rax") libc::SYS_clone as isize => answer,
+            in("rdi") flags,
+            in("rsi") 0_usize,
+            in("rdx") parent,
+            in("r10") child,
+            in("r8") pointer,
+            in("r12") context,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+        (*context).rsp = before;
+        if answer > 0 {
+            let child = answer as u32;
+            seat::leave_for(child);
+            slots::of_ended(child, |slot| crate::exec::forget(slot));
+        }
+        answer
+    }
+}
+
+/// Ends the process: it cannot go on.
+pub fn stop(why: &str) -> ! {
+    for part in ["terapage: ", why, "\n"] {
+        // SAFETY: the text has this length.
+        unsafe { raw!(libc::SYS_write, 2, part.as_ptr(), part.len()) };
+    }
+    loop {
+        // SAFETY: ends the process.
+        unsafe { raw!(libc::SYS_exit_group, 125) };
+    }
+}

@@ -1,0 +1,182 @@
+//! A program that loads no library, in this process: the host (crate `host`) has loaded it, and
+//! hands its calls over. The names here are what the host and this library have agreed on.
+//!
+//! The calling thread is one of the program's. It has the thread pointer of the host's first
+//! thread, all its signals are blocked, and there is one such thread at a time.
+
+use crate::exec::{self, Instead};
+use crate::real::Texts;
+use crate::{advise, brk, direct, exit, fork, locked, maps, remap, rights, shm};
+use crate::{doors::namespaces, statics};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terapage_sys::{last, thread};
+
+/// The variable that names the program.
+pub const VARIABLE: &str = "TERAPAGE_HOSTED";
+
+static IS_HOST: AtomicBool = AtomicBool::new(false);
+
+/// Notes that this process is a host.
+pub fn begin() {
+    IS_HOST.store(true, Relaxed);
+    thread::is_silent();
+}
+
+/// Whether this process is a host.
+pub fn is_host() -> bool {
+    IS_HOST.load(Relaxed)
+}
+
+/// Does a system call of the program as the hook does it for a program that calls the C library's
+/// function. The answer is that of a system call.
+///
+/// # Safety
+/// As the call has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terapage_hosted_call(number: c_long, arguments: &[usize; 6]) -> isize {
+    // SAFETY: the program answers for the call.
+    let answer = unsafe { serve(number, *arguments) };
+    if answer != -1 {
+        return answer;
+    }
+    -(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL) as isize)
+}
+
+/// Does the call by its hook. The answer is -1 if it fails, and `errno` says why.
+///
+/// # Safety
+/// As the call has it.
+unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let at = a as *mut c_void;
+    // SAFETY: the program keeps the contract of the call, which is that of the hook.
+    unsafe {
+        match number {
+            libc::SYS_mmap => maps::mmap(at, b, c as c_int, d as c_int, e as c_int, f as i64) as isize,
+            libc::SYS_munmap => maps::munmap(at, b) as isize,
+            libc::SYS_mprotect => rights::mprotect(at, b, c as c_int) as isize,
+            libc::SYS_pkey_mprotect => rights::pkey_mprotect(at, b, c as c_int, d as c_int) as isize,
+            libc::SYS_mremap => remap::mremap(at, b, c, d as c_int, e as *mut c_void) as isize,
+            libc::SYS_madvise => advise::madvise(at, b, c as c_int) as isize,
+            libc::SYS_process_madvise => {
+                advise::process_madvise(a as c_int, b as *const libc::iovec, c, d as c_int, e as c_uint)
+            }
+            libc::SYS_process_vm_writev => direct::process_vm_writev(
+                a as libc::pid_t,
+                b as *const libc::iovec,
+                c as libc::c_ulong,
+                d as *const libc::iovec,
+                e as libc::c_ulong,
+                f as libc::c_ulong,
+            ),
+            libc::SYS_brk => brk::direct(a) as isize,
+            libc::SYS_mlock => locked::mlock(at, b) as isize,
+            libc::SYS_mlock2 => locked::mlock2(at, b, c as c_uint) as isize,
+            libc::SYS_mlockall => locked::mlockall(a as c_int) as isize,
+            libc::SYS_shmat => shm::shmat(a as c_int, b as *const c_void, c as c_int) as isize,
+            libc::SYS_shmdt => shm::shmdt(at) as isize,
+            libc::SYS_close => exit::close(a as c_int) as isize,
+            libc::SYS_dup2 => exit::dup2(a as c_int, b as c_int) as isize,
+            libc::SYS_dup3 => exit::dup3(a as c_int, b as c_int, c as c_int) as isize,
+            libc::SYS_close_range => exit::close_range(a as c_uint, b as c_uint, c as c_int) as isize,
+            libc::SYS_unshare => namespaces::unshare(a as c_int) as isize,
+            libc::SYS_fork => fork::fork() as isize,
+            libc::SYS_exit_group => exit::_exit(a as c_int),
+            _ => libc::syscall(number, a, b, c, d, e, f) as isize,
+        }
+    }
+}
+
+/// Ends the process of a hosted program of whose threads none is left: they may end without the C
+/// library's knowledge, by a direct call, and the pager's threads would stay. Called now and then,
+/// by the pager's thread.
+pub fn look_for_the_end() {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    let is_over = || last::look().unwrap_or(false);
+    if !is_host() || !is_over() || !is_over() || ENDS.swap(true, Relaxed) {
+        return;
+    }
+    let status = status_of_first().unwrap_or(0);
+    // The end asks the pager for its counters.
+    thread::spawn(c"terapage-last", move || {
+        // SAFETY: ends the process.
+        unsafe { exit::_exit(status) }
+    })
+    .ok();
+}
+
+/// With which status the process's first thread has ended.
+fn status_of_first() -> Option<c_int> {
+    let stat = std::fs::read("/proc/self/stat").ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The last field, as `wait` gives it (proc(5)).
+    let code: c_int = stat.split_ascii_whitespace().nth_back(0)?.parse().ok()?;
+    Some(code >> 8)
+}
+
+/// Lets the library page a static array of the program. The program has not begun.
+#[unsafe(no_mangle)]
+pub extern "C" fn terapage_hosted_array(start: usize, len: usize) {
+    statics::add(start, len, crate::process::block());
+    crate::arena::ARENA.lock().start_if_due();
+}
+
+/// Gets a path, arguments and an environment, and the number that came with the question.
+type Take = unsafe extern "C" fn(usize, *const c_char, Texts, Texts);
+
+/// Gives `take` what the program at `path` is to be executed with. An error (`errno`) if it cannot
+/// be executed: as a process keeps the host's filter, static executables need the host, which is
+/// not there (in another root), or not wanted (`TERAPAGE=off`).
+///
+/// # Safety
+/// The path is a text; arguments and environment are texts, and end in a null pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terapage_hosted_prepare(
+    path: *const c_char,
+    arguments: Texts,
+    environment: Texts,
+    take: Take,
+    to: usize,
+) -> c_int {
+    // SAFETY: the host passes what it was asked to execute.
+    unsafe {
+        let given = CStr::from_ptr(path);
+        let execute = |instead: Option<Instead>, environment| match instead {
+            Some(Instead { path, arguments }) => {
+                take(to, path.as_ptr(), arguments, environment);
+                0
+            }
+            None if crate::instead::needs_host(given) => {
+                thread::say(NEEDS_HOST);
+                libc::ENOEXEC
+            }
+            None => {
+                take(to, path, arguments, environment);
+                0
+            }
+        };
+        exec::with_library(Some(given), arguments, environment, execute)
+    }
+}
+
+const NEEDS_HOST: &str = "terapage: a static executable cannot be executed by a paged static program here: \
+                          terapage-host is not to be found, or TERAPAGE=off is set (try: --static off)\n";
+
+/// Says that the process is about to execute a program. Returns what [`terapage_hosted_stay`]
+/// needs.
+///
+/// # Safety
+/// The path is a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terapage_hosted_leave(path: *const c_char) -> c_int {
+    // SAFETY: the host passes a text.
+    exec::leave(unsafe { Some(CStr::from_ptr(path)) }).into()
+}
+
+/// Says that there was no exec after all.
+#[unsafe(no_mangle)]
+pub extern "C" fn terapage_hosted_stay(left: c_int) {
+    if left != 0 {
+        exit::stay();
+    }
+}
