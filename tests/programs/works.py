@@ -229,7 +229,7 @@ let () = let m = ref M.empty and h = Hashtbl.create 10 in
  for i = 1 to 200_000 do let k = i * 7919 mod 200_003 in m := M.add k (string_of_int i) !m; Hashtbl.replace h k i done;
  Printf.printf "%d %d %d\\n" (M.cardinal !m) (Hashtbl.length h) (M.fold (fun k v s -> (s * 31 + k + String.length v) mod 1000003) !m 0)
 """}),
-    Program("Go", "a map of a million", ["{place}/p"], apt="golang-go", tool="go", prepare=(built, "go", "build", "-o", "p", "main.go"), version=("version",), remark="its heap is not paged", files={"main.go": """
+    Program("Go", "a map of a million", ["{place}/p"], apt="golang-go", tool="go", prepare=(built, "go", "build", "-o", "p", "main.go"), version=("version",), files={"main.go": """
 package main
 import "fmt"
 func main() { m := map[int]string{}; for i := 0; i < 1000000; i++ { m[i*7919%1000003] = fmt.Sprint(i) }

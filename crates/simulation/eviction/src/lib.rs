@@ -1,7 +1,7 @@
 //! Eviction policies of caches that no pager runs, one a file, and the least misses that any policy
 //! can have. They are told of each request, as their papers assume.
 //!
-//! `docs/policies.md` says how each differs from its paper.
+//! `docs/sim-cache.md` says how each differs from its paper.
 #![forbid(unsafe_code)]
 
 mod bound;

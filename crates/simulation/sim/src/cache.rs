@@ -550,7 +550,7 @@ impl Cache {
             "policies",
             self.policy.join(", "),
             "",
-            "--policy; docs/policies.md says how each differs from its paper",
+            "--policy; docs/policies.md and docs/sim-cache.md say how each differs from its paper",
         )];
         if let Some(block) = trace.block {
             parameters.push(chosen("block", block.to_string(), "bytes", "--block"));
