@@ -8,9 +8,9 @@ use crate::{
 use anyhow::Context;
 use anyhow::bail;
 use clap::Args;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use terapage_config::{Group, Io, SETTINGS, Settings, Size, UnknownVariable, memory_bytes};
 use terapage_lease::JOB_VARIABLE;
@@ -105,16 +105,9 @@ impl Run {
             return Ok(ExitCode::from(NOT_FOUND));
         }
         let shown = name.display();
-        let path = match program::find(name, std::env::var_os("PATH")) {
+        let path = match find(name) {
             Ok(path) => path,
-            Err(program::Missing::NotFound) => {
-                complain(&format!("{shown}: not found"));
-                return Ok(ExitCode::from(NOT_FOUND));
-            }
-            Err(program::Missing::NotExecutable) => {
-                complain(&format!("{shown}: not executable"));
-                return Ok(ExitCode::from(NOT_EXECUTABLE));
-            }
+            Err(status) => return Ok(status),
         };
         let library = library::find()?;
         let preload = library::preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
@@ -165,20 +158,34 @@ impl Run {
         signals::keep(&mut command);
         // The last that can fail: who makes a cgroup either goes in or removes it.
         limit.map(|limit| enforce::Cage::make(limit)?.enter()).transpose()?;
-        let error = command.exec();
-        complain(&match error.raw_os_error() {
-            // The program itself was found.
-            Some(libc::ENOENT) => {
-                format!("{shown}: the interpreter or loader that it names does not exist")
-            }
-            _ => format!("{shown}: {error}"),
-        });
-        Ok(ExitCode::from(match error.raw_os_error() {
-            Some(libc::ENOENT) => NOT_FOUND,
-            Some(libc::EACCES | libc::ENOEXEC) => NOT_EXECUTABLE,
-            _ => OWN_ERROR,
-        }))
+        Ok(not_executed(name, &command.exec()))
     }
+}
+
+/// The file of the program `name`; if there is none, the exit status, after a line that says so.
+fn find(name: &OsStr) -> Result<PathBuf, ExitCode> {
+    let shown = name.display();
+    let (status, why) = match program::find(name, std::env::var_os("PATH")) {
+        Ok(path) => return Ok(path),
+        Err(program::Missing::NotFound) => (NOT_FOUND, "not found"),
+        Err(program::Missing::NotExecutable) => (NOT_EXECUTABLE, "not executable"),
+    };
+    complain(&format!("{shown}: {why}"));
+    Err(ExitCode::from(status))
+}
+
+/// Says why the program `name`, whose file was found, could not be executed. The exit status.
+fn not_executed(name: &OsStr, error: &std::io::Error) -> ExitCode {
+    let shown = name.display();
+    let (status, why) = match error.raw_os_error() {
+        Some(libc::ENOENT) => {
+            (NOT_FOUND, "the interpreter or loader that it names does not exist".to_owned())
+        }
+        Some(libc::EACCES | libc::ENOEXEC) => (NOT_EXECUTABLE, error.to_string()),
+        _ => (OWN_ERROR, error.to_string()),
+    };
+    complain(&format!("{shown}: {why}"));
+    ExitCode::from(status)
 }
 
 /// Why a program is not paged.

@@ -88,7 +88,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("requests", count(now.requests)),
         ("threads waited", waited(now)),
         ("stalled", format!("{:.1} s", now.stalled_us as f64 / 1e6)),
-        ("major fault latency", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
+        ("major fault wait", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
         ("demand page-ins", format!("{} blocks", now.demand_blocks)),
         ("prefetched", format!("{} blocks", now.prefetched_blocks)),
         ("prefetch hits", format!("{} runs", now.prefetch_used_runs)),
@@ -189,7 +189,7 @@ mod tests {
         );
         assert!(text.contains("p50 <256 us"), "{text}");
         (now.major_wait_us, now.minor_wait_us, now.program_us) = (2_000_000, 1_000_000, 1_000_000);
-        let wanted = "threads waited      3.0 s, 75% of 4.0 s in which they waited or worked: 2.0 s for major faults, 1.0 s for soft";
+        let wanted = "threads waited      3.0 s, 75% of 4.0 s in which they waited or worked: 2.0 s for major faults, 1.0 s for minor";
         assert!(table("sort", &now).contains(wanted), "{}", table("sort", &now));
         let heap = Region { name: "heap".to_owned(), minor_faults: 3, ..Region::default() };
         let value = to_json(&now, &[heap]).unwrap();

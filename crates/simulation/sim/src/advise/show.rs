@@ -4,7 +4,7 @@ use super::Results;
 use crate::publish;
 use std::fmt::Write;
 use std::path::Path;
-use terapage_advise::advice::{Prediction, SEEN};
+use terapage_advise::advice::{Advice, Prediction, SEEN};
 use terapage_config::Size;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
@@ -124,6 +124,45 @@ pub fn text(results: &Results) -> String {
 
 pub fn study(results: &Results) -> Study {
     let advice = &results.advice;
+    let columns = "budget,block,policy,store,slow-down,+-,demand,read ahead,minor faults,written,demand s,stream s,minor s,fresh s,frames s";
+    let series = |name: &str, too_low: bool| Series {
+        name: name.into(),
+        mark: Mark::Simulated,
+        points: advice
+            .budgets
+            .iter()
+            .filter(|prediction| prediction.too_low == too_low)
+            .map(|p| (X::Number(p.budget_bytes as f64 / f64::from(1 << 20)), p.slow_down))
+            .collect(),
+        ..Series::default()
+    };
+    let mut shown = vec![series("predicted", false), series("predicted, at least", true)];
+    shown.retain(|series| !series.points.is_empty());
+    Study {
+        title: format!("Advice for {}", results.program),
+        summary: text(results).lines().map(str::to_owned).collect(),
+        command: publish::command_line(),
+        parameters: parameters(results),
+        plots: vec![Plot {
+            title: "Slow-down by budget".into(),
+            kind: PlotKind::Line,
+            x: Axis { name: "budget".into(), unit: "MiB".into(), log: false },
+            y: Axis { name: "slow-down".into(), unit: String::new(), log: false },
+            series: shown,
+            note: "Time over the program's native time.".into(),
+        }],
+        tables: vec![Table {
+            title: "Predicted runs".into(),
+            columns: columns.split(',').map(str::to_owned).collect(),
+            rows: rows(advice),
+            note: "Blocks, and seconds that threads wait.".into(),
+        }],
+        ..Study::default()
+    }
+}
+
+/// The table's rows, one a prediction.
+fn rows(advice: &Advice) -> Vec<Vec<String>> {
     let name = |prediction: &Prediction| {
         vec![
             mib(prediction.budget_bytes),
@@ -132,8 +171,13 @@ pub fn study(results: &Results) -> Study {
             prediction.store.clone(),
         ]
     };
-    let rows = advice.budgets.iter().chain(&advice.blocks).chain(&advice.policies).chain([&advice.far]).map(
-        |prediction| {
+    advice
+        .budgets
+        .iter()
+        .chain(&advice.blocks)
+        .chain(&advice.policies)
+        .chain([&advice.far])
+        .map(|prediction| {
             let forecast = &prediction.forecast;
             let seconds = |us: f64| format!("{:.3}", us / 1e6);
             let mut row = name(prediction);
@@ -156,9 +200,12 @@ pub fn study(results: &Results) -> Study {
                 .map(seconds),
             );
             row
-        },
-    );
-    let columns = "budget,block,policy,store,slow-down,+-,demand,read ahead,minor faults,written,demand s,stream s,soft s,fresh s,frames s";
+        })
+        .collect()
+}
+
+/// What was measured of the machine, and went into the predictions.
+fn parameters(results: &Results) -> Vec<Parameter> {
     let measured = |name: &str, value: String, unit: &str| Parameter {
         name: name.into(),
         value,
@@ -184,40 +231,7 @@ pub fn study(results: &Results) -> Study {
             measured(&format!("{name}, {block}"), format!("{:.0}", rate / f64::from(1 << 20)), "MiB/s")
         }));
     }
-    let series = |name: &str, too_low: bool| Series {
-        name: name.into(),
-        mark: Mark::Simulated,
-        points: advice
-            .budgets
-            .iter()
-            .filter(|prediction| prediction.too_low == too_low)
-            .map(|p| (X::Number(p.budget_bytes as f64 / f64::from(1 << 20)), p.slow_down))
-            .collect(),
-        ..Series::default()
-    };
-    let mut shown = vec![series("predicted", false), series("predicted, at least", true)];
-    shown.retain(|series| !series.points.is_empty());
-    Study {
-        title: format!("Advice for {}", results.program),
-        summary: text(results).lines().map(str::to_owned).collect(),
-        command: publish::command_line(),
-        parameters,
-        plots: vec![Plot {
-            title: "Slow-down by budget".into(),
-            kind: PlotKind::Line,
-            x: Axis { name: "budget".into(), unit: "MiB".into(), log: false },
-            y: Axis { name: "slow-down".into(), unit: String::new(), log: false },
-            series: shown,
-            note: "Time over the program's native time.".into(),
-        }],
-        tables: vec![Table {
-            title: "Predicted runs".into(),
-            columns: columns.split(',').map(str::to_owned).collect(),
-            rows: rows.collect(),
-            note: "Blocks, and seconds that threads wait.".into(),
-        }],
-        ..Study::default()
-    }
+    parameters
 }
 
 #[cfg(test)]

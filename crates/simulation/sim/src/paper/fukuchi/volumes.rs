@@ -169,22 +169,7 @@ fn details(achieved: &Achieved) -> Table {
     let share = &volume.write_share;
     let points = format!("{:+.2} points", (found.write_share - share.value) * 100.0);
     row("writes, %", percent(share.value), percent(found.write_share), points, share.origin.name());
-    let sizes = [
-        ("mean bytes", volume.mean_bytes(), found.mean_bytes, volume.mean_bytes.as_ref()),
-        (
-            "mean bytes of reads",
-            volume.reads.mean_bytes.value,
-            found.read_bytes,
-            Some(&volume.reads.mean_bytes),
-        ),
-        (
-            "mean bytes of writes",
-            volume.writes.mean_bytes.value,
-            found.write_bytes,
-            Some(&volume.writes.mean_bytes),
-        ),
-    ];
-    for (name, target, achieved, known) in sizes {
+    for (name, target, achieved, known) in sizes(volume, found) {
         let origin = known.map_or("from the two below", |known| known.origin.name());
         row(name, format!("{target:.0}"), format!("{achieved:.0}"), relative(achieved, target), origin);
     }
@@ -233,6 +218,28 @@ fn details(achieved: &Achieved) -> Table {
         rows,
         note: String::new(),
     }
+}
+
+/// Mean sizes: name, target, achieved, and where the target is from, if it is not computed.
+fn sizes<'a>(
+    volume: &'a Volume,
+    found: &Properties,
+) -> [(&'static str, f64, f64, Option<&'a Sourced<f64>>); 3] {
+    [
+        ("mean bytes", volume.mean_bytes(), found.mean_bytes, volume.mean_bytes.as_ref()),
+        (
+            "mean bytes of reads",
+            volume.reads.mean_bytes.value,
+            found.read_bytes,
+            Some(&volume.reads.mean_bytes),
+        ),
+        (
+            "mean bytes of writes",
+            volume.writes.mean_bytes.value,
+            found.write_bytes,
+            Some(&volume.writes.mean_bytes),
+        ),
+    ]
 }
 
 /// The share of the volume's requests that were generated.
