@@ -110,9 +110,14 @@ impl Splitting {
         true
     }
 
+    /// How many blocks come in during a trial.
+    fn lasts(&self) -> u64 {
+        (self.frames / TRIAL_PART).max(1) as u64
+    }
+
     /// A trial whose time is up: it ends now, and found the pages apart.
     pub fn end(&mut self) -> Option<u32> {
-        let lasts = (self.frames / TRIAL_PART).max(1) as u64;
+        let lasts = self.lasts();
         let &(block, at) = self.under_way.front().filter(|&&(_, at)| self.came - at >= lasts)?;
         self.under_way.pop_front();
         debug_assert!(at <= self.came);
@@ -120,12 +125,14 @@ impl Splitting {
         Some(block)
     }
 
-    /// A trial ends before its time. `together`: another page of its block was touched; else it has
-    /// shown nothing.
+    /// A trial ends before its time. `together`: another page of its block was touched. Else the
+    /// block leaves: if half of the time is over, the pages are apart, since a policy may give
+    /// newcomers no more time than that; if not, the trial has shown nothing.
     pub fn found(&mut self, block: u32, together: bool) {
-        self.under_way.retain(|&(other, _)| other != block);
-        if together {
-            self.count(true);
+        let Some(index) = self.under_way.iter().position(|&(other, _)| other == block) else { return };
+        let at = self.under_way.remove(index).map_or(self.came, |(_, at)| at);
+        if together || (self.came - at) * 2 >= self.lasts() {
+            self.count(together);
         }
     }
 
