@@ -23,7 +23,7 @@ static HOST: Host =
 
 /// The table, for other copies of Terapage in the process; null if the process is not paged.
 #[unsafe(no_mangle)]
-pub extern "C" fn terapage_host_2() -> *const c_void {
+pub extern "C" fn terapage_host_3() -> *const c_void {
     if arena::is_open() { (&raw const HOST).cast() } else { std::ptr::null() }
 }
 
