@@ -378,12 +378,12 @@ fn a_little_too_much_costs_little() {
 #[test]
 fn what_is_used_no_more_gives_way() {
     let frames = 4000;
-    let rounds = 10;
+    let rounds = 30;
     // Nine tenths of memory hold the blocks that came last.
     let refs: Vec<u32> = (0..8000).chain((0..rounds).flat_map(|_| 8000..11_600)).collect();
     let auto = simulate_soft(policy("auto", frames).as_mut(), &refs, frames, SoftFrames::exactly(80));
     // There are not many more page-ins than frames: after a while every touch is a hit.
-    assert!(auto.page_ins < frames as u64 * 5 / 4, "{auto:?}");
+    assert!(auto.page_ins < frames as u64 * 3 / 2, "{auto:?}");
 }
 
 #[test]
