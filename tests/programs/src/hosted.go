@@ -1,5 +1,5 @@
-// A Go program: a map, slices that are sorted, a thousand goroutines, a nil pointer, timers, a child,
-// and itself once more. Usage: hosted ENTRIES [child]
+// A Go program: a map, slices that are sorted, a thousand goroutines, a nil pointer, timers, a
+// child, and itself once more. Usage: hosted ENTRIES [child]
 package main
 
 import (

@@ -22,7 +22,8 @@ static void on_trap(int signal, siginfo_t *what, void *context) {
     ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = -EPERM;
 }
 
-#define IF(number, answer) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, answer)
+#define IF(number, answer) \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, answer)
 
 static void status_of(pid_t child, const char *name) {
     int status = -1;

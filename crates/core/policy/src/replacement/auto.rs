@@ -73,8 +73,9 @@ const STEP_PART: usize = 4;
 const UNUSED: u64 = 2;
 /// At most about this many blocks wait for their first use, after they were read for streams.
 const AHEAD: usize = 2048;
-/// One part in this many of the frames is being read or written at times. Passes of the lab's triad
-/// over 1.25 budgets of 1.6 GiB: a sixteenth, 32 MiB at most, takes 2.8 times as long.
+/// One part in this many of the frames is being read or written at times. Passes over three arrays
+/// of 2 GiB in all (a = b + 3 c) within 1.6 GiB: a sixteenth, 32 MiB at most, takes 2.8 times as
+/// long.
 const UNDER_WAY_PART: usize = 12;
 /// An extent is remembered until this many times as many blocks as there are frames have come in.
 const REMEMBERED: u64 = 4;
