@@ -1,4 +1,5 @@
-//! `terapage far cert`: a CA of one's own, and certificates by it for servers and their clients.
+//! `terapage far cert`: makes a private CA, and certificates of that CA for servers and their
+//! clients.
 
 use crate::print;
 use anyhow::{Context, anyhow, bail};
@@ -20,8 +21,8 @@ const CA_KEY: &str = "ca.key";
 pub const SERVER: &str = "server.crt";
 pub const SERVER_KEY: &str = "server.key";
 
-/// The subject of a CA, which its certificates name as their issuer: the end of its key tells it
-/// from others.
+/// The subject of a CA, which its certificates name as their issuer. The end of the CA's key
+/// distinguishes it from other CAs.
 fn ca_name(key: &KeyPair) -> String {
     let bytes = key.public_key_raw().iter().rev().take(4);
     let hex: String = bytes.map(|byte| format!("{byte:02x}")).collect();
@@ -43,16 +44,16 @@ Makes a CA in the directory if there is none yet, with it a server's certificate
 numbers by which clients call the server, and a client's. Files that are there are left alone: what
 would be written over them is refused.")]
 pub struct Cert {
-    /// The directory of the files; it is made
+    /// The directory of the files; it is created
     #[arg(short, long, value_name = "DIR")]
     dir: PathBuf,
     /// Make a server's certificate, for these names and numbers of its host
     #[arg(short, long, value_name = "HOST", value_delimiter = ',')]
     server: Vec<String>,
-    /// Make a client's certificate, NAME.crt and NAME.key; with --server one is made in any case
+    /// Make a client's certificate, NAME.crt and NAME.key; with --server one is always made
     #[arg(short, long, value_name = "NAME")]
     client: Option<String>,
-    /// For how many days they are valid
+    /// The number of days for which the certificates are valid
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36500))]
     days: u32,
 }
@@ -148,7 +149,7 @@ impl Cert {
         Ok((params.signed_by(&pair, issuer)?.pem(), pair.serialize_pem()))
     }
 
-    /// What to do with the files.
+    /// Says what to do with the files.
     fn told(&self, client: &str) -> anyhow::Result<String> {
         let dir = std::path::absolute(&self.dir)?;
         let shown = dir.display();

@@ -6,8 +6,8 @@ use clap_complete::Shell;
 use std::process::ExitCode;
 use terapage_config::SETTINGS;
 
-/// What follows `--` is a command line of its own, which bash's script of `clap_complete` does not
-/// know.
+/// The words after `--` are a separate command line, which bash's script of `clap_complete` does
+/// not know.
 const BASH: &str = r#"
 _terapage_or_program() {
     local at
@@ -67,14 +67,14 @@ impl Completions {
     }
 }
 
-/// The names that a setting takes; none where it takes anything.
+/// The names that a setting accepts; none if it accepts any text.
 fn names(setting: &str) -> Vec<&'static str> {
     let found = SETTINGS.iter().find(|known| known.name == setting);
     found.map_or(Vec::new(), |setting| setting.names().to_vec())
 }
 
-/// The command with what a shell is to offer. Only here: flags take any text, and refuse it in
-/// words of their own.
+/// The command with the names that a shell offers. The names are only for shells: flags accept any
+/// text, and refuse wrong texts with their own messages.
 fn with_names(command: Command) -> Command {
     let command = command.mut_subcommand("run", |run| offer(run, names));
     let predicted = |flag: &str| if flag == "policy" { names(flag) } else { Vec::new() };
@@ -83,7 +83,7 @@ fn with_names(command: Command) -> Command {
     for_shells(command)
 }
 
-/// A flag, and what else has a name, takes one of `names`, in subcommands too.
+/// Gives a flag, or another argument with a name, the values `names`, in subcommands too.
 fn offer(command: Command, names: fn(&str) -> Vec<&'static str>) -> Command {
     let command = command.mut_args(|arg| {
         let names = names(&arg.get_id().as_str().replace('_', "-"));
@@ -92,7 +92,8 @@ fn offer(command: Command, names: fn(&str) -> Vec<&'static str>) -> Command {
     command.mut_subcommands(|command| offer(command, names))
 }
 
-/// No files for a number or a size, and no value's name with a colon, at which zsh ends it.
+/// Offers no files for a number or a size, and no value's name with a colon, at which zsh ends the
+/// name.
 fn for_shells(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let takes_any = arg.get_action().takes_values() && arg.get_value_hint() == ValueHint::Unknown;

@@ -1,10 +1,10 @@
-//! Containers and batch jobs: which one this process is in, and the lines that start one in which
-//! programs can be paged.
+//! Containers and batch jobs: says which one this process is in, and prints the lines that start a
+//! container or job in which programs can be paged.
 
 use crate::doctor::Check;
 use std::path::Path;
 
-/// What runs containers and jobs.
+/// Programs that run containers and jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     Docker,
@@ -17,7 +17,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// What people call it.
+    /// Its usual name.
     fn name(self) -> &'static str {
         match self {
             Host::Docker => "a Docker container",
@@ -29,7 +29,7 @@ impl Host {
         }
     }
 
-    /// The lines that start a program there that can be paged.
+    /// The lines that start a program that can be paged.
     fn lines(self) -> &'static str {
         match self {
             Host::Docker | Host::Other => DOCKER,
@@ -41,7 +41,7 @@ impl Host {
     }
 }
 
-/// The device is all that Docker's own seccomp profile leaves to be asked for.
+/// With Docker's default seccomp profile, only the device is needed.
 const DOCKER: &str = "\
 docker run --device /dev/userfaultfd -v /mnt/nvme:/store --memory 8g IMAGE terapage run --memory 85% --store /store -- PROGRAM
 for another user than root in it: --group-add $(stat -c %g /dev/userfaultfd), and on the host: sudo terapage doctor --fix";
@@ -64,7 +64,7 @@ const SLURM: &str = "\
 srun terapage run --memory 85% --store \"$TMPDIR\" -- PROGRAM
 the user must be in the device's group on the nodes: sudo terapage doctor --fix there";
 
-/// What this process is in: a container, a job, or both.
+/// The container, the job, or both, in which this process runs.
 pub fn hosts() -> Vec<Host> {
     let has = |path: &str| Path::new(path).exists();
     let cgroup = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -93,7 +93,7 @@ fn hosts_by(
     of_container.into_iter().chain(of_job).collect()
 }
 
-/// What the doctor says of it.
+/// What the doctor reports about the container or job.
 pub fn checks() -> Vec<Check> {
     let say = |host: Host| Check::advice("place", host.name(), host.lines());
     hosts().into_iter().map(say).collect()
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(hosts_by(nothing, other, ""), [Host::Other]);
     }
 
-    /// What the doctor prints is what the page says.
+    /// The doctor prints the same lines as the page.
     #[test]
     fn the_lines_are_in_the_documentation() {
         let docs = include_str!("../../../docs/containers.md");

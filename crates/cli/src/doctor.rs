@@ -1,4 +1,4 @@
-//! `terapage doctor`: whether paging can work here, and what to do where it cannot.
+//! `terapage doctor`: says whether paging can work here, and if not, what to do.
 
 use crate::forecast::forecast;
 use crate::userfaultfd::{self, Refusal};
@@ -40,13 +40,14 @@ pub struct Doctor {
     #[arg(long)]
     json: bool,
     /// Do what is advised, as root, and say how to undo it: give /dev/userfaultfd to a group (and
-    /// the user of sudo to the group), or allow userfaultfd; allow io_uring; allow huge pages
+    /// add the user of sudo to the group), or allow userfaultfd; allow io_uring; allow huge pages
     #[arg(long, conflicts_with = "json")]
     fix: bool,
     /// With --fix: change nothing, and say what would be done
     #[arg(long, requires = "fix")]
     dry_run: bool,
-    /// A program and its arguments: say which of its memory will be paged, without running it
+    /// A program and its arguments: say which of the program's memory will be paged, without
+    /// running it
     #[arg(last = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
@@ -54,7 +55,7 @@ pub struct Doctor {
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// As it should be.
+    /// All is well.
     Ok,
     /// Paging works, with something less.
     Warning,
@@ -72,15 +73,15 @@ impl Status {
     }
 }
 
-/// One thing that was looked at.
+/// One check and its result.
 pub struct Check {
     name: &'static str,
     status: Status,
-    /// What was found, one line.
+    /// The result, one line.
     found: String,
     /// What mends it.
     fix: Option<String>,
-    /// How what is well is had, in lines.
+    /// For a check that is well: the commands that lead there, in lines.
     how: Option<String>,
 }
 
@@ -90,12 +91,12 @@ impl Check {
         Check { name, status: Status::Ok, found: found.into(), fix: None, how: None }
     }
 
-    /// Something is less than it could be.
+    /// Something works, but not as well as it could.
     pub fn warning(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
         Check { name, status: Status::Warning, found: found.into(), fix: Some(fix.into()), how: None }
     }
 
-    /// All is well; `how` says in lines how it is had.
+    /// All is well; `how` has the commands that lead there, in lines.
     pub fn advice(name: &'static str, found: impl Into<String>, how: impl Into<String>) -> Check {
         Check { name, status: Status::Ok, found: found.into(), fix: None, how: Some(how.into()) }
     }
@@ -113,7 +114,8 @@ impl Check {
 }
 
 impl Check {
-    /// A failure by a message that ends in what mends it, in parentheses; `fix` where it does not.
+    /// A failure whose message ends in the remedy, in parentheses; `fix` is the remedy if it does
+    /// not.
     fn of(name: &'static str, message: &str, fix: &str) -> Check {
         let parts = message.strip_suffix(')').and_then(|text| text.split_at_checked(opening(text)?));
         match parts {
@@ -123,7 +125,7 @@ impl Check {
     }
 }
 
-/// Where the parenthesis opens that would be closed at the end of `text`.
+/// The place of the parenthesis that is closed at the end of `text`.
 fn opening(text: &str) -> Option<usize> {
     let mut open = 1;
     for (at, c) in text.char_indices().rev() {
@@ -270,7 +272,7 @@ fn open_files() -> Check {
 }
 
 fn locked_memory() -> Check {
-    /// What rings took from this limit before Linux 5.12.
+    /// The locked memory that rings needed before Linux 5.12.
     const ENOUGH: u64 = 1 << 20;
     match getrlimit(Resource::Memlock).current {
         Some(limit) if limit < ENOUGH => {
@@ -294,7 +296,7 @@ fn memory(settings: &Settings) -> Check {
     }
 }
 
-/// Whether `path` takes direct I/O, and has as much space as the budget.
+/// Whether `path` supports direct I/O, and has as much space as the budget.
 fn check_store(path: &Path, budget: Size) -> Check {
     let name = "store";
     let shown = path.display();

@@ -1,12 +1,12 @@
-//! `terapage run --enforce`: a memory cgroup around the program and all that it begins, so that the
-//! machine is safe whatever they do.
+//! `terapage run --enforce`: a memory cgroup around the program and all that it starts, so that
+//! they cannot exhaust the machine.
 //!
-//! The program takes this process's place, so somebody else removes the cgroup: a *cleaner*, begun
-//! before, in a session of its own and outside of the cgroup. It sees the program end (a pidfd),
-//! says so if the kernel has killed processes for want of memory, waits until the cgroup is empty,
-//! and removes it. Each cgroup is noted in a file that its cleaner holds locked. Where the cleaner
-//! itself was killed, the next run finds the file without a lock, and removes the cgroup once it is
-//! empty.
+//! The program replaces this process, so another process removes the cgroup: a *cleaner*, started
+//! before, in a separate session and outside of the cgroup. The cleaner sees the program end (a
+//! pidfd), says so if the kernel has killed processes because memory ran out, waits until the
+//! cgroup is empty, and removes it. Each cgroup is noted in a file that its cleaner has locked. If
+//! the cleaner itself is killed, the next run finds the file unlocked, and removes the cgroup once
+//! it is empty.
 
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
@@ -19,8 +19,8 @@ use std::time::Duration;
 use terapage_config::Size;
 use terapage_lab::cgroup::{self, Version};
 
-/// What a job may have beyond the budget where nothing else is said: a hundredth, and this for the
-/// process and for what the kernel keeps for it (page tables, sockets).
+/// The default excess of a job over the budget: a hundredth, and this for the process and for
+/// memory that the kernel keeps for it (page tables, sockets).
 const ALLOWANCE: u64 = 64 << 20;
 
 /// How names of these cgroups begin.
@@ -31,29 +31,29 @@ pub fn limit_of(budget: Size) -> Size {
     Size(budget.0.saturating_add(budget.0 / 100).saturating_add(ALLOWANCE))
 }
 
-/// A cgroup with a limit, which nobody is in yet.
+/// A cgroup with a limit, still without processes.
 pub struct Cage {
     path: PathBuf,
     version: Version,
     limit: Size,
-    /// Version 2: where the cleaner waits, if the job's cgroup lies beside it in one that was
-    /// delegated.
+    /// Version 2: where the cleaner waits, if the job's cgroup lies beside the cleaner's in a
+    /// delegated cgroup.
     aside: Option<PathBuf>,
-    /// The note of it, if there is a place for notes.
+    /// The note of the cgroup, if there is a place for notes.
     note: Option<Note>,
 }
 
-/// A file that says what is to be removed, locked by who will do so.
+/// A file that names what must be removed, locked by the process that will remove it.
 struct Note {
     path: PathBuf,
     file: File,
 }
 
 impl Cage {
-    /// Makes one that may hold `limit` bytes, and no swap.
+    /// Makes a cgroup that may use `limit` bytes, and no swap.
     ///
     /// # Errors
-    /// This user cannot have one here: what helps.
+    /// This user cannot make one here; the text says what helps.
     pub fn make(limit: Size) -> anyhow::Result<Cage> {
         let notes = place_of_notes();
         notes.iter().for_each(|notes| sweep(notes));
@@ -96,7 +96,7 @@ impl Cage {
         match self.version {
             Version::One => {
                 set("memory.limit_in_bytes", &limit)?;
-                // Memory and swap together; a kernel may not count swap.
+                // The limit of memory and swap together; a kernel may not count swap.
                 if set("memory.memsw.limit_in_bytes", &limit).is_err() {
                     set("memory.swappiness", "0").ok();
                 }
@@ -106,13 +106,13 @@ impl Cage {
                 set("memory.swap.max", "0").ok();
             }
         }
-        // Whether the program could go in: asked now, while it can be refused in one line.
+        // Whether the program could enter is asked now, while it can be refused in one line.
         fs::OpenOptions::new().write(true).open(self.path.join("cgroup.procs")).map(drop)
     }
 
-    /// Version 2, where this process's own cgroup is delegated and holds nobody else: processes and
-    /// children with limits do not go together there, so this process moves into one child, and the
-    /// job gets another.
+    /// Version 2, if this process's own cgroup is delegated and has no other member. One cgroup
+    /// cannot have both processes and children with limits, so this process moves into one child,
+    /// and the job gets another.
     fn beside_us(name: &str, limit: Size, notes: Option<&Path>) -> io::Result<Cage> {
         let (version, own, _) = cgroup::own()?;
         if version != Version::Two {
@@ -138,15 +138,15 @@ impl Cage {
         }
     }
 
-    /// This process goes in, to become the program, and a cleaner is begun.
+    /// Moves this process, which will become the program, into the cgroup, and starts a cleaner.
     ///
     /// # Errors
-    /// It cannot; the cgroup is gone again.
+    /// The process cannot enter; the cgroup has been removed.
     pub fn enter(self) -> anyhow::Result<()> {
         let program = own_pidfd().inspect_err(|_| self.remove()).context("--enforce: pidfd_open")?;
         let procs = self.path.join("cgroup.procs");
-        // SAFETY: this process has no other thread that does anything, so the child may do all
-        // that a process may.
+        // SAFETY: this process has no other active thread, so the child may do all that a process
+        // may.
         match unsafe { libc::fork() } {
             -1 => {
                 let error = io::Error::last_os_error();
@@ -154,8 +154,7 @@ impl Cage {
                 bail!("--enforce: fork: {error}");
             }
             0 => {
-                // Its parent is not to find a child that it did not begin.
-                // SAFETY: as above.
+                // The program must not find a child that it did not start. SAFETY: as above.
                 if unsafe { libc::fork() } == 0 {
                     self.clean(&program);
                 }
@@ -190,7 +189,7 @@ impl Cage {
         if let Some(line) = self.killed() {
             crate::complain(&line);
         }
-        // Who reads the program's errors is to find their end.
+        // A reader of the program's errors must see their end.
         close_all_but(&[Some(program.as_raw_fd()), note]);
         let mut pause = Duration::from_millis(5);
         while !self.is_empty() {
@@ -202,7 +201,7 @@ impl Cage {
         unsafe { libc::_exit(0) }
     }
 
-    /// What is said where the kernel has killed processes for want of memory.
+    /// The message if the kernel has killed processes because memory ran out.
     fn killed(&self) -> Option<String> {
         let file = match self.version {
             Version::One => "memory.oom_control",
@@ -223,7 +222,7 @@ impl Cage {
         fs::read_to_string(self.path.join("cgroup.procs")).map_or(true, |procs| procs.trim().is_empty())
     }
 
-    /// Removes the cgroup, which is empty, and the note of it.
+    /// Removes the cgroup, which is empty, and its note.
     fn remove(&self) {
         let gone = remove_empty(&self.path);
         self.aside.iter().for_each(|aside| leave(aside));
@@ -233,7 +232,7 @@ impl Cage {
     }
 }
 
-/// Removes a cgroup, or finds it gone; tries for a while, since its last process may still count.
+/// Removes a cgroup, or finds it gone; tries for a while, since the last process may still count.
 fn remove_empty(path: &Path) -> bool {
     for _ in 0..100 {
         match fs::remove_dir(path) {
@@ -284,7 +283,7 @@ fn place_of_notes() -> Option<PathBuf> {
     }
 }
 
-/// Removes cgroups whose cleaners were killed, as far as nobody is in them.
+/// Removes cgroups whose cleaners were killed, if they are empty.
 fn sweep(notes: &Path) {
     for note in fs::read_dir(notes).into_iter().flatten().flatten().map(|entry| entry.path()) {
         let Ok(file) = File::open(&note) else { continue };
@@ -306,7 +305,7 @@ fn is_version_2() -> bool {
     cgroup::own().is_ok_and(|(version, ..)| version == Version::Two)
 }
 
-/// A descriptor that tells when this process, by then the program, ends.
+/// A descriptor that is readable when this process, which will be the program by then, ends.
 fn own_pidfd() -> io::Result<OwnedFd> {
     // SAFETY: numbers only.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid() as i64, 0i64) };
@@ -325,7 +324,7 @@ fn close_all_but(kept: &[Option<i32>]) {
     for fd in kept.into_iter().chain([u32::MAX]) {
         if from < fd {
             let last = if fd == u32::MAX { fd } else { fd - 1 };
-            // SAFETY: nothing that this process still uses is among them.
+            // SAFETY: this process no longer uses any of these descriptors.
             unsafe { libc::syscall(libc::SYS_close_range, from, last, 0u32) };
         }
         from = fd.saturating_add(1);

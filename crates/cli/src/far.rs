@@ -17,7 +17,7 @@ use std::time::Duration;
 use terapage_config::{Settings, Size};
 use terapage_far::{Address, Listed, Server};
 
-/// The servers that this knows how to start, the better one first.
+/// The servers that this command can start, the better one first.
 const SERVERS: [&str; 2] = ["valkey-server", "redis-server"];
 
 /// Descriptors of passwords begin here, where programs do not look.
@@ -26,13 +26,14 @@ const HIGH: i32 = 700;
 /// The commands.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Give memory of this machine to others: start a Valkey server, set as it must be.
+    /// Give memory of this machine to others: start a Valkey server with the settings that it
+    /// needs.
     Serve(Serve),
     /// Make certificates, by which servers and clients know each other (TLS).
     Cert(cert::Cert),
-    /// Show who keeps blocks on a server.
+    /// Show which processes keep blocks on a server.
     Ls(Ls),
-    /// Remove what processes have left on a server that ended without saying so.
+    /// Remove blocks of processes that ended without removing them.
     Sweep(Sweep),
 }
 
@@ -62,7 +63,7 @@ refuses what it has no room for. Anybody who can connect and has no password to 
 blocks of all programs: without --password-file or --tls-dir it listens on this machine alone. With
 --tls-dir only clients with a certificate by the same CA can connect (terapage far cert makes them).")]
 pub struct Serve {
-    /// Memory to give, of which a tenth stays free: 64G
+    /// Memory to give; a tenth of it stays free: 64G 64G
     #[arg(short, long, value_name = "SIZE")]
     memory: String,
     /// The port to listen on; 0: none
@@ -74,11 +75,11 @@ pub struct Serve {
     /// Listen on this socket as well
     #[arg(short, long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// The file that holds the password which clients must give
+    /// The file with the password that clients must give
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Speak TLS alone, with ca.crt, server.crt and server.key in this directory, and to clients
-    /// with a certificate by that CA
+    /// Speak only TLS, with ca.crt, server.crt and server.key in this directory, and only to
+    /// clients with a certificate of that CA
     #[arg(long, value_name = "DIR")]
     tls_dir: Option<PathBuf>,
     /// The server's program, instead of valkey-server or redis-server
@@ -89,8 +90,8 @@ pub struct Serve {
     more: Vec<OsString>,
 }
 
-/// What the server must be told beside sizes and addresses: blocks are in memory only, are never
-/// thrown away, and clients that say nothing for a while stay.
+/// Further options of the server: blocks are only in memory, are never evicted, and idle clients
+/// stay connected.
 const FIXED: [(&str, &str); 10] = [
     ("maxmemory-policy", "noeviction"),
     ("save", ""),
@@ -160,7 +161,7 @@ impl Serve {
                 add("tls-port", &self.port.to_string());
             }
         }
-        // Unless others may connect all the same, by an option of the server's own.
+        // Unless one of the server's own options lets others connect.
         let opens = |option: &OsString| option.to_string_lossy().starts_with("--tls-auth-clients");
         let knows_clients = tls.is_some() && !self.more.iter().any(opens);
         let is_guarded = self.password_file.is_some() || knows_clients;
@@ -187,7 +188,7 @@ impl Serve {
     }
 }
 
-/// What the server is told of its certificates.
+/// The server's options for its certificates.
 fn tls_options(dir: &Path) -> anyhow::Result<Vec<OsString>> {
     let dir = std::path::absolute(dir)?;
     let files = [
@@ -206,13 +207,13 @@ fn tls_options(dir: &Path) -> anyhow::Result<Vec<OsString>> {
     Ok(options)
 }
 
-/// How long a server may take to start.
+/// The time in which a server must start.
 const START: Duration = Duration::from_secs(10);
 
-/// Starts the server for a moment, at another port, to hear what it has against TLS.
+/// Starts the server for a moment, at another port, to see whether it accepts the TLS options.
 fn try_tls(program: &Path, options: &[OsString]) -> anyhow::Result<()> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    // SAFETY: made just now, and nobody else's.
+    // SAFETY: the descriptor was made just now, and has no other owner.
     let mut said = unsafe { std::fs::File::from_raw_fd(in_memory(b"")?) };
     let tls_port = port.to_string();
     let fixed = ["--port", "0", "--bind", "127.0.0.1", "--save", "", "--tls-port", &*tls_port];
@@ -253,14 +254,15 @@ fn why_no_tls(program: &Path, text: &str) -> anyhow::Error {
     if has_none.iter().any(|words| text.contains(words)) {
         return anyhow!("--tls-dir: {program} was built without TLS (name another: --server)");
     }
-    // Of the server's log what is behind its number, the time and a sign.
+    // The part of a line of the server's log after the number, the time and a sign.
     let message = |line: &str| line.split_once(" # ").map_or(line, |(_, rest)| rest).trim().to_owned();
     let lines: Vec<String> = text.lines().map(message).filter(|line| !line.is_empty()).collect();
     let line = lines.iter().find(|line| line.contains("Failed to load")).or(lines.last());
     anyhow!("--tls-dir: {program} says: {}", line.map_or("nothing", |line| line))
 }
 
-/// A configuration file, in memory, that sets the password: on the command line all could read it.
+/// A configuration file in memory that sets the password: everybody could read it on the command
+/// line.
 fn config_of_password(file: &Path) -> anyhow::Result<String> {
     let mode = file.metadata().with_context(|| format!("--password-file: {}", file.display()))?.permissions();
     if mode.mode() & 0o077 != 0 {
@@ -278,14 +280,15 @@ fn config_of_password(file: &Path) -> anyhow::Result<String> {
     Ok(format!("/proc/self/fd/{}", in_memory(&text)?))
 }
 
-/// A file in memory that stays open over exec, and is read from its beginning: its number.
+/// Makes a file in memory that stays open over exec, and is read from its beginning. Returns its
+/// number.
 fn in_memory(text: &[u8]) -> anyhow::Result<i32> {
     // SAFETY: the name ends in a zero byte.
     let low = unsafe { libc::memfd_create(c"terapage-secret".as_ptr(), 0) };
     if low < 0 {
         bail!("memfd_create: {}", std::io::Error::last_os_error());
     }
-    // SAFETY: made just now, and nobody else's.
+    // SAFETY: the descriptor was made just now, and has no other owner.
     let mut file = unsafe { std::fs::File::from_raw_fd(low) };
     file.write_all(text)?;
     file.rewind()?;
@@ -299,8 +302,8 @@ fn in_memory(text: &[u8]) -> anyhow::Result<i32> {
     Ok(file.into_raw_fd())
 }
 
-/// Settings as the program's process is to have them: hosts by their numbers, which cannot be
-/// looked up there, and passwords in files that only it has, not in its environment.
+/// Settings for the program's process: with the addresses of hosts, because names cannot be looked
+/// up there, and with passwords in files that only this process has, not in its environment.
 pub fn hand_over(settings: Settings) -> anyhow::Result<Settings> {
     terapage_far::take_warnings().iter().for_each(|line| complain(&format!("warning: {line}")));
     let mut map = |url: &str| -> anyhow::Result<String> {
@@ -311,7 +314,8 @@ pub fn hand_over(settings: Settings) -> anyhow::Result<Settings> {
                 server.shown()
             );
         }
-        // Whether it gets ciphertext follows from its name as it is given, before that is changed.
+        // The server's name as given decides whether the server gets ciphertext, so this comes
+        // before the name is changed.
         server.encrypt = Some(server.wants_cipher(settings.encrypt.is_none()));
         with_numbers(&mut server).with_context(|| format!("--store: {}", server.shown()))?;
         if let Some(password) = &server.password {
@@ -351,7 +355,7 @@ fn server(url: &str) -> anyhow::Result<Server> {
     terapage_far::server(url).map_err(|why| anyhow!("{why}"))
 }
 
-/// A time as people write it: `1h`, `90s`.
+/// A time such as `1h` or `90s`. `1h`, `90s`.
 fn grace(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -375,7 +379,7 @@ pub struct Ls {
     /// The server
     #[arg(value_name = "URL")]
     url: String,
-    /// What gives no sign for so long is dead
+    /// A process without a sign of life for this time counts as dead
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = grace)]
     grace: Duration,
     /// Print JSON
@@ -438,10 +442,10 @@ pub struct Sweep {
     /// The server
     #[arg(value_name = "URL")]
     url: String,
-    /// What gives no sign for so long is dead
+    /// A process without a sign of life for this time counts as dead
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = grace)]
     grace: Duration,
-    /// Bytes that are removed in a second, at most
+    /// The most bytes to remove in a second
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     rate: String,
 }

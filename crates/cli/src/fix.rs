@@ -18,9 +18,9 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// One change of the machine.
 struct Step {
-    /// What is done, in words that follow "done".
+    /// What was done, in words that follow "done".
     what: String,
-    /// The command that undoes it.
+    /// The command that reverts the step.
     undo: String,
     act: Box<dyn FnOnce() -> anyhow::Result<()>>,
 }
@@ -31,10 +31,10 @@ impl Step {
     }
 }
 
-/// Does what is missing, or with `dry` only says it. Returns what to print.
+/// Does the missing steps, or with `dry` only names them. Returns what to print.
 ///
 /// # Errors
-/// The user is not root, or a step fails: those before it are told, and stay.
+/// The user is not root, or a step fails: the steps before it are reported, and remain.
 pub fn fix(dry: bool) -> anyhow::Result<String> {
     if !dry && !rustix::process::geteuid().is_root() {
         bail!("--fix changes the machine, so it needs root (try: sudo terapage doctor --fix, or --dry-run)");
@@ -101,7 +101,7 @@ fn for_group(found: &fs::Metadata, steps: &mut Vec<Step>) {
             || {
                 let rule = format!("KERNEL==\"userfaultfd\", GROUP=\"{GROUP}\", MODE=\"0660\"\n");
                 fs::write(RULE_FILE, rule)?;
-                // Without a running udev, the next step does what it would.
+                // If udev does not run, the next step has the same effect.
                 run("udevadm", &["control", "--reload"]).ok();
                 Ok(())
             },
@@ -139,7 +139,7 @@ fn setting_is(setting: &str, value: &str) -> bool {
     fs::read_to_string(path_of(setting)).is_ok_and(|text| text.trim() == value)
 }
 
-/// Changes a setting of the kernel, now and at the next start, if it has one of the `wrong` values.
+/// Changes a kernel setting, now and at the next start, if it has one of the `wrong` values.
 fn setting(name: &'static str, wrong: &[&str], right: &'static str) -> Option<Step> {
     let was = fs::read_to_string(path_of(name)).ok()?.trim().to_owned();
     if !wrong.contains(&&*was) {

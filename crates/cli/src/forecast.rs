@@ -1,4 +1,4 @@
-//! What of a program will be paged, as far as its file, its libraries and its arguments say.
+//! Which memory of a program will be paged, according to its file, its libraries and its arguments.
 
 use crate::doctor::Check;
 use crate::program;
@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use terapage_sys::executable::Why;
 
-/// Programs that start others which are followed here: `env` after `env`, and so on.
+/// How many programs that start others are followed: `env` after `env`, and so on.
 const DEPTH: usize = 4;
 
-/// What is said of a program and its arguments.
+/// The report about a program and its arguments.
 pub fn forecast(command: &[OsString]) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut command = command.to_vec();
@@ -52,7 +52,7 @@ fn is_called(path: &Path, names: &[&str]) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| names.contains(&name))
 }
 
-/// What `env` starts: as its arguments say, or those in the first line of a script.
+/// What `env` starts, according to its arguments, or to the first line of a script.
 fn after_env(files: &[PathBuf], arguments: &[OsString]) -> Vec<OsString> {
     let is_own = |word: &&OsStr| word.as_bytes().starts_with(b"-") || word.as_bytes().contains(&b'=');
     if files.len() < 2 {
@@ -72,7 +72,7 @@ fn first_bytes(path: &Path) -> Vec<u8> {
     head
 }
 
-/// What the file itself says.
+/// The result for the file itself.
 fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>) -> Check {
     let chain: Vec<_> = files.iter().skip(1).map(|file| file.display().to_string()).collect();
     let by = if chain.is_empty() { String::new() } else { format!(", run by {}", chain.join(", run by ")) };
@@ -93,7 +93,7 @@ fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>) -> Check {
     Check::failure("program", found, remedy(why))
 }
 
-/// What mends that a program cannot be paged.
+/// How to make a program pageable that is not.
 fn remedy(why: Why) -> &'static str {
     match why {
         Why::Static => "link it dynamically, with the GNU C library; its children can be paged",
@@ -117,14 +117,14 @@ const ALLOCATORS: [(&str, &str); 5] = [
     ("libtbbmalloc_proxy", "maps its memory"),
 ];
 
-/// What the program's allocator does.
+/// The result for the program's allocator.
 fn of_memory(path: &Path) -> Option<Check> {
     let name = "malloc";
     let object = Object::read(path)?;
     let preloaded = std::env::var("LD_PRELOAD").unwrap_or_default();
     let preloaded = preloaded.split([':', ' ']).filter_map(|path| path.rsplit('/').next());
-    // Before a preloaded allocator comes the library; one that is linked is taken by what the
-    // program was linked with.
+    // The library stands before a preloaded allocator; a linked allocator is seen among the
+    // libraries that the program is linked with.
     let linked = object.needed.iter().map(String::as_str).chain(preloaded);
     for library in linked {
         if let Some((_, way)) = ALLOCATORS.iter().find(|(name, _)| library.starts_with(name)) {
@@ -137,7 +137,7 @@ fn of_memory(path: &Path) -> Option<Check> {
     Some(Check::ok(name, found))
 }
 
-/// What is known of programs by their names.
+/// Facts about programs with known names.
 fn of_known(path: &Path, arguments: &[OsString]) -> Option<Check> {
     if is_called(path, &["java"]) {
         let of_environment = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"].map(std::env::var_os);
@@ -170,11 +170,11 @@ fn of_known(path: &Path, arguments: &[OsString]) -> Option<Check> {
     None
 }
 
-/// What of a 64-bit ELF file is asked here.
+/// The parts of a 64-bit ELF file that are needed here.
 struct Object {
     /// The libraries that it is linked with.
     needed: Vec<String>,
-    /// The functions that it has for others.
+    /// The functions that it exports.
     defined: Vec<String>,
 }
 
@@ -185,7 +185,7 @@ const DT_NEEDED: u64 = 1;
 const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
 
-/// Bytes of a table that are looked at, at most.
+/// The most bytes of a table that are read.
 const TABLE_MOST: u64 = 64 << 20;
 
 fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<u64> {
@@ -195,7 +195,7 @@ fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Object {
-    /// `None` where the file is not such, or has no sections.
+    /// `None` if the file is not a 64-bit ELF file, or has no sections.
     fn read(path: &Path) -> Option<Object> {
         let file = File::open(path).ok()?;
         let part = |offset: u64, len: u64| {

@@ -5,13 +5,13 @@ use anyhow::Context;
 use terapage_config::{Settings, Size};
 use terapage_lease::{Handed, JOB_VARIABLE};
 
-/// The table of the job around this command, if it runs in one.
+/// The table of the job in which this command runs, if there is one.
 fn around() -> Option<Handed> {
     std::env::var(JOB_VARIABLE).ok()?.parse().ok().filter(Handed::is_there)
 }
 
-/// Makes the table that the program and its children inherit; in a job that runs already, a place
-/// in that one's. `None` if each process has a budget of its own.
+/// Makes the table that the program and its children inherit; inside a running job, makes an entry
+/// in that job's table. `None` if each process has a separate budget.
 pub fn prepare(settings: &Settings) -> anyhow::Result<Option<Handed>> {
     if settings.per_process {
         return Ok(None);

@@ -49,7 +49,8 @@ pub fn hosted(program: &OsStr, required: bool) -> OsString {
     value
 }
 
-/// Whether the loader can load it: what it cannot it leaves out, and the program would run without.
+/// Whether the loader can load the library: the loader skips a library that it cannot load, and the
+/// program would run without paging.
 fn check(path: &Path) -> anyhow::Result<()> {
     let mut head = Vec::new();
     let file = File::open(path).with_context(|| format!("{} cannot be loaded", path.display()))?;
@@ -63,7 +64,7 @@ fn check(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `LD_PRELOAD` with the library before what is there already.
+/// `LD_PRELOAD` with the library before its present contents.
 pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<OsString> {
     let library = library.as_os_str().as_bytes();
     if library.iter().any(|b| b": \t\n".contains(b)) {
@@ -81,7 +82,7 @@ pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<OsStri
     Ok(OsString::from_vec(all))
 }
 
-/// `LD_PRELOAD` without the library; `None` where nothing is left.
+/// `LD_PRELOAD` without the library; `None` if nothing is left.
 pub fn without(library: &Path, present: Option<&OsStr>) -> Option<OsString> {
     let name = library.file_name()?.as_bytes();
     let is_other = |other: &&[u8]| !other.is_empty() && other.rsplit(|&b| b == b'/').next() != Some(name);
@@ -90,8 +91,8 @@ pub fn without(library: &Path, present: Option<&OsStr>) -> Option<OsString> {
     (!others.is_empty()).then(|| OsString::from_vec(others))
 }
 
-/// `ASAN_OPTIONS` so that AddressSanitizer runs with a library loaded before its own; what is there
-/// already wins.
+/// `ASAN_OPTIONS` so that AddressSanitizer accepts a library that is loaded before its own; present
+/// options win.
 pub fn sanitizer_options(present: Option<&OsStr>) -> OsString {
     const OURS: &str = "verify_asan_link_order=0";
     let mut all = OsString::from(OURS);

@@ -1,7 +1,7 @@
 //! The `terapage` command: a thin layer over the other crates.
 //!
-//! Its own errors are one line on standard error and exit status 125, as env(1) has it, so that
-//! they can be told from those of the program that it runs.
+//! Errors of this command are one line on standard error and exit status 125, as env(1) has it, so
+//! that they differ from those of the program that it runs.
 
 mod cert;
 mod completions;
@@ -35,7 +35,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use terapage_config::nearest;
 
-/// The exit status of an error that is terapage's own.
+/// The exit status of terapage's own errors.
 const OWN_ERROR: u8 = 125;
 
 /// Data larger than memory for unmodified Linux programs, by paging in user space.
@@ -75,9 +75,9 @@ enum Command {
     /// Measure programs larger than memory: in memory, on swap, on mmap, on Terapage.
     #[command(subcommand)]
     Lab(terapage_lab::Command),
-    /// Tell how much memory a program needs, which settings suit it, and how long it then takes.
+    /// Predict how much memory a program needs, which settings suit it, and how long it then takes.
     Advise(Box<terapage_sim::Advise>),
-    /// Simulate hardware that is not here: SSDs, I/O stacks, replacement policies.
+    /// Simulate other hardware: SSDs, I/O stacks, replacement policies.
     #[command(subcommand)]
     Sim(terapage_sim::Command),
     /// Print a completion script for a shell.
@@ -90,9 +90,9 @@ enum Command {
 const STACK: usize = 2 << 20;
 
 fn main() -> ExitCode {
-    // The main thread's stack goes by `ulimit -s`, which is the program's matter. Only where it is
-    // too small, since some things go by thread (PR_SET_PDEATHSIG) and are to last until the
-    // program runs.
+    // The main thread's stack follows `ulimit -s`, which is meant for the program. Another thread
+    // is used only if that stack is too small, since some attributes belong to a thread
+    // (PR_SET_PDEATHSIG) and must last until the program runs.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
     if limit.is_some_and(|bytes| bytes < STACK as u64) {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn(command);
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     command()
 }
 
-/// Does what the command line says.
+/// Executes the command line.
 fn command() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
@@ -129,7 +129,7 @@ fn command() -> ExitCode {
     })
 }
 
-/// Says one line on standard error. That nobody can hear it is no error.
+/// Writes one line to standard error. A failure to write it is ignored.
 fn complain(message: &str) {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ").replace(" ;", ";");
     let _ = writeln!(std::io::stderr(), "terapage: {line}");
@@ -166,7 +166,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(OWN_ERROR)
 }
 
-/// The command that was probably meant by one that does not exist, if clap does not name it itself.
+/// The most similar existing command, if clap does not name it itself.
 fn nearest_command(error: &clap::Error) -> Option<String> {
     let unnamed = error.get(ContextKind::SuggestedSubcommand).is_none();
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
@@ -178,7 +178,7 @@ fn nearest_command(error: &clap::Error) -> Option<String> {
     nearest(word, known.iter().map(String::as_str)).filter(|_| unnamed).map(str::to_owned)
 }
 
-/// The command that was asked for, with the subcommands that it has, as in `terapage lab run`.
+/// The requested command with its subcommands, as in `terapage lab run`.
 fn asked() -> String {
     let mut command = Cli::command();
     let mut name = command.get_name().to_owned();

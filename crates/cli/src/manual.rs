@@ -38,7 +38,7 @@ impl Man {
             }
             None => {
                 let mut page = Vec::new();
-                // There is no page for it.
+                // The subcommand `help` has no page.
                 let command = command.disable_help_subcommand(true);
                 clap_mangen::Man::new(command).render(&mut page)?;
                 print(&with_sections(&String::from_utf8(page)?))?;
@@ -48,11 +48,11 @@ impl Man {
     }
 }
 
-/// A page's text, with what follows the options, `Examples:` and so on, as sections whose lines
-/// stay as they are: as one paragraph examples would run into each other.
+/// A page's text, in which the parts after the options, such as `Examples:`, are sections whose
+/// lines stay as they are: in one paragraph, examples would run into each other.
 fn with_sections(page: &str) -> String {
     let mut text = String::new();
-    // What follows PROGRAM is its own.
+    // Words after PROGRAM belong to it.
     let page = page.replace("<\\fIPROGRAM\\fR>", "[\\-\\-] \\fIPROGRAM\\fR [\\fIARGS\\fR]...");
     let mut extra = false;
     for line in page.lines() {

@@ -8,8 +8,8 @@ use terapage_config::{
     Choices, Flag, Group, Kind, Partial, SETTINGS, Setting, Settings, UnknownVariable, unknown_variables,
 };
 
-/// What the flags of a command line say about settings. Flags take any text, so that what is wrong
-/// with one is said in the same words wherever it came from: flag, variable or file.
+/// The settings from the flags of a command line. Flags accept any text, so that an error has the
+/// same words wherever the text came from: flag, variable or file.
 #[derive(Default)]
 pub struct Options {
     given: Vec<(&'static Setting, OsString)>,
@@ -39,7 +39,7 @@ fn shown() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().filter(|setting| !setting.hidden)
 }
 
-/// The variables of the environment that look like settings and are none.
+/// Variables of the environment that look like settings but are not.
 pub fn strange_variables() -> Vec<UnknownVariable> {
     let names: Vec<_> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     unknown_variables(names.iter().map(String::as_str))

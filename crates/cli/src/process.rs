@@ -9,9 +9,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use terapage_stats::{Condition, FILE_NAME, Region, Shared, Snapshot};
 
-/// A paged process, by its open memory file of counters.
+/// A paged process, with its memory file of counters open.
 pub struct Paged {
-    /// Its id, as seen from here.
+    /// The process number, as seen from this process.
     pub pid: u32,
     /// Its name, of at most 15 bytes.
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Paged {
 }
 
 impl Paged {
-    /// The process `pid`, or `None` where it is not paged.
+    /// The process `pid`, or `None` if it is not paged.
     pub fn find(pid: u32) -> anyhow::Result<Option<Paged>> {
         Paged::find_under(Path::new("/proc"), pid)
     }
@@ -52,7 +52,7 @@ impl Paged {
         Ok(None)
     }
 
-    /// The memory file of the counters; what it lacks is zeros.
+    /// The memory file of the counters; missing bytes are zeros.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; size_of::<Shared>()];
         let mut at = 0;
@@ -62,22 +62,22 @@ impl Paged {
         bytes
     }
 
-    /// Its counters now. They stay readable after its end.
+    /// Its counters now. They stay readable after the process has ended.
     pub fn snapshot(&self) -> Option<Snapshot> {
         Snapshot::from_bytes(&self.bytes())
     }
 
-    /// What is not as it should be now, in words.
+    /// What is wrong at present, in words.
     pub fn condition(&self) -> Option<String> {
         Condition::from_bytes(&self.bytes())
     }
 
-    /// Its regions now, the largest first; none where it counts none.
+    /// Its regions now, the largest first; none if it does not count regions.
     pub fn regions(&self) -> Vec<Region> {
         Region::from_bytes(&self.bytes())
     }
 
-    /// Whether it still runs.
+    /// Whether the process still runs.
     pub fn is_alive(&self) -> bool {
         // A zombie has no descriptors left to list.
         fs::read_dir(format!("/proc/{}/fd", self.pid)).is_ok_and(|mut fds| fds.next().is_some())
@@ -89,19 +89,20 @@ fn name(process: &Path) -> String {
     name.trim_end().chars().filter(|c| !c.is_control()).collect()
 }
 
-/// What is said of a process that has no counters.
+/// The message for a process that has no counters.
 pub fn not_paged(pid: u32) -> String {
     format!("process {pid} is not paged (not started with terapage run, or still small)")
 }
 
-/// The process with which the run began that a process is of, as that saw its own number.
+/// The first process of the run to which a process belongs, by the number that this first process
+/// had for itself.
 pub fn root_of(pid: u32) -> Option<u32> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let root = environment.split(|&b| b == 0).find_map(|text| text.strip_prefix(b"TERAPAGE_ROOT="))?;
     std::str::from_utf8(root).ok()?.parse().ok()
 }
 
-/// The cgroup in the text of `/proc/PID/cgroup`: in version 1, that of the memory controller.
+/// The cgroup in the text of `/proc/PID/cgroup`; in version 1, the one of the memory controller.
 pub fn cgroup_of(text: &str) -> &str {
     let fields = text.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -120,7 +121,7 @@ pub fn cgroup_of(text: &str) -> &str {
     found
 }
 
-/// Whether there are processes that may not be looked into.
+/// Whether there are processes that this user may not inspect.
 pub fn some_are_hidden() -> bool {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit));
@@ -130,8 +131,8 @@ pub fn some_are_hidden() -> bool {
         .any(|path| look(&path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied))
 }
 
-/// All paged processes that may be looked at, by id. One that only inherited the counters of
-/// another does not count.
+/// All paged processes that this user may inspect, by id. A process that only inherited another's
+/// counters does not count.
 pub fn all() -> Vec<Paged> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

@@ -10,13 +10,13 @@ use terapage_sys::executable::{self, FirstLine, Why};
 /// Why a program cannot be run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// There is no such file.
+    /// No file has this name.
     NotFound,
-    /// There is one, or something on the way to it, and it is no executable.
+    /// There is a file, or something else on the path to it, but no executable.
     NotExecutable,
 }
 
-/// Finds `program` as a shell would: by its path when it has a slash, else in `path`.
+/// Finds `program` as a shell does: by its path if it has a slash, otherwise in `path`.
 pub fn find(program: &OsStr, path: Option<OsString>) -> Result<PathBuf, Missing> {
     let by_name = !program.as_bytes().contains(&b'/');
     let candidates: Vec<PathBuf> = if !by_name {
@@ -34,7 +34,7 @@ pub fn find(program: &OsStr, path: Option<OsString>) -> Result<PathBuf, Missing>
                 return Ok(candidate);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // What stands in PATH and is no directory is passed over.
+            // Entries of PATH that are not directories are skipped.
             Err(error) if error.kind() == ErrorKind::NotADirectory && by_name => {}
             _ => missing = Missing::NotExecutable,
         }
@@ -42,8 +42,8 @@ pub fn find(program: &OsStr, path: Option<OsString>) -> Result<PathBuf, Missing>
     Err(missing)
 }
 
-/// Why the memory of the program at `path` could not be paged, if that can be seen, with the files
-/// by which that is judged: a script's interpreter, too.
+/// Why the program at `path` cannot be paged, if its files show that, and the files that were
+/// inspected: for a script, also its interpreter.
 pub fn judge(path: &Path) -> (Option<Why>, Vec<PathBuf>) {
     let mut files = Vec::new();
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return (None, files) };
@@ -53,8 +53,8 @@ pub fn judge(path: &Path) -> (Option<Why>, Vec<PathBuf>) {
     (why, files)
 }
 
-/// What a script's interpreter gets before the script's own arguments: its own name first, and the
-/// script's path last. `None` if the program is no script.
+/// The words that a script's interpreter gets before the script's own arguments: the interpreter's
+/// name first, and the script's path last. `None` if the program is no script.
 pub fn first_line(path: &Path) -> Option<Vec<OsString>> {
     let line = FirstLine::of(&CString::new(path.as_os_str().as_bytes()).ok()?)?;
     let words = [Some(line.interpreter()), line.argument()].into_iter().flatten();

@@ -1,7 +1,7 @@
 //! `terapage run --progress`: a line on the terminal while the program runs.
 //!
-//! The program runs as a child. This process watches its pagers from outside, as `terapage top`
-//! does, and ends as the program does.
+//! Shows the progress of a program, which runs as a child. This process watches the child's pagers
+//! from outside, as `terapage top` does, and ends when the program ends, in the same way.
 
 use crate::process::{self, Paged};
 use crate::sums::Sums;
@@ -17,28 +17,30 @@ use std::time::{Duration, Instant};
 use terapage_config::Size;
 use terapage_stats::Snapshot;
 
-/// Between two looks at the pagers.
+/// The time between two readings of the pagers' counters.
 const REFRESH: Duration = Duration::from_secs(1);
-/// Between two looks whether the program has ended: it is not to seem slower than it is.
+/// The time between two checks whether the program has ended: the program must not seem slower than
+/// it is.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Starts a child that goes on as the program, if standard error is a terminal. Returns the exit
+/// Starts a child that becomes the program, if standard error is a terminal. Returns the exit
 /// status in this process, once the child has ended; `None` in the child, and without a terminal.
 ///
 /// # Errors
-/// There may be no more processes.
+/// No further process may be started.
 pub fn watch() -> anyhow::Result<Option<ExitCode>> {
     if !stderr().is_terminal() {
         return Ok(None);
     }
-    // SAFETY: this process has one thread that does anything, and the child goes on in it.
+    // SAFETY: this process has one active thread, and the child continues in that thread.
     let child = unsafe { libc::fork() };
     if child == 0 {
         return Ok(None);
     }
     let child = Pid::from_raw(child.max(0));
     let child = child.ok_or_else(std::io::Error::last_os_error).context("--progress: fork")?;
-    // The terminal sends these to the program, too. What others send to this process is handed on.
+    // The terminal also sends these signals to the program. Signals that others send to this
+    // process are passed on.
     let asked = Arc::new(AtomicUsize::new(0));
     for signal in [SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, Arc::default())?;
@@ -53,7 +55,7 @@ pub fn watch() -> anyhow::Result<Option<ExitCode>> {
         }
         match asked.swap(0, Relaxed) {
             0 => {}
-            // SAFETY: the child was not waited for, so its number is its own.
+            // SAFETY: nobody has waited for the child yet, so its number is still its own.
             signal => drop(unsafe { libc::kill(child.as_raw_nonzero().get(), signal as i32) }),
         }
         shown.refresh(child.as_raw_nonzero().get() as u32);
@@ -69,7 +71,7 @@ pub fn watch() -> anyhow::Result<Option<ExitCode>> {
     }
 }
 
-/// What is on the terminal.
+/// The line on the terminal.
 #[derive(Default)]
 struct Shown {
     is_there: bool,
@@ -79,7 +81,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Shows how the job with this root is now, if it is time.
+    /// Shows the state of the job with this root, if it is time.
     fn refresh(&mut self, root: u32) {
         if self.last.is_some_and(|(at, _)| at.elapsed() < REFRESH) {
             return;
@@ -103,11 +105,11 @@ impl Shown {
     }
 
     fn show(&mut self, line: &str) {
-        // Some terminals say that they are nothing.
+        // Some terminals report a size of zero.
         let width = crossterm::terminal::size().map_or(0, |(width, _)| usize::from(width));
         let width = if width < 20 { 160 } else { width };
         let line: String = line.chars().take(width - 1).collect();
-        // What the program writes next begins at the left.
+        // The program's next output begins at the left edge.
         let _ = write!(stderr(), "\r{line}\x1b[K\r");
         self.is_there = true;
     }
@@ -119,7 +121,8 @@ impl Shown {
     }
 }
 
-/// How a job is: `old` is from `seconds` before, and it has been paged for `paged_seconds`.
+/// The line for a job: `old` is from `seconds` earlier, and the job has been paged for
+/// `paged_seconds`.
 fn line(sums: &Sums, old: &Snapshot, seconds: f64, paged_seconds: f64) -> String {
     let now = &sums.sums;
     let per_second =
@@ -139,7 +142,7 @@ fn line(sums: &Sums, old: &Snapshot, seconds: f64, paged_seconds: f64) -> String
         per_second(|s| s.page_out_bytes) / 1e6,
         lately * 100.0
     );
-    // What it would take without the waits, if these do not overlap with its work.
+    // The time without waits, if these do not overlap with the program's work.
     let _ = match 1.0 / (1.0 - in_all).max(0.01) {
         slower if slower >= 99.0 => write!(line, ", 100 times slower or more"),
         slower => write!(line, ", about {slower:.1} times slower"),

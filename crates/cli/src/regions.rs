@@ -1,24 +1,24 @@
-//! The regions of a paged process, as people read them.
+//! The regions of a paged process, as a table for people.
 
 use std::fmt::Write;
 use terapage_config::Size;
 use terapage_stats::Region;
 
-/// Regions that are shown by themselves.
+/// The number of regions that have a line.
 const MOST: usize = 8;
 
 /// Characters of a line.
 const WIDTH: usize = 98;
 
-/// The column that is left out first.
+/// The first column to leave out.
 const STORED: usize = 2;
 
-/// Characters of a name where there is room, and where there is not.
+/// Characters of a name if there is room, and if there is not.
 const NAME: usize = 32;
 const NAME_SHORT: usize = 24;
 
-/// A line for each of the largest, and one for the rest; nothing where there are none. Where
-/// `width` is less than it takes, names are cut, and what is stored is left out.
+/// A line for each of the largest regions, and one for the rest; nothing if there are none. If
+/// `width` is too small, names are cut, and the column of stored bytes is left out.
 pub fn table(regions: Vec<Region>, width: usize) -> String {
     if regions.is_empty() {
         return String::new();

@@ -15,14 +15,15 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Whether it will not pass: this process and its kernel, container or user can have no ring of
-    /// io_uring at all. For want of memory or descriptors a program that never grows does not care.
+    /// Whether the refusal is lasting: this process and its kernel, container or user can have no
+    /// ring of io_uring at all. A shortage of memory or descriptors does not matter to a program
+    /// that never grows.
     pub fn is_lasting(&self) -> bool {
         matches!(self.error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS))
     }
 }
 
-/// Makes a ring of io_uring, to see whether that is refused.
+/// Makes a ring of io_uring, to see whether the kernel refuses it.
 pub fn refusal() -> Option<Refusal> {
     let error = io_uring::IoUring::new(2).err()?;
     let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
@@ -39,12 +40,12 @@ pub fn refusal() -> Option<Refusal> {
     Some(Refusal { what, fix, error })
 }
 
-/// Why a program would not be paged that is to use io_uring and nothing else.
+/// Why a program that may only use io_uring would not be paged.
 pub fn barred(io: Io) -> Option<Refusal> {
     if io == Io::Uring { refusal().filter(Refusal::is_lasting) } else { None }
 }
 
-/// Whether stores can be read and written by an engine. What is wrong, if not.
+/// Whether stores can be read and written by an engine. If not, the error says what is wrong.
 pub fn works(engine: IoEngine) -> Result<(), String> {
     Ring::with(Some(engine), 2, false).map(drop).map_err(|error| error.to_string())
 }

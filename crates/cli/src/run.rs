@@ -1,4 +1,4 @@
-//! `terapage run`: hands its process over to the program, with the library loaded into it.
+//! `terapage run`: replaces this process by the program, with the library loaded into it.
 
 use crate::{
     OWN_ERROR, complain, enforce, far, job, library,
@@ -43,10 +43,10 @@ pub struct Run {
     #[command(flatten)]
     options: Options,
     /// Limit all memory of the program and its children, by a cgroup: to the budget, 1 % and 64
-    /// MiB, or to SIZE. The kernel kills what needs more
+    /// MiB, or to SIZE. The kernel kills processes that need more
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = Group::Memory.heading())]
     enforce: Option<String>,
-    /// Say at the end, on standard error, what the run has used, and what would help
+    /// Write to standard error, at the end, what the run has used, and what would help
     #[arg(long, help_heading = Group::Output.heading())]
     summary: bool,
     /// Show on standard error, if that is a terminal, one line while the program runs: memory,
@@ -65,7 +65,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The limit that `--enforce` asks for, if it is there.
+    /// The limit that `--enforce` asks for, if the flag is given.
     fn limit(&self, budget: Size) -> anyhow::Result<Option<Size>> {
         let limit = match self.enforce.as_deref() {
             None => return Ok(None),
@@ -81,7 +81,7 @@ impl Run {
         Ok(Some(limit))
     }
 
-    /// Returns only where the program could not be started.
+    /// Returns only if the program could not be started.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         for UnknownVariable { name, nearest } in strange_variables() {
             let meant = nearest.map_or(String::new(), |nearest| format!(" (did you mean {nearest}?)"));
@@ -123,7 +123,7 @@ impl Run {
         }
 
         let limit = self.limit(settings.memory)?;
-        // What an earlier run wrote would be taken for this one's.
+        // Files of an earlier run could be mistaken for this run's.
         for file in [&settings.stats, &settings.trace].into_iter().flatten().filter(|file| file.is_file()) {
             std::fs::remove_file(file).with_context(|| format!("{} cannot be replaced", file.display()))?;
         }
@@ -156,13 +156,14 @@ impl Run {
             command.env(library::HOSTED, library::hosted(program, self.require));
         }
         signals::keep(&mut command);
-        // The last that can fail: who makes a cgroup either goes in or removes it.
+        // This step is the last that can fail: once made, a cgroup is either entered or removed.
         limit.map(|limit| enforce::Cage::make(limit)?.enter()).transpose()?;
         Ok(not_executed(name, &command.exec()))
     }
 }
 
-/// The file of the program `name`; if there is none, the exit status, after a line that says so.
+/// The file of the program `name`. If there is none, writes a line that says so, and returns the
+/// exit status.
 fn find(name: &OsStr) -> Result<PathBuf, ExitCode> {
     let shown = name.display();
     let (status, why) = match program::find(name, std::env::var_os("PATH")) {
@@ -174,7 +175,8 @@ fn find(name: &OsStr) -> Result<PathBuf, ExitCode> {
     Err(ExitCode::from(status))
 }
 
-/// Says why the program `name`, whose file was found, could not be executed. The exit status.
+/// Says why the program `name`, whose file was found, could not be executed. Returns the exit
+/// status.
 fn not_executed(name: &OsStr, error: &std::io::Error) -> ExitCode {
     let shown = name.display();
     let (status, why) = match error.raw_os_error() {
@@ -192,13 +194,13 @@ fn not_executed(name: &OsStr, error: &std::io::Error) -> ExitCode {
 struct Unpaged {
     /// In words that follow a colon.
     why: String,
-    /// Neither it nor what it starts can use the library.
+    /// Neither the program nor what it starts can use the library.
     bars_library: bool,
-    /// The host could page it.
+    /// The host could page the program.
     is_hostable: bool,
 }
 
-/// Why the program at `path` could not be paged, as far as that is known before it begins.
+/// Why the program at `path` cannot be paged, if that is known before it starts.
 fn unpaged(path: &Path, io: Io) -> Option<Unpaged> {
     let right = userfaultfd::features().err().map(|refusal| (refusal.what(), refusal.fix()));
     let right = right.or_else(|| ring::barred(io).map(|refusal| (refusal.what, refusal.fix)));
@@ -208,7 +210,7 @@ fn unpaged(path: &Path, io: Io) -> Option<Unpaged> {
     let (why, files) = program::judge(path);
     let (why, judged) = (why?, files.last()?);
     let bars_library = why.bars_library();
-    // A script whose interpreter is a script is the kernel's alone.
+    // Only the kernel can run a script whose interpreter is a script.
     let is_hostable = why.is_hostable() && files.len() <= 2;
     let why = match files.len() {
         1 => format!("it is {why}"),
@@ -217,20 +219,20 @@ fn unpaged(path: &Path, io: Io) -> Option<Unpaged> {
     Some(Unpaged { why, bars_library, is_hostable })
 }
 
-/// The environment of a program that is paged.
+/// The environment of a paged program.
 fn with_library(command: &mut Command, settings: &Settings, preload: OsString) {
     command.env("LD_PRELOAD", preload);
     command.env("ASAN_OPTIONS", library::sanitizer_options(std::env::var_os("ASAN_OPTIONS").as_deref()));
     command.envs(settings.to_variables()).env("TERAPAGE_ROOT", std::process::id().to_string());
-    // For those who give up the rights of now: what is open stays open.
+    // For programs that give up their present rights: the open descriptor stays open.
     match userfaultfd::handed().or_else(hand_on) {
         Some(handed) => command.env(DEVICE_VARIABLE, handed.to_string()),
         None => command.env_remove(DEVICE_VARIABLE),
     };
 }
 
-/// The environment of a program that cannot be. `TERAPAGE=off`: where this command is paged itself,
-/// what executes the program would put the library back.
+/// The environment of a program that cannot be paged. `TERAPAGE=off`: if this command is itself
+/// paged, the library in it would otherwise add itself again when it executes the program.
 fn without_library(command: &mut Command, library: &Path) {
     match library::without(library, std::env::var_os("LD_PRELOAD").as_deref()) {
         Some(others) => command.env("LD_PRELOAD", others),

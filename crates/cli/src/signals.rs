@@ -1,7 +1,7 @@
-//! Signals as this process was given them, for the program that takes its place.
+//! Passes the signal settings of this process on to the program that replaces it.
 //!
-//! Rust's start-up ignores SIGPIPE, and its exec resets SIGPIPE and unblocks all signals. A
-//! program under `terapage run` shall find both as it would without.
+//! Rust's start-up ignores SIGPIPE, and its exec resets SIGPIPE and unblocks all signals. A program
+//! under `terapage run` must find both as without `terapage run`.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Whether SIGPIPE was ignored when this process began.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Runs [`remember`] before Rust's start-up does away with what it looks for.
-// SAFETY: the loader calls what this section holds, as functions of this type, once.
+/// Runs [`remember`] before Rust's start-up changes the settings.
+// SAFETY: the loader calls the contents of this section once, as functions of this type.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static REMEMBER: extern "C" fn() = remember;
@@ -19,16 +19,16 @@ static REMEMBER: extern "C" fn() = remember;
 extern "C" fn remember() {
     // SAFETY: all zero is a valid sigaction.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: nothing is set, and `now` takes what is there.
+    // SAFETY: nothing is set, and `now` receives the present action.
     let rc = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut now) };
     PIPE_IGNORED.store(rc == 0 && now.sa_sigaction == libc::SIG_IGN, Relaxed);
 }
 
-/// Has `command` begin with this process's signals when it takes its place.
+/// Makes `command` begin with this process's signal settings.
 pub fn keep(command: &mut Command) {
     // SAFETY: all zero is a valid set of signals.
     let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: nothing is blocked, and `blocked` takes what is there.
+    // SAFETY: nothing is blocked, and `blocked` receives the present mask.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked) };
     let restore = move || {
         if PIPE_IGNORED.load(Relaxed) {

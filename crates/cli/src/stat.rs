@@ -66,7 +66,7 @@ fn to_json(snapshot: &Snapshot, regions: &[Region]) -> anyhow::Result<Value> {
     Ok(value)
 }
 
-/// The counters as people read them.
+/// The counters as a table for people.
 pub fn table(name: &str, now: &Snapshot) -> String {
     let bytes = |n: u64| Size(n).to_string();
     let count = |n: u64| n.to_string();
@@ -112,7 +112,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
     text
 }
 
-/// How long threads waited for memory, for what, and what part of their time that is.
+/// How long threads waited for memory, why, and what part of their time that is.
 fn waited(now: &Snapshot) -> String {
     let seconds = |us: u64| us as f64 / 1e6;
     let share = now.waited_share().map_or(String::new(), |share| {
@@ -131,7 +131,7 @@ fn waited(now: &Snapshot) -> String {
     )
 }
 
-/// The budget, and who shares it.
+/// The budget, and the processes that share it.
 fn budget(now: &Snapshot) -> String {
     let budget = Size(now.budget_bytes);
     match (now.job, now.job_processes) {
@@ -141,14 +141,14 @@ fn budget(now: &Snapshot) -> String {
     }
 }
 
-/// What became of the blocks that were read ahead, and whether more are.
+/// How many of the blocks that were read ahead were used, and whether prefetch has stopped.
 fn prefetch_use(now: &Snapshot) -> String {
     let (used, wasted) = (now.prefetch_used_blocks, now.prefetch_wasted_blocks);
     let state = if now.prefetch_stopped > 0 { "stopped now" } else { "goes on" };
     format!("about {used} blocks used, {wasted} wasted; stopped {} times, {state}", now.prefetch_stops)
 }
 
-/// Untracked memory: how much it is, how much of that is shared, and the most that there was.
+/// Untracked memory: its size, the shared part, and the peak.
 fn untracked(now: &Snapshot) -> String {
     let [all, shared, most] = [now.untracked_bytes, now.shared_bytes, now.untracked_peak_bytes].map(Size);
     format!("{all}, of which {shared} shared (at most {most})")
@@ -160,7 +160,7 @@ pub fn io(now: &Snapshot) -> &'static str {
     engine.map_or("-", IoEngine::name)
 }
 
-/// A percentile of the latency: under so many microseconds.
+/// A percentile of the latency, as an upper bound in microseconds.
 pub fn latency(us: Option<u64>) -> String {
     match us {
         None => "-".to_owned(),

@@ -1,21 +1,21 @@
-//! `terapage run --summary`: what the library needs to sum up a run at its end.
+//! `terapage run --summary`: prepares the data from which the library sums up a run at its end.
 
 use anyhow::Context;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-/// Tells the library: who has the memory file in which processes leave their numbers, under which
-/// number, and when the run began.
+/// Tells the library which process has the memory file in which processes leave their numbers,
+/// under which number, and when the run began.
 pub const VARIABLE: &str = "TERAPAGE_SUMMARY";
 
 /// Numbers from here on are out of most programs' way.
 const HIGH: i32 = 600;
 
-/// Makes the memory file, which the program and its children inherit, and says what the variable is
-/// to hold.
+/// Makes the memory file, which the program and its children inherit, and returns the value of the
+/// variable.
 pub fn prepare() -> anyhow::Result<String> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     let file = rustix::fs::memfd_create(c"terapage-summary", flags).context("--summary: memfd_create")?;
-    // Each process appends, some of them through a description of their own.
+    // Each process appends; some of them have separate open file descriptions.
     let flags = rustix::fs::fcntl_getfl(&file).context("--summary: fcntl")?;
     rustix::fs::fcntl_setfl(&file, flags | rustix::fs::OFlags::APPEND).context("--summary: fcntl")?;
     let low = file.as_raw_fd();
@@ -24,7 +24,7 @@ pub fn prepare() -> anyhow::Result<String> {
         let fd = unsafe { libc::fcntl(low, libc::F_DUPFD, least) };
         (fd >= 0).then_some(fd)
     });
-    // Without a higher number it has the one that it has.
+    // If no higher number is free, the descriptor keeps its number.
     let number = inherited.unwrap_or_else(|| {
         // SAFETY: no memory is touched.
         unsafe { libc::fcntl(low, libc::F_SETFD, 0) };

@@ -7,7 +7,7 @@ use terapage_stats::{BUCKETS, Snapshot};
 pub struct Sums {
     /// Processes that run.
     pub processes: u64,
-    /// Sums of their counters, and of those that have ended, which only counters that grow have.
+    /// Sums of the processes' counters. Only growing counters include processes that have ended.
     pub sums: Snapshot,
 }
 
@@ -26,7 +26,7 @@ impl Sums {
         self.add_counters(now);
     }
 
-    /// Adds the counters that only grow.
+    /// Adds the growing counters.
     pub fn add_counters(&mut self, now: &Snapshot) {
         let all = &mut self.sums;
         for (sum, value) in [

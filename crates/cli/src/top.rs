@@ -20,9 +20,9 @@ use view::{By, FOLD, HEAD, Line, Rates, Sort};
 
 /// Between two frames.
 const REFRESH: Duration = Duration::from_secs(1);
-/// Between two looks for signals.
+/// The time between two checks for signals.
 const SIGNALS: Duration = Duration::from_millis(200);
-/// Between the two looks that rates are taken from when only one frame is printed.
+/// The time between the two readings from which rates are computed if only one frame is printed.
 const ONE_LOOK: Duration = Duration::from_millis(500);
 
 /// The arguments of `terapage top`.
@@ -57,15 +57,15 @@ pub struct Top {
     /// Print one frame and end; needs no terminal
     #[arg(long)]
     once: bool,
-    /// What has a line of its own
+    /// What a line stands for
     #[arg(long, value_enum, default_value_t = By::Process, conflicts_with = "pid")]
     by: By,
-    /// By what lines are sorted
+    /// The order of the lines
     #[arg(long, value_enum, default_value_t = Sort::Pid)]
     sort: Sort,
 }
 
-/// What a key asks for.
+/// An action that a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Quit,
@@ -77,7 +77,7 @@ enum Ask {
 type Looks = HashMap<u32, (Instant, Snapshot)>;
 
 impl Top {
-    /// Shows frames until `q`, or one.
+    /// Shows frames until `q`, or only one frame.
     pub fn run(mut self) -> anyhow::Result<ExitCode> {
         if let Some(pid) = self.pid {
             let why = match Paged::find(pid) {
@@ -105,14 +105,14 @@ impl Top {
             anyhow::bail!("standard output is no terminal (use terapage top --once)");
         }
         let ended_by = Arc::new(AtomicUsize::new(0));
-        // Not SIGHUP: the terminal has gone, and waiting for its keys would not end.
+        // Not SIGHUP: without a terminal, waiting for keys would never end.
         for signal in [SIGTERM, SIGINT] {
             signal_hook::flag::register_usize(signal, ended_by.clone(), signal as usize)?;
         }
         {
             let _screen = Screen::enter()?;
             loop {
-                // Some terminals say that they are nothing.
+                // Some terminals report a size of zero.
                 let size = terminal::size().ok().filter(|&(width, height)| width > 0 && height > 0);
                 let (width, height) = size.unwrap_or((80, 24));
                 let frame = self.look(&mut before, width.into());
@@ -132,7 +132,7 @@ impl Top {
             }
         }
         self.has_ended(&before);
-        // The terminal is as it was: now as any program ends that has no handler.
+        // The terminal is restored. Now the signal is raised again with its default action.
         match ended_by.load(Relaxed) {
             0 => {}
             signal => signal_hook::low_level::emulate_default_handler(signal as i32)?,
@@ -140,7 +140,7 @@ impl Top {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Says that the process has ended that was asked for, where it has.
+    /// Says so if the requested process has ended.
     fn has_ended(&self, now: &Looks) -> bool {
         let ended = self.pid.filter(|_| now.is_empty());
         if let Some(pid) = ended {
@@ -149,8 +149,8 @@ impl Top {
         ended.is_some()
     }
 
-    /// A frame of the processes as they are now, with rates since `before`, which becomes now, for
-    /// lines of `width` characters.
+    /// A frame of the present processes, with rates since `before`, for lines of `width`
+    /// characters. Replaces `before` by the present counters.
     fn look(&self, before: &mut Looks, width: usize) -> String {
         let paged = match self.pid {
             Some(pid) => Paged::find(pid).ok().flatten().into_iter().collect(),
@@ -169,7 +169,7 @@ impl Top {
             let name = paged.name.clone();
             lines.push(Line { pid: paged.pid, name, processes: 1, now: snapshot, rates });
             if self.pid.is_some() {
-                // What a low terminal has no room for are the last counters.
+                // A low terminal has no room for the last counters.
                 let regions = regions::table(paged.regions(), width);
                 details = format!("{regions}\n{}", table(&paged.name, &snapshot));
             }
@@ -200,8 +200,8 @@ fn jobs<'a>(processes: impl Iterator<Item = &'a Snapshot>) -> String {
     text
 }
 
-/// Where there are no `rows`, `hidden` says whether there are processes that may not be looked
-/// into.
+/// If there are no `rows`, `hidden` says whether there are processes that this user may not
+/// inspect.
 fn frame(rows: &[String], width: usize, hidden: bool) -> String {
     let mut lines = vec![HEAD.to_owned()];
     match rows {
@@ -217,7 +217,8 @@ fn frame(rows: &[String], width: usize, hidden: bool) -> String {
     lines.concat()
 }
 
-/// A row in two lines: what does not fit into [`FOLD`] stands at the end of the second.
+/// A row in two lines: the part that does not fit into [`FOLD`] stands at the end of the second
+/// line.
 fn folded(line: &str) -> String {
     match line.char_indices().nth(FOLD) {
         None => line.to_owned(),
@@ -225,7 +226,7 @@ fn folded(line: &str) -> String {
     }
 }
 
-/// The terminal while `top` has it; given back when dropped.
+/// The terminal while `top` uses it; dropping this value restores the terminal.
 struct Screen;
 
 impl Screen {
@@ -259,7 +260,7 @@ fn show(frame: &str, width: u16, height: u16) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// What a key asks for, if anything.
+/// The action that a key asks for, if any.
 fn asked_by(code: KeyCode) -> Option<Ask> {
     Some(match code {
         KeyCode::Char('q') | KeyCode::Esc => Ask::Quit,
@@ -278,7 +279,7 @@ fn asked_by(code: KeyCode) -> Option<Ask> {
     })
 }
 
-/// Waits for the next frame's time, or for what the user, or a signal, asks for before.
+/// Waits for the next frame's time, or for an earlier key or signal.
 fn wait_for_key(ended_by: &AtomicUsize) -> anyhow::Result<Option<Ask>> {
     let end = Instant::now() + REFRESH;
     loop {

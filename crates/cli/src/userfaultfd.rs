@@ -10,7 +10,7 @@ use terapage_sys::userfaultfd::{DEVICE_VARIABLE, Handed};
 pub enum Refusal {
     /// This user may not.
     Permission,
-    /// The kernel was built without, or a container's filter hides it.
+    /// The kernel was built without userfaultfd, or a container's filter hides it.
     Missing,
     /// Anything else.
     Other(io::Error),
@@ -52,7 +52,7 @@ pub const WAYS: &str = "\
 pub const FEATURE_MOVE: u64 = 1 << 16;
 
 mod linux {
-    //! What of linux/userfaultfd.h is needed to ask.
+    //! The parts of linux/userfaultfd.h that are needed to ask.
 
     pub const UFFD_API: u64 = 0xAA;
     pub const IOC_NEW: libc::c_ulong = 0xAA00;
@@ -78,7 +78,7 @@ pub fn features() -> Result<u64, Refusal> {
     if rc == 0 { Ok(api.features) } else { Err(Refusal::Other(io::Error::last_os_error())) }
 }
 
-/// What a `terapage run` that this one runs in has handed on.
+/// The descriptor that an outer `terapage run` has passed on.
 pub fn handed() -> Option<Handed> {
     std::env::var(DEVICE_VARIABLE).ok()?.parse().ok().filter(Handed::is_there)
 }

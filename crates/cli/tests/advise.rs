@@ -1,9 +1,9 @@
-//! `terapage sim cache` and `terapage advise` as a user meets them.
+//! `terapage sim cache` and `terapage advise`, run as a user runs them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The command, with a cache of its own.
+/// The command, with a separate cache.
 fn terapage(home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_terapage"));
     for (name, _) in std::env::vars_os() {
@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Refused with one line that says this.
+/// The command is refused with one line that contains this.
 fn refused(home: &Path, arguments: &[&str], part: &str) {
     let output = terapage(home, arguments);
     let said = text(&output.stderr);
@@ -80,7 +80,8 @@ fn a_small_program_gets_advice() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(std::fs::read_to_string(&page).unwrap().contains("Advice for"));
-    // What is measured of the store is kept, unless a busy machine makes it nonsense: that is told.
+    // The measurement of the store is kept, unless a busy machine makes it useless: then the output
+    // says so.
     let kept = std::fs::read_dir(home.join("terapage")).map_or(0, |files| files.count());
     assert!(kept == 1 || kept == 0 && said.contains("DO NOT RELY"), "{kept} kept: {said}");
     nothing_but(home, &["terapage", "page.html", "kept.trace"]);
@@ -91,7 +92,8 @@ fn a_small_program_gets_advice() {
     let advice: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let budgets = advice["results"]["advice"]["budgets"].as_array().unwrap();
     let slow_downs: Vec<f64> = budgets.iter().map(|budget| budget["slow_down"].as_f64().unwrap()).collect();
-    // Random touches: the less memory, the slower; and with all of it hardly slower at all.
+    // Random touches: the less memory, the slower; with all of its memory the program is hardly
+    // slower.
     assert!(slow_downs.windows(2).all(|pair| pair[0] > pair[1]), "{slow_downs:?}");
     assert!(slow_downs[0] > 1.5, "{slow_downs:?}");
     let footprint = advice["results"]["advice"]["footprint_bytes"].as_u64().unwrap();
@@ -130,7 +132,7 @@ fn a_small_program_gets_advice() {
     refused(home, &["advise", "--store", &store, "--", "/not/there"], "/not/there: No such file");
 }
 
-/// Whether a directory holds nothing but these.
+/// Whether a directory has only these entries.
 fn nothing_but(directory: &Path, names: &[&str]) {
     let found: Vec<PathBuf> =
         std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();

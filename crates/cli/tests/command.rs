@@ -1,4 +1,4 @@
-//! The command as a user meets it: exit status, messages, precedence of settings.
+//! The command, run as a user runs it: exit status, messages, precedence of settings.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 use terapage_stats::{BYTES, FILE_NAME, MAGIC};
 
-/// A place of its own for one test: no settings, and an empty home.
+/// A separate directory for one test: no settings, and an empty home.
 struct Place(TempDir);
 
 impl Place {
@@ -60,7 +60,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_owned()).unwrap()
 }
 
-/// Checks the exit status, and that the message is one line by terapage that holds `part`.
+/// Checks the exit status, and that the message is one line of terapage that contains `part`.
 fn assert_error(output: &Output, status: i32, part: &str) {
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{message}");
@@ -151,7 +151,7 @@ fn a_library_that_is_missing_is_an_error() {
     let output =
         place.command(&["run", "--", "true"]).env("TERAPAGE_LIBRARY", "/no/lib.so").output().unwrap();
     assert_error(&output, 125, "/no/lib.so");
-    // The loader would leave it out, and the program would not be paged.
+    // The loader would skip this file, and the program would not be paged.
     let text = place.path().join("lib.so");
     fs::write(&text, "no library").unwrap();
     let output = place.command(&["run", "--", "true"]).env("TERAPAGE_LIBRARY", &text).output().unwrap();

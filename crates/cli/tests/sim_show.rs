@@ -44,7 +44,7 @@ fn json_and_html_are_written_by_one_rule() {
         assert!(fs::read_to_string(&html).unwrap().starts_with("<!DOCTYPE html"));
         let again = terapage(&["sim", "report", &json]);
         assert_eq!(text(&again.stdout).lines().next(), shown.lines().next(), "{command:?}");
-        // Whatever stands where a file's name should, it is not written over.
+        // Any existing file that is not such output is not overwritten.
         fs::write(&other, "not JSON").unwrap();
         for option in ["--json", "--html"] {
             let refused = run(&[option, &other]);

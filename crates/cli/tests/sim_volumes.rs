@@ -1,4 +1,4 @@
-//! `terapage sim paper` as a user meets it.
+//! `terapage sim paper`, run as a user runs it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn done(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Refused with one line that says this.
+/// The command is refused with one line that contains this.
 fn refused(arguments: &[&str], part: &str) {
     let output = terapage(arguments);
     let said = text(&output.stderr);
@@ -77,7 +77,7 @@ fn papers_are_listed() {
     }
 }
 
-/// The settings of the results, in a set, and how many there are.
+/// The settings of the results, as a set, and their number.
 fn results(path: &Path) -> (BTreeSet<String>, usize) {
     let text = std::fs::read_to_string(path).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -109,7 +109,7 @@ fn a_sweep_goes_on_where_it_was_cut() {
     done(&arguments);
     let (whole, lines) = results(&path);
     assert_eq!((whole.len(), lines), (8, 8));
-    // As if the machine had gone down while the sixth line was written.
+    // As if the machine had crashed while the sixth line was being written.
     let bytes = std::fs::read(&path).unwrap();
     let end = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(4).unwrap().0;
     std::fs::write(&path, &bytes[..end + 40]).unwrap();
@@ -118,7 +118,7 @@ fn a_sweep_goes_on_where_it_was_cut() {
     assert!(output.status.success() && said.contains("cut short after 39 bytes; dropped"), "{said}");
     assert!(said.contains("8 points, 5 of them there already"), "{said}");
     assert_eq!(results(&path), (whole, 8));
-    // Nothing is left to do.
+    // No work is left.
     let before = std::fs::read(&path).unwrap();
     done(&arguments);
     assert_eq!(std::fs::read(&path).unwrap(), before);

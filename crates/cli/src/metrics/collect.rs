@@ -10,11 +10,11 @@ use terapage_stats::Snapshot;
 /// The labels of a series: names and values.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// Collects the counters of all paged processes. A counter of a series never falls: what processes
-/// have counted that ended since the first look stays in it.
+/// Collects the counters of all paged processes. A counter of a series never falls: it keeps the
+/// counts of processes that have ended since the first collection.
 pub struct Collector {
     by: By,
-    /// Processes seen at the last look: by number and start, their series and counters.
+    /// Processes seen at the last collection: by number and start, their series and counters.
     seen: BTreeMap<(u32, u64), (Labels, Snapshot)>,
     /// Counters of processes that have ended.
     ended: BTreeMap<Labels, Sums>,

@@ -1,5 +1,5 @@
-//! `terapage metrics`: the counters of all paged processes, for Prometheus and what reads its
-//! formats.
+//! `terapage metrics`: the counters of all paged processes, for Prometheus and for programs that
+//! read its formats.
 
 mod collect;
 mod serve;
@@ -22,7 +22,7 @@ use text::Format;
 
 /// The file that node_exporter's textfile collector finds.
 const FILE: &str = "terapage.prom";
-/// Between two looks for signals.
+/// The time between two checks for signals.
 const SIGNALS: Duration = Duration::from_millis(200);
 
 /// The arguments of `terapage metrics`.
@@ -50,12 +50,12 @@ pub struct Metrics {
     /// Seconds between two writes of the file
     #[arg(long, value_name = "SECONDS", default_value_t = 15, requires = "textfile", value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
-    /// What has a series of its own: each process, all processes of one name, or all of one cgroup
+    /// One series for each process, for all processes of one name, or for all of one cgroup
     #[arg(long, value_enum, default_value_t = By::Pid)]
     by: By,
 }
 
-/// What has a series of its own.
+/// The unit of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// Each process.
@@ -67,7 +67,7 @@ pub enum By {
 }
 
 impl Metrics {
-    /// Prints the counters, or keeps telling them.
+    /// Prints the counters once, or continues to export them.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut collector = Collector::new(self.by);
         if let Some(address) = self.listen {
@@ -87,7 +87,7 @@ impl Metrics {
     }
 }
 
-/// Writes the file again and again. Returns the signal that came, after the file has been removed.
+/// Writes the file again and again. After a signal, removes the file and returns the signal.
 fn write_until_signal(
     directory: &Path,
     collector: &mut Collector,
@@ -114,12 +114,12 @@ fn write_until_signal(
             signal => break Ok(Some(signal as i32)),
         }
     };
-    // What nobody writes any more would be read as if it were of now.
+    // Readers would take a file that is no longer written for a current one.
     fs::remove_file(&file).ok();
     outcome
 }
 
-/// Replaces a file at once: whoever reads it finds the old text or the new one, whole.
+/// Replaces a file atomically: a reader finds the whole old text or the whole new one.
 fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
     let new = file.with_extension(format!("prom.{}", std::process::id()));
     let written = File::create(&new).and_then(|mut made| {

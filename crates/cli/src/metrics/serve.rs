@@ -1,4 +1,4 @@
-//! Serving: a few lines of HTTP for one page, which whoever scrapes asks for.
+//! A small HTTP server of one page, for scrapers.
 
 use super::collect::Collector;
 use super::text::{Format, page};
@@ -7,12 +7,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// How long a request may take to come, and an answer to go.
+/// How long a request may take to arrive, and an answer to be sent.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest request.
 const REQUEST_MAX: usize = 8192;
 
-/// Listens at the address. Returns the real one: port 0 is any that is free.
+/// Listens at the address. Returns the real address: port 0 stands for any free port.
 ///
 /// # Errors
 /// The port is in use, or the address is not this machine's.
@@ -33,7 +33,7 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> 
 pub fn serve(listener: &TcpListener, collector: &mut Collector) -> ! {
     loop {
         match listener.accept() {
-            // Whoever goes away in the middle gets no answer.
+            // A client that disconnects in the middle gets no answer.
             Ok((stream, _)) => drop(answer(stream, collector)),
             // No descriptors, perhaps: later there are some.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),

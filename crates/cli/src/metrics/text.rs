@@ -16,7 +16,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What HTTP calls it.
+    /// The format's name in HTTP.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -25,14 +25,15 @@ impl Format {
     }
 }
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Gauge,
     Counter,
 }
 
-/// The value of one sample: a further label, and how it follows from the sums.
+/// One sample of a metric: an additional label, and a function that computes the value from the
+/// sums.
 type Sample = (Option<(&'static str, &'static str)>, fn(&Sums) -> f64);
 
 /// A metric: its name, without `_total`.
@@ -180,7 +181,7 @@ pub fn page(all: &BTreeMap<Labels, Sums>, format: Format) -> String {
             Kind::Gauge => metric.name.to_owned(),
             Kind::Counter => format!("{}_total", metric.name),
         };
-        // Only OpenMetrics has a name for a counter and its samples each.
+        // Only OpenMetrics has different names for a counter and for its samples.
         let family = if format == Format::Open { metric.name } else { &sample };
         let kind = if metric.kind == Kind::Counter { "counter" } else { "gauge" };
         let _ = writeln!(text, "# HELP {family} {}\n# TYPE {family} {kind}", metric.help);
@@ -198,7 +199,7 @@ pub fn page(all: &BTreeMap<Labels, Sums>, format: Format) -> String {
 }
 
 /// How long major faults took: bucket `i` of the counters has those under 2^i microseconds, and the
-/// last bucket has no end.
+/// last bucket has no upper end.
 fn histogram(text: &mut String, all: &BTreeMap<Labels, Sums>) {
     let name = "terapage_major_fault_seconds";
     let _ = writeln!(text, "# HELP {name} How long major faults took.\n# TYPE {name} histogram");
@@ -218,7 +219,7 @@ fn histogram(text: &mut String, all: &BTreeMap<Labels, Sums>) {
     }
 }
 
-/// Labels in their brackets.
+/// Labels in braces.
 fn shown(labels: &Labels, further: Option<(&str, &str)>) -> String {
     let labels = labels.iter().map(|(name, value)| (*name, value.as_str())).chain(further);
     let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(["0.000128", "0.000256", "0.262144", "+Inf"].map(bucket), ["0", "2", "2", "3"]);
     }
 
-    /// Every metric that the dashboard shows is one of these.
+    /// Every metric in the dashboard exists.
     #[test]
     fn the_dashboard_shows_what_there_is() {
         let dashboard = include_str!("../../../../contrib/grafana/terapage.json");

@@ -10,27 +10,27 @@ use std::fs;
 use terapage_config::Size;
 use terapage_stats::{Region, Snapshot};
 
-/// What has a line of its own.
+/// What a line stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// Each process.
     Process,
-    /// All that one terapage run has begun, with its processes below.
+    /// All processes that one terapage run has started, with each process below.
     Job,
     /// All processes of one cgroup: of a pod, a unit, a batch job.
     Cgroup,
-    /// What programs have their memory for: heap, mappings, static arrays.
+    /// The uses of a program's memory: heap, mappings, static arrays.
     Region,
 }
 
-/// By what lines are sorted: the largest first, but for numbers of processes.
+/// The order of lines: the largest first, except for process numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// The number of the process.
     Pid,
     /// Memory within the budget.
     Resident,
-    /// Untracked memory: beside the budget.
+    /// Untracked memory.
     Untracked,
     /// Major faults.
     Major,
@@ -48,10 +48,10 @@ pub const HEAD: &str = concat!(
     "     LEASE   RESIDENT  UNTRACKED MAJOR/s MINOR/s IN MB/s OUT MB/s STALL% WAIT%  HIT% WASTE% DIRTY%      P50      P99\n"
 );
 
-/// Characters of a row before the column of page-ins, where rows are folded that do not fit.
+/// Characters of a row before the column of page-ins. Longer rows are folded.
 pub const FOLD: usize = 72;
 
-/// What to take rates from.
+/// Two readings, from which rates are computed.
 #[derive(Clone, Copy)]
 pub struct Rates {
     pub old: Snapshot,
@@ -60,7 +60,7 @@ pub struct Rates {
 
 impl Rates {
     fn of(&self, now: &Snapshot, counter: fn(&Snapshot) -> u64) -> f64 {
-        // Another process under the same id counts from zero again.
+        // Another process with the same number starts counting from zero.
         counter(now).saturating_sub(counter(&self.old)) as f64 / self.seconds.max(1e-3)
     }
 }
@@ -77,7 +77,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// What it is sorted by; more comes first.
+    /// The value by which lines are sorted; larger ones come first.
     fn weight(&self, sort: Sort) -> f64 {
         let rate = |counter| self.rates.as_ref().map_or(0.0, |rates| rates.of(&self.now, counter));
         match sort {
@@ -96,7 +96,7 @@ impl Line {
         let (mut now, mut old, mut seconds) = (Sums::default(), Sums::default(), 0.0_f64);
         for line in lines {
             now.add_running(&line.now);
-            // What was not there at the last look has done nothing since.
+            // A process that is new since the last reading has no rates.
             old.add_running(&line.rates.map_or(line.now, |rates| rates.old));
             seconds = seconds.max(line.rates.map_or(0.0, |rates| rates.seconds));
         }
@@ -144,7 +144,7 @@ impl Line {
     }
 }
 
-/// The rows of a frame, and a last one with the sums if there is more than one.
+/// The rows of a frame, and a last row with the sums if there is more than one.
 pub fn rows(mut lines: Vec<Line>, by: By, sort: Sort) -> Vec<String> {
     let total = (lines.len() > 1).then(|| Line::sum(format!("{} processes", lines.len()), &lines));
     let heaviest = |lines: &mut Vec<Line>| {
@@ -220,7 +220,7 @@ fn cgroup(pid: u32) -> String {
     process::cgroup_of(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default()).to_owned()
 }
 
-/// The end of a cgroup's path, as much as there is room for.
+/// The end of a cgroup's path, as long as there is room.
 fn tail(path: &str) -> String {
     let name = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("/");
     let name = name.trim_end_matches(".scope").trim_end_matches(".service").trim_end_matches(".slice");
@@ -228,8 +228,8 @@ fn tail(path: &str) -> String {
     name.chars().skip(skipped).collect()
 }
 
-/// What names a job: the process that `terapage run` became, and the namespace in which it has that
-/// number.
+/// The name of a job: the process that `terapage run` became, and the namespace in which that
+/// process has its number.
 fn job(pid: u32) -> (String, u32) {
     let root = process::root_of(pid).unwrap_or(pid);
     let namespace = fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap_or_default();
@@ -243,7 +243,7 @@ fn parent(pid: u32) -> u32 {
     parent.unwrap_or(0)
 }
 
-/// The regions of all processes, those of one name together.
+/// The regions of all processes; regions of one name are combined.
 pub fn regions(all: &[Paged]) -> Vec<Region> {
     let mut sums = BTreeMap::<String, Region>::new();
     for region in all.iter().flat_map(Paged::regions) {

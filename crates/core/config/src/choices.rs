@@ -1,4 +1,4 @@
-//! Settings that are one of a few names.
+//! Settings whose value is one of a few names.
 
 /// A type whose values have names.
 pub(crate) trait Named: Copy + 'static {
@@ -59,7 +59,7 @@ choices! {
 choices! {
     /// How stores are read and written.
     Io {
-        /// By io_uring; where that is forbidden, by libaio, and where that cannot be had, by
+        /// By io_uring; if that is forbidden, by libaio; if that is not available either, by
         /// threads.
         Auto = "auto",
         /// By io_uring only.
@@ -72,9 +72,9 @@ choices! {
 }
 
 choices! {
-    /// How pages get into a program and out of it.
+    /// How pages get into and out of a program.
     Mechanism {
-        /// They are moved, where the kernel can.
+        /// Pages are moved, if the kernel can do that.
         Move = "move",
         /// They are copied.
         Copy = "copy",

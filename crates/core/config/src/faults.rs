@@ -1,18 +1,18 @@
-//! What goes wrong in stores, for tests.
+//! Faults of stores, for tests.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How often what goes wrong, in operations of a million.
+/// The frequency of each fault, in a million operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// An operation answers EIO.
     pub errors: u32,
-    /// An operation transfers less than asked.
+    /// An operation transfers fewer bytes than requested.
     pub short: u32,
-    /// A read gives other bytes than were written.
+    /// A read returns other bytes than were written.
     pub flips: u32,
-    /// Not how often: if it is not 0, this is for the first copy of each mirror alone.
+    /// Not a frequency: if this is not 0, the faults affect only the first copy of each mirror.
     pub copy: u32,
 }
 

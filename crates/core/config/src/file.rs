@@ -30,7 +30,7 @@ impl Partial {
         Ok(partial)
     }
 
-    /// Reads the text of a configuration file; `file` is for messages.
+    /// Reads the text of a configuration file; messages name `file`.
     pub fn from_toml(text: &str, file: &Path) -> Result<Partial, Error> {
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
             let line =
@@ -63,8 +63,8 @@ fn user_file(get: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(directory.join("terapage/config.toml"))
 }
 
-/// Whether there is no such file, as far as this user can see. A file that can be seen but not read
-/// is an error.
+/// Whether the file does not exist, as far as this user can see. A file that can be seen but not
+/// read is an error.
 fn is_absent(path: &Path, error: &std::io::Error) -> bool {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => true,
@@ -104,7 +104,7 @@ mod tests {
              stats = 's.json'\ntrace = 't'\nverbose = true\nper-process = true\novercommit = false\n",
         )
         .unwrap();
-        // For a setting that is added, tests/table.rs does the same.
+        // tests/table.rs checks settings that are added later.
         #[allow(clippy::needless_update)]
         let wanted = Partial {
             memory: Some(Memory::Percent(25.0)),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Bytes of memory that this process can use: the least of the machine's memory and the limits of
+/// Bytes of memory that this process can use: the minimum of the machine's memory and the limits of
 /// its cgroup and of those above. `None` if `/proc` is missing.
 pub fn memory_bytes() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(memory_total);
@@ -18,7 +18,7 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least memory limit, bytes, from the groups in `groups` (the text of `/proc/self/cgroup`) up
+/// The lowest memory limit, bytes, from the groups in `groups` (the text of `/proc/self/cgroup`) up
 /// to the root of the hierarchy that is mounted under `root`.
 fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
     let mut least: Option<u64> = None;

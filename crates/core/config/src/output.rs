@@ -1,4 +1,4 @@
-//! Files that are to be written.
+//! Files that will be written.
 
 use rustix::fs::{Access, access};
 use std::os::unix::fs::FileTypeExt;
@@ -9,7 +9,7 @@ use std::path::Path;
 pub(crate) fn takes_output(path: &Path) -> Result<(), String> {
     match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
         Ok(kind) if kind.is_fifo() => return Ok(()),
-        // Links in /dev and /proc lead to files that are open already and must not be replaced.
+        // Links in /dev and /proc lead to files that are already open and must not be replaced.
         Ok(kind) if kind.is_symlink() && !["/dev", "/proc"].iter().any(|place| path.starts_with(place)) => {
             let target = path.canonicalize().or_else(|_| std::fs::read_link(path));
             let name =
@@ -24,11 +24,11 @@ pub(crate) fn takes_output(path: &Path) -> Result<(), String> {
     can_be_made(path)
 }
 
-/// Checks that a file can be written or made at `path`; `-` stands for standard output. What is
-/// there is not touched, and a pipe is not opened.
+/// Checks that a file can be written or made at `path`; `-` stands for standard output. An existing
+/// file is not touched, and a pipe is not opened.
 ///
 /// # Errors
-/// It cannot; the text is one line, and follows the path.
+/// The file cannot be written; the text is one line, and follows the path.
 pub fn can_be_written(path: &Path) -> Result<(), String> {
     match std::fs::metadata(path) {
         _ if path == Path::new("-") => Ok(()),

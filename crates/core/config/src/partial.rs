@@ -14,8 +14,8 @@ pub enum Memory {
 }
 
 impl Partial {
-    /// Sets the setting that is called `name` in the configuration file, from a text. The error
-    /// says in one line what is wrong with the text.
+    /// Sets the setting that the configuration file calls `name`, from a text. The error says in
+    /// one line what is wrong with the text.
     ///
     /// # Panics
     /// If `name` is not in [`SETTINGS`].
@@ -25,7 +25,8 @@ impl Partial {
         (setting.set)(self, text)
     }
 
-    /// Sets a setting from one text of a flag or of a file: of a list that is one more.
+    /// Sets a setting from one text of a flag or of a file; for a list, the text is added as one
+    /// more item.
     pub fn add(&mut self, setting: &Setting, text: &OsStr) -> Result<(), String> {
         match setting.kind {
             Kind::List => self.add_store(text),

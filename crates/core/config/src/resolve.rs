@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use terapage_policy::{prefetch, replacement};
 
-/// What defaults depend on.
+/// The values on which defaults depend.
 pub(crate) struct Context<'a> {
     /// Knows which stores can be used.
     pub stores: &'a dyn Stores,
@@ -15,7 +15,7 @@ pub(crate) struct Context<'a> {
     pub get: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
-/// What was given, or the default.
+/// The given value, or the default.
 pub(crate) fn given_or_default<T>(
     given: Option<T>,
     default: impl FnOnce() -> T,
@@ -24,7 +24,7 @@ pub(crate) fn given_or_default<T>(
     Ok(given.unwrap_or_else(default))
 }
 
-/// What was given, if anything was: there is no default.
+/// The given value, if there is one: there is no default.
 pub(crate) fn as_given<T>(
     given: Option<T>,
     _: impl FnOnce() -> T,
@@ -45,7 +45,7 @@ pub(crate) fn budget(
     }
 }
 
-/// The stores that were given, or the first directory that can be one.
+/// The given stores, or the first directory that can be a store.
 pub(crate) fn stores(
     given: Option<Vec<StoreSpec>>,
     _: impl FnOnce() -> Vec<StoreSpec>,
@@ -58,9 +58,9 @@ pub(crate) fn stores(
 }
 
 impl Partial {
-    /// Fills in the defaults, and checks what can only be checked now: there must be
-    /// such policies, and `stores` must accept the stores. Paths become absolute. `get` reads the
-    /// environment, for the default store.
+    /// Fills in the defaults, and checks what can only be checked now: the policies must exist, and
+    /// `stores` must accept the stores. Paths become absolute. `get` reads the environment, for the
+    /// default store.
     pub fn resolve(
         self,
         stores: &dyn Stores,
@@ -85,7 +85,7 @@ impl Partial {
         for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
             if let Some(path) = file {
                 *path = absolute(name, path)?;
-                // Refused now, not after the program has done its work.
+                // Such a file is refused now, not after the program has done its work.
                 if let Err(why) = takes_output(path) {
                     let why = format!("{} {why}", path.display());
                     return Err(Error::Value { name: name.to_owned(), why });
@@ -129,8 +129,8 @@ pub fn check_block(memory: Size, block: Size) -> Result<(), Error> {
     Err(Error::Value { name: "memory".to_owned(), why })
 }
 
-/// Refuses stores in memory that leave too little of it for frames, or that stand where they are
-/// never full.
+/// Refuses stores in memory that leave too little of the budget for frames, or that stand where
+/// they are never full.
 fn check_ram(settings: &Settings) -> Result<(), Error> {
     let no = |why: String| Err(Error::Value { name: "store".to_owned(), why });
     let ram = settings.ram();

@@ -1,9 +1,9 @@
-//! What is known of a setting.
+//! The description of a setting.
 
 use crate::Partial;
 use std::ffi::OsStr;
 
-/// A setting, as the table has it: all of its names, and how it is given.
+/// A setting, as the table has it: all of its names, and the form in which it is given.
 #[derive(Debug)]
 pub struct Setting {
     /// The key in the configuration file. The flag has the same name, see [`flag`](Self::flag).
@@ -17,19 +17,19 @@ pub struct Setting {
     /// What the setting does, for `--help`. The text `{choices}` stands for the names in
     /// [`choices`](Self::choices).
     pub help: &'static str,
-    /// What the key in the configuration file takes.
+    /// The type of the key in the configuration file.
     pub kind: Kind,
-    /// What can be chosen, as far as that is known.
+    /// The possible values, if they are known.
     pub choices: Choices,
     /// The default, as text. `None` if the default is no value, or if it depends on the machine.
     pub default: Option<&'static str>,
-    /// What the documentation says in the place of the default, if that needs words.
+    /// The text that the documentation has instead of the default, if words are needed.
     pub default_note: Option<&'static str>,
-    /// Whether the setting is for `terapage run` alone. If not, it is for programs that call the
-    /// pager, too.
+    /// Whether the setting is only for `terapage run`. If not, programs that call the pager may use
+    /// it, too.
     pub run_only: bool,
-    /// Whether the setting is for tests, recordings and measurements: it has a variable, and no
-    /// flag, key or row in the documents.
+    /// Whether the setting is only for tests, recordings and measurements: then it has a variable,
+    /// and no flag, key or row in the documents.
     pub hidden: bool,
     /// Where `--help` shows the flag.
     pub group: Group,
@@ -42,11 +42,11 @@ pub struct Setting {
 pub enum Group {
     /// How much memory.
     Memory,
-    /// Where the rest lives.
+    /// Where blocks without a frame are kept.
     Stores,
     /// What is paged.
     Paged,
-    /// What is told and written.
+    /// What is reported and written.
     Output,
     /// What few need.
     Advanced,
@@ -71,7 +71,7 @@ impl Group {
 /// What a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
-    /// `--NAME VALUE`: a value; this is what `--help` calls it.
+    /// `--NAME VALUE`: a value; `--help` shows this name for it.
     Value(&'static str),
     /// `--NAME`: nothing. The flag switches the setting on.
     On,
@@ -79,7 +79,7 @@ pub enum Flag {
     Off(&'static str),
 }
 
-/// What a key in the configuration file takes.
+/// The type of a key in the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A text.
@@ -92,12 +92,12 @@ pub enum Kind {
     List,
 }
 
-/// What a setting can be, for completions and messages.
+/// The possible values of a setting, for completions and messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choices {
     /// Any text.
     Any,
-    /// These names, and maybe others.
+    /// These names, and perhaps others.
     Names(&'static [&'static str]),
     /// A file.
     File,
@@ -114,7 +114,7 @@ impl Setting {
         }
     }
 
-    /// The names that can be chosen; none if the setting takes any text.
+    /// The possible names; none if the setting accepts any text.
     pub fn names(&self) -> &'static [&'static str] {
         match self.choices {
             Choices::Names(names) => names,

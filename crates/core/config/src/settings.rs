@@ -1,10 +1,10 @@
-//! The settings as they are used: what follows from them, and why they are refused.
+//! The settings as the program uses them, what follows from them, and why they are refused.
 
 use crate::{Partial, Settings, Size, StoreSpec, Stores};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Why settings are refused. Each message is one line.
+/// The reasons for refusing settings. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A setting has an invalid value.
@@ -45,17 +45,17 @@ pub enum Error {
     },
 }
 
-/// Bytes of a block where compressed memory is a store, unless another size is given.
+/// Bytes of a block if compressed memory is one of the stores, unless another size is given.
 const SMALL_BLOCK: usize = 4 << 10;
 
 impl Settings {
-    /// The stores over which blocks are spread, with encryption and compression around those that
-    /// have them. `known` tells which servers get only ciphertext.
+    /// The stores over which blocks are spread, with encryption and compression added where the
+    /// settings ask for them. `known` says which servers get only ciphertext.
     pub fn specs(&self, known: &dyn Stores) -> Vec<StoreSpec> {
         self.stores.iter().map(|store| self.dressed(store.clone(), known)).collect()
     }
 
-    /// A store with encryption and compression around it, as these settings say.
+    /// A store with the encryption and compression of these settings.
     fn dressed(&self, store: StoreSpec, known: &dyn Stores) -> StoreSpec {
         let wants = |url: &str| known.wants_cipher(url, self.encrypt.is_none());
         let store = store.with_ram(self.auto_ram());
@@ -69,30 +69,30 @@ impl Settings {
         }
     }
 
-    /// Bytes of a block. Compressed memory gives small ones as fast as large ones, and each brings
-    /// less that is not needed.
+    /// Bytes of a block. Compressed memory returns small blocks as fast as large ones, and each
+    /// small block brings fewer unneeded bytes.
     pub fn block_bytes(&self) -> usize {
         let default = if self.ram().0 > 0 { SMALL_BLOCK } else { crate::DEFAULT_BLOCK };
         self.block.map_or(default, |size| size.0 as usize)
     }
 
-    /// Whether blocks may be split: a size that is given holds for the whole run.
+    /// Whether blocks may be split: a given size holds for the whole run.
     pub fn splits(&self) -> bool {
         self.block.is_none()
     }
 
-    /// Bytes of the smallest blocks that there may be: those of blocks that are split.
+    /// Bytes of the smallest possible blocks: after a split, if blocks may be split.
     pub fn least_block_bytes(&self) -> usize {
         let block = self.block_bytes();
         if self.splits() { block.min(crate::SPLIT_BLOCK) } else { block }
     }
 
-    /// What `ram:auto` takes at most: a third of the budget.
+    /// The most memory of `ram:auto`: a third of the budget.
     fn auto_ram(&self) -> Size {
         Size(self.memory.0 / 3)
     }
 
-    /// Bytes of the budget that stores in memory take at most.
+    /// The most bytes of the budget that stores in memory use.
     pub fn ram(&self) -> Size {
         Size(self.stores.iter().map(|store| store.ram_bytes(self.auto_ram())).sum())
     }
@@ -157,7 +157,7 @@ mod tests {
             files in (proptest::option::of(path()), proptest::option::of(path())),
             compress in proptest::option::of(codec()),
         ) -> Settings {
-            // A setting that is added is varied by what its entry says: tests/table.rs.
+            // tests/table.rs varies settings that are added later, by their entries.
             #[allow(clippy::needless_update)]
             let settings = Settings {
                 memory: Size(memory), stores, placement, store_size, block, compress,

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 pub enum StoreSpec {
     /// A directory, an empty file or a block device: `PATH` or `file:PATH`.
     File(PathBuf),
-    /// A mirror, with the same bytes in each of several stores: `mirror:A+B`.
+    /// A mirror, which keeps the same bytes in each of several stores: `mirror:A+B`.
     Mirror(Vec<StoreSpec>),
-    /// Only ciphertext of what is kept: see [`Settings::specs`](crate::Settings::specs).
+    /// A store that gets only ciphertext: see [`Settings::specs`](crate::Settings::specs).
     Encrypted(Box<StoreSpec>),
-    /// What is kept, compressed: see [`Settings::specs`](crate::Settings::specs).
+    /// A store that gets compressed blocks: see [`Settings::specs`](crate::Settings::specs).
     Compressed(Codec, Box<StoreSpec>),
     /// Several in order, the fastest first: `tier:A+B`.
     Tier(Vec<StoreSpec>),
-    /// So many bytes of memory, compressed: `ram:SIZE`; `None` is `ram:auto`.
+    /// Memory with this number of bytes, compressed: `ram:SIZE`; `None` is `ram:auto`.
     Ram(Option<Size>),
     /// A store elsewhere: `KIND://...`.
     Url(String),
@@ -34,7 +34,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The highest level of Zstandard: more takes much memory, and more time than a disk.
+    /// The highest level of Zstandard: higher levels need much memory, and more time than a disk.
     pub const LEVEL_MAX: u8 = 9;
 
     /// Reads `lz4`, `zstd` or `zstd:LEVEL`. The error says in one line what is wrong.
@@ -53,7 +53,7 @@ impl Codec {
         })
     }
 
-    /// The text from which [`parse`](Self::parse) reads it.
+    /// The text from which [`parse`](Self::parse) reads this value.
     pub fn to_text(self) -> String {
         match self {
             Codec::Lz4 => "lz4".to_owned(),
@@ -67,16 +67,16 @@ pub trait Stores {
     /// Checks that the store can be used.
     ///
     /// # Errors
-    /// It cannot. The text says in one line what is wrong and what to do, beginning with the
+    /// It cannot. The text says in one line what is wrong and what to do, and begins with the
     /// store's name.
     fn check(&self, store: &StoreSpec) -> Result<(), String>;
 
-    /// Bytes that are free now for all these stores together; `None` if that is not known, or their
-    /// size is fixed.
+    /// Bytes that are free now for all these stores together; `None` if that is unknown, or if
+    /// their size is fixed.
     fn room(&self, stores: &[StoreSpec]) -> Option<u64>;
 
-    /// Whether a store elsewhere is to get only ciphertext: as its URL says, or, `by_default`, as
-    /// seems wise where it is.
+    /// Whether a remote store gets only ciphertext: according to its URL, or, `by_default`, to its
+    /// place.
     fn wants_cipher(&self, _url: &str, _by_default: bool) -> bool {
         false
     }
@@ -134,7 +134,7 @@ impl StoreSpec {
         }
     }
 
-    /// Whether any of it lies elsewhere.
+    /// Whether a part of the store is remote.
     pub fn is_far(&self) -> bool {
         match self {
             StoreSpec::File(_) | StoreSpec::Ram(_) => false,
@@ -156,10 +156,10 @@ impl StoreSpec {
         }
     }
 
-    /// The same with each URL made into another.
+    /// The same store with each URL replaced.
     ///
     /// # Errors
-    /// What the map says.
+    /// An error of the map.
     pub fn map_urls<E>(self, map: &mut impl FnMut(&str) -> Result<String, E>) -> Result<StoreSpec, E> {
         let mut all = |parts: Vec<StoreSpec>| -> Result<Vec<StoreSpec>, E> {
             parts.into_iter().map(|part| part.map_urls(map)).collect()
@@ -176,19 +176,20 @@ impl StoreSpec {
         })
     }
 
-    /// The same store, with only ciphertext; once is enough. What is in memory stays as it is.
+    /// The same store, which gets only ciphertext; a store is not encrypted twice. Stores in memory
+    /// are not encrypted.
     pub fn encrypted(self) -> StoreSpec {
         match self {
             StoreSpec::Encrypted(_) | StoreSpec::Ram(_) => self,
             StoreSpec::Tier(tiers) => StoreSpec::Tier(tiers.into_iter().map(StoreSpec::encrypted).collect()),
-            // What is encrypted does not compress.
+            // Ciphertext does not compress.
             StoreSpec::Compressed(codec, inner) => StoreSpec::Compressed(codec, Box::new(inner.encrypted())),
             other => StoreSpec::Encrypted(Box::new(other)),
         }
     }
 
-    /// The same store, with only ciphertext in those parts of which a URL `wants` it: of a mirror
-    /// in all copies, so that each block is encrypted once.
+    /// The same store, with only ciphertext in those parts for one of whose URLs `wants` is true;
+    /// for a mirror in all copies, so that each block is encrypted once.
     pub(crate) fn encrypted_where(self, wants: &impl Fn(&str) -> bool) -> StoreSpec {
         match self {
             StoreSpec::Tier(tiers) => {
@@ -202,7 +203,7 @@ impl StoreSpec {
         }
     }
 
-    /// Whether blocks go as they are to a URL that wants ciphertext.
+    /// Whether plain blocks go to a URL that wants ciphertext.
     fn shows(&self, wants: &impl Fn(&str) -> bool) -> bool {
         match self {
             StoreSpec::File(_) | StoreSpec::Ram(_) | StoreSpec::Encrypted(_) => false,
@@ -212,7 +213,8 @@ impl StoreSpec {
         }
     }
 
-    /// The same store, with what is kept compressed; once is enough, and what is in memory is.
+    /// The same store, with compressed blocks; a store is not compressed twice, and memory already
+    /// compresses its blocks.
     pub fn compressed(self, codec: Codec) -> StoreSpec {
         match self {
             StoreSpec::Compressed(..) | StoreSpec::Ram(_) => self,
@@ -223,7 +225,7 @@ impl StoreSpec {
         }
     }
 
-    /// Bytes of memory that it takes; `auto` is what `ram:auto` does.
+    /// Bytes of memory that the store uses; `auto` stands for `ram:auto`.
     pub(crate) fn ram_bytes(&self, auto: Size) -> u64 {
         match self {
             StoreSpec::Ram(size) => size.unwrap_or(auto).0,
@@ -280,7 +282,7 @@ impl StoreSpec {
     }
 }
 
-/// Joins stores with plus signs; one in a store's own text is written twice.
+/// Joins stores with plus signs; a plus sign in a store's own text is doubled.
 fn joined(prefix: &str, stores: &[StoreSpec]) -> OsString {
     let mut text = prefix.as_bytes().to_vec();
     for (i, store) in stores.iter().enumerate() {
@@ -294,7 +296,7 @@ fn joined(prefix: &str, stores: &[StoreSpec]) -> OsString {
     OsString::from_vec(text)
 }
 
-/// Reads `A+B`; a plus sign in a path is written twice. `None`: there are fewer than two.
+/// Reads `A+B`; a plus sign in a path is doubled. `None`: there are fewer than two.
 fn several(bytes: &[u8]) -> Option<Result<Vec<StoreSpec>, String>> {
     let (mut stores, mut store, mut rest) = (Vec::new(), Vec::new(), bytes.iter().peekable());
     while let Some(&byte) = rest.next() {
@@ -334,7 +336,7 @@ fn tier(bytes: &[u8]) -> Result<StoreSpec, String> {
     Ok(StoreSpec::Tier(tiers))
 }
 
-/// The least memory that is a store, bytes.
+/// The smallest memory that can be a store, bytes.
 const RAM_MIN: Size = Size(1 << 20);
 
 fn ram(text: &str) -> Result<StoreSpec, String> {

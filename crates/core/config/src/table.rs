@@ -1,7 +1,7 @@
-//! The table of settings. An entry is all that is said about a setting: from the table come the
-//! flags of `terapage run`, their help and their completions, the variables, the keys of the
-//! configuration file, the fields of [`Partial`] and of [`Settings`], and the table in
-//! docs/configuration.md. docs/extending.md adds an entry step by step.
+//! The table of settings. An entry has everything about a setting. From the table come the flags of
+//! `terapage run`, their help and their completions, the variables, the keys of the configuration
+//! file, the fields of [`Partial`] and of [`Settings`], and the table in docs/configuration.md.
+//! docs/extending.md adds an entry step by step.
 
 use crate::resolve::{self, Context};
 use crate::setting::{Choices, Flag, Kind, Setting};
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use terapage_policy::{prefetch, replacement};
 
-/// What an entry has that does not say otherwise.
+/// The default fields of an entry.
 const PLAIN: Setting = Setting {
     name: "",
     variable: "",
@@ -38,7 +38,7 @@ macro_rules! resolved {
     };
 }
 
-/// The function that makes a field of [`Settings`] of one of [`Partial`].
+/// The function that makes a field of [`Settings`] from a field of [`Partial`].
 macro_rules! resolver {
     () => {
         resolve::given_or_default
@@ -60,8 +60,7 @@ macro_rules! resolver {
 /// ```
 ///
 /// The type implements [`Written`]. `field: Type => Other { read: ..., resolve: ..., ... }`: the
-/// field of [`Settings`] has another type than what is given, and `resolve` makes the one of the
-/// other.
+/// field of [`Settings`] has another type than the given value, and `resolve` converts the value.
 macro_rules! settings {
     ($(
         $(#[$doc:meta])*
@@ -100,7 +99,7 @@ macro_rules! settings {
         }
 
         impl Partial {
-            /// This layer, with the settings that it lacks taken from `lower`.
+            /// This layer, with missing settings taken from `lower`.
             pub fn or(self, lower: Partial) -> Partial {
                 Partial { $($field: self.$field.or(lower.$field),)* }
             }
@@ -161,7 +160,7 @@ settings! {
         help: "Give each process all of --memory for itself, instead of one budget for all",
     }
 
-    /// Stores; never empty once they are resolved.
+    /// Stores; never empty once the settings are resolved.
     stores: Vec<StoreSpec> => Vec<StoreSpec> {
         read: value::stores,
         resolve: resolve::stores,
@@ -193,7 +192,7 @@ settings! {
                round-robin",
     }
 
-    /// Whether all stores get only ciphertext, or no store but servers whose URLs say so. `None`:
+    /// Whether all stores get only ciphertext, or only servers whose URLs ask for it. `None`: only
     /// servers that others may read.
     encrypt: bool => Option<bool> {
         read: value::boolean,
@@ -220,7 +219,7 @@ settings! {
         help: "Compress what goes to the stores: lz4, zstd or zstd:LEVEL (1 to 9); or off",
     }
 
-    /// Bytes that the store may take; `None` is `auto`: it grows as needed.
+    /// Bytes that the store may use; `None` is `auto`: it grows as needed.
     store_size: Option<Size> {
         read: value::store_size,
         name: "store-size",
@@ -233,8 +232,8 @@ settings! {
         help: "Bytes that the store may take, or auto: as much as is needed",
     }
 
-    /// The program may have more memory than the store could hold. If not, an allocation that it
-    /// could not hold is refused.
+    /// Whether the program may have more memory than the store could hold. If not, an allocation
+    /// that the store could not hold is refused.
     overcommit: bool {
         read: value::boolean,
         name: "overcommit",
@@ -323,7 +322,7 @@ settings! {
                on or off (docs/host.md)",
     }
 
-    /// Whether bytes that come back are checked against the hash taken when they left.
+    /// Whether the bytes of a page-in are checked against the hash from the page-out.
     verify: bool {
         read: value::boolean,
         name: "verify",
@@ -362,7 +361,7 @@ settings! {
         help: "Write the block references to a file",
     }
 
-    /// Whether to say on standard error what happens.
+    /// Whether to report each step on standard error.
     verbose: bool {
         read: value::boolean,
         name: "verbose",
@@ -376,7 +375,7 @@ settings! {
         help: "Report on standard error what happens",
     }
 
-    /// With the default policy, threads that lose their blocks to each other take turns.
+    /// With the default policy, threads whose blocks displace each other's take turns.
     turns: bool {
         read: value::boolean,
         name: "turns",
@@ -388,7 +387,7 @@ settings! {
         help: "For measurements: whether threads that lose their blocks to each other take turns",
     }
 
-    /// Microseconds that the pager spins before it sleeps; `None`: as the pager has it.
+    /// Microseconds that the pager spins before it sleeps; `None`: the pager's default.
     spin_us: u64 => Option<u64> {
         read: value::number,
         resolve: resolve::as_given,
@@ -400,7 +399,7 @@ settings! {
         help: "For measurements: microseconds that the pager spins before it sleeps",
     }
 
-    /// The least share of the frames that is kept ready, per mille; `None`: as the pager has it.
+    /// The smallest share of the frames that is kept ready, per mille; `None`: the pager's default.
     soft_per_mille: u64 => Option<u64> {
         read: value::per_mille,
         resolve: resolve::as_given,
@@ -413,7 +412,7 @@ settings! {
     }
 
     /// Paging starts when more bytes than this are in use: a recording must see a program's first
-    /// touches. `None`: as far as the job lets a process grow without a pager.
+    /// touches. `None`: when the job no longer lets the process grow without a pager.
     start_bytes: u64 => Option<u64> {
         read: value::number,
         resolve: resolve::as_given,
@@ -425,7 +424,7 @@ settings! {
         help: "For recordings and tests: the bytes in use at which paging starts",
     }
 
-    /// How pages get into the program and out of it.
+    /// How pages get into and out of the program.
     mechanism: Mechanism {
         read: value::name::<Mechanism>,
         name: "mechanism",
@@ -436,7 +435,7 @@ settings! {
         help: "For tests: copy pages on kernels that can move them: {choices}",
     }
 
-    /// What goes wrong in the stores.
+    /// The faults of the stores.
     faults: Faults => Option<Faults> {
         read: value::faults,
         resolve: resolve::as_given,

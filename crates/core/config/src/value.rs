@@ -15,13 +15,13 @@ const BLOCK_MAX: Size = Size(2 << 20);
 /// Reads the default of the setting `name`.
 ///
 /// # Panics
-/// If it has none, or if the setting's own reader refuses it.
+/// There is no default, or the setting's own reader refuses it.
 pub(crate) fn default<T>(name: &str, text: Option<&str>, read: fn(&OsStr) -> Result<T, String>) -> T {
     let text = text.unwrap_or_else(|| panic!("{name} has no default"));
     read(text.as_ref()).unwrap_or_else(|why| panic!("the default of {name}: {why}"))
 }
 
-/// The bytes of a text that is not empty.
+/// The bytes of a text, which must not be empty.
 fn some(text: &OsStr) -> Result<&OsStr, String> {
     if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text) }
 }
@@ -113,8 +113,8 @@ pub(crate) fn name<T: Named>(text: &OsStr) -> Result<T, String> {
     value.ok_or_else(|| unknown(text, T::TEXTS))
 }
 
-/// The name of a policy. Whether there is such a policy is looked at later: the library in a
-/// program need not say it again.
+/// The name of a policy. Whether the policy exists is checked later: the library in a program need
+/// not check it again.
 pub(crate) fn policy(text: &OsStr) -> Result<String, String> {
     utf8(text).map(str::to_owned)
 }
@@ -148,7 +148,7 @@ pub(crate) fn stores(text: &OsStr) -> Result<Vec<StoreSpec>, String> {
 
 /// A value that a variable passes on.
 pub(crate) trait Written {
-    /// The text from which the setting's reader reads the value; `None`: no variable does.
+    /// The text from which the setting's reader reads the value; `None`: the variable is not set.
     fn written(&self) -> Option<OsString>;
 }
 

@@ -1,11 +1,11 @@
-//! Variables whose names begin as those of settings do, and which nobody reads.
+//! Variables whose names begin like those of settings, but which nobody reads.
 
 use crate::SETTINGS;
 
 /// How the names of all variables of Terapage begin.
 const PREFIX: &str = "TERAPAGE_";
 
-/// Variables that are no settings: of the command and of the library in a program.
+/// Variables that are not settings: those of the command and of the library in a program.
 const OTHERS: &[&str] = &[
     "TERAPAGE_BIN",
     "TERAPAGE_DEVICE",
@@ -37,7 +37,7 @@ const OF_TESTS: &[&str] = &[
     "TERAPAGE_TRACES",
 ];
 
-/// A variable that begins as those of settings do, and that nobody reads.
+/// A variable whose name begins like those of settings, and that nobody reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownVariable {
     /// Its name, in which control characters are escaped.
@@ -46,7 +46,7 @@ pub struct UnknownVariable {
     pub nearest: Option<&'static str>,
 }
 
-/// Those of `names` that nobody reads, in their order.
+/// Those of `names` that nobody reads, in the given order.
 pub fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<UnknownVariable> {
     let settings = || SETTINGS.iter().map(|setting| setting.variable);
     let known = |name: &str| OTHERS.iter().chain(OF_TESTS).any(|other| *other == name);
@@ -69,8 +69,8 @@ pub fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Unknow
     unknown
 }
 
-/// The word of `known` that `word` was probably meant to be: a third of its letters, and one at
-/// least, may be wrong, missing, too many, or in the place of the next one.
+/// The most similar word in `known`: a third of the letters of `word`, and at least one, may be
+/// wrong, missing, superfluous, or swapped with the next one.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = (word.chars().count() / 3).max(1);
     let distances = known.into_iter().map(|own| (distance(word, own), own));
@@ -80,11 +80,11 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, own)| own)
 }
 
-/// How many letters must be changed, added, taken away or swapped with the next to make one word of
-/// the other.
+/// The number of letters that must be changed, added, removed or swapped with the next to turn one
+/// word into the other.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    // Rows of the table of distances between beginnings: the last two and the current one.
+    // Rows of the table of distances between prefixes: the last two and the current one.
     let mut before_last = Vec::new();
     let mut last: Vec<usize> = (0..=other.len()).collect();
     for at in 1..=one.len() {

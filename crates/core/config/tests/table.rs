@@ -18,7 +18,7 @@ impl Stores for AnyStore {
     }
 }
 
-/// Texts that the setting must take.
+/// Texts that the setting must accept.
 fn texts(setting: &Setting) -> Vec<&'static str> {
     let of_kind: &[&str] = match setting.kind {
         Kind::Switch => &["true", "no"],
@@ -28,7 +28,7 @@ fn texts(setting: &Setting) -> Vec<&'static str> {
     setting.default.iter().chain(setting.names()).chain(of_kind).copied().collect()
 }
 
-/// The settings of one variable.
+/// The settings that result from one variable.
 fn of_variable(setting: &Setting, text: &str) -> Settings {
     let get = |name: &str| (name == setting.variable).then(|| OsString::from(text));
     Settings::from_variables(&AnyStore, get).unwrap()
