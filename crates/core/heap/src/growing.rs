@@ -8,18 +8,18 @@ const PAGE: usize = 4096;
 /// The source of the memory.
 ///
 /// # Safety
-/// The memory that [`grow`](Self::grow) returns is readable and writable for ever, and nobody else
-/// uses it.
+/// The memory that [`grow`](Self::grow) returns is readable and writable for ever, and has no other
+/// user.
 pub unsafe trait Grow {
-    /// At least `size` bytes: their address, and how many. `None` if there are no more.
+    /// Returns the address and the size of at least `size` bytes. `None` if memory is exhausted.
     fn grow(&self, size: usize) -> Option<(usize, usize)>;
 }
 
-/// The source in the form that `dlmalloc` needs. Memory is never given back or moved, and is not
-/// known to be zero.
+/// The source in the form that `dlmalloc` needs. Memory is never returned or moved, and may be
+/// nonzero.
 pub struct Growing<G>(pub G);
 
-// SAFETY: `Grow` promises ranges that nobody else uses, and never takes one back.
+// SAFETY: `Grow` promises ranges without other users, and never takes one back.
 unsafe impl<G: Grow + Send> Allocator for Growing<G> {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let (at, size) = self.0.grow(size).unwrap_or_default();

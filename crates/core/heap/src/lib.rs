@@ -3,8 +3,8 @@
 //! The places of a program's small objects decide how many pages it touches. In order of
 //! allocation, objects that are used together (for example the keys of a table, without their
 //! values) are spread over all of memory. Here the small objects of one size lie together, without
-//! headers between them, as in Bonwick's slabs (USENIX Summer 1994) and in `jemalloc`. Which of
-//! them are free is noted elsewhere, so to free one does not touch it. `dlmalloc` serves larger
+//! headers between them, as in Bonwick's slabs (USENIX Summer 1994) and in `jemalloc`. The free
+//! objects are noted elsewhere, so freeing an object does not touch it. `dlmalloc` serves larger
 //! objects.
 //!
 //! One thread at a time may use a heap. Several heaps can share a [`Table`], which says to which
@@ -30,14 +30,14 @@ use table::{EMPTY, MEDIUM};
 /// The source of a heap's memory.
 ///
 /// # Safety
-/// The memory that [`take`](Self::take) returns is readable and writable, and nobody else uses it
+/// The memory that [`take`](Self::take) returns is readable and writable, and has no other user
 /// until it is given back. Its addresses are in the [table](Self::table).
 pub unsafe trait Memory {
-    /// Takes `len` bytes, a multiple of [`CHUNK`], at an address that is such a multiple; the bytes
-    /// have any value. `None` if there are no more.
+    /// Takes `len` bytes, a multiple of [`CHUNK`], at an address that is a multiple of [`CHUNK`];
+    /// the bytes have any value. `None` if memory is exhausted.
     fn take(&self, len: usize) -> Option<usize>;
 
-    /// Gives back all that one `take` returned.
+    /// Gives back the whole range that one `take` returned.
     fn give(&self, at: usize, len: usize);
 
     /// The table that records the use of the addresses.
@@ -50,7 +50,7 @@ struct Part<M> {
     heap: u8,
 }
 
-// SAFETY: `Memory` promises ranges that nobody else uses.
+// SAFETY: `Memory` promises ranges without other users.
 unsafe impl<M: Memory> Grow for Part<M> {
     fn grow(&self, size: usize) -> Option<(usize, usize)> {
         let size = size.checked_next_multiple_of(CHUNK)?;
@@ -60,8 +60,8 @@ unsafe impl<M: Memory> Grow for Part<M> {
     }
 }
 
-/// Slabs come from the memory, their bits from the heap for larger objects, where they lie close
-/// together.
+/// Slabs come from the memory; their bits come from the heap for larger objects, where the bits lie
+/// close together.
 struct Slabs<'a, M: Memory + Send> {
     memory: &'a M,
     medium: &'a mut Dlmalloc<Growing<Part<M>>>,
@@ -98,12 +98,12 @@ pub struct Heap<M: Memory + Send> {
     mediums: (usize, usize),
 }
 
-/// How much the objects of a heap take.
+/// The memory that the objects of a heap use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
     /// The number of objects.
     pub objects: usize,
-    /// Bytes that they may use.
+    /// Bytes that the objects may use.
     pub bytes: usize,
 }
 
@@ -139,8 +139,8 @@ impl<M: Memory + Send + Copy> Heap<M> {
         at.map_or(std::ptr::null_mut(), |at| at as *mut u8)
     }
 
-    /// Takes objects of a size that are free in the heap's slabs, up to the length of `to`. Returns
-    /// how many: fewer, if the heap would have to grow.
+    /// Takes free objects of a size from the heap's slabs, up to the length of `to`. Returns their
+    /// number, which is smaller if the heap would have to grow.
     pub fn take_some(&mut self, size: usize, to: &mut [usize]) -> usize {
         let table = self.memory.table();
         for (index, object) in to.iter_mut().enumerate() {
@@ -170,7 +170,7 @@ impl<M: Memory + Send + Copy> Heap<M> {
         at
     }
 
-    /// Counts the objects in use. It looks at each slab with free cells.
+    /// Counts the objects in use. It reads each slab with free cells.
     pub fn in_use(&self) -> InUse {
         let small = self.small.in_use(self.memory.table());
         InUse { objects: small.0 + self.mediums.0, bytes: small.1 + self.mediums.1 }
@@ -196,8 +196,8 @@ impl<M: Memory + Send + Copy> Heap<M> {
     /// allocated by this heap and not freed since.
     ///
     /// # Errors
-    /// No object of this heap begins there, or it was freed before: noticed for small objects only.
-    /// Nothing has changed then.
+    /// No object of this heap begins there, or it was freed before; this is detected only for small
+    /// objects. Then nothing has changed.
     #[inline]
     pub unsafe fn free(&mut self, at: *mut u8) -> Result<(), NotAnObject> {
         if self.what(at) != MEDIUM {
@@ -205,7 +205,7 @@ impl<M: Memory + Send + Copy> Heap<M> {
             return self.small.free(at as usize, self.memory.table(), &mut source);
         }
         self.mediums.0 = self.mediums.0.wrapping_sub(1);
-        // SAFETY: the caller promises an object of this heap, and it is not a small one.
+        // SAFETY: the caller promises an object of this heap, and the object is not small.
         unsafe {
             self.mediums.1 = self.mediums.1.wrapping_sub(self.memory.table().usable(at));
             self.medium.c_free(at);
@@ -213,11 +213,11 @@ impl<M: Memory + Send + Copy> Heap<M> {
         Ok(())
     }
 
-    /// Makes an object `size` bytes long, at its address or another; the bytes that the old and new
-    /// lengths share are kept. Null if there is no more memory: then the object is as it was.
+    /// Changes the size of an object to `size` bytes, in place or at a new address. The bytes up to
+    /// the smaller size are kept. Null if memory is exhausted: then the object is unchanged.
     ///
     /// # Safety
-    /// This heap allocated the object, and it was not freed since.
+    /// This heap allocated the object, and it has not been freed since.
     ///
     /// # Errors
     /// As for [`free`](Self::free).
@@ -247,10 +247,10 @@ impl<M: Memory + Send + Copy> Heap<M> {
         if new.is_null() {
             return Ok(new);
         }
-        // SAFETY: both objects are at least as long as the copy, and do not overlap: the new one
-        // was allocated just now.
+        // SAFETY: both objects are at least as long as the copy, and do not overlap, since the new
+        // one was allocated just now.
         unsafe { new.copy_from_nonoverlapping(at, usable.min(size)) };
-        // SAFETY: the caller promises an object of this heap; it was copied.
+        // SAFETY: the caller promises an object of this heap; its bytes were copied.
         match unsafe { self.free(at) } {
             Ok(()) => Ok(new),
             Err(error) => {

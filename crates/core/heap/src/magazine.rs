@@ -1,13 +1,13 @@
 //! Freed objects that one thread keeps for itself, so that most calls take no lock (Bonwick's
-//! magazines, USENIX 2001). The objects are not touched: their addresses are kept here. To their
-//! heap they are in use.
+//! magazines, USENIX 2001). The objects are not touched: their addresses are kept here. The heap
+//! counts them as in use.
 
 use crate::sizes::{BYTES, SIZES};
 
 /// The most objects of a size.
 pub const MOST: usize = 16;
 
-/// A thread keeps about this many bytes of a size, if these are between 4 and [`MOST`] objects.
+/// A thread keeps about this many bytes of each size, but at least 4 and at most [`MOST`] objects.
 const KEPT: usize = 4 << 10;
 
 /// For each size, the number of objects that are kept.
@@ -22,18 +22,18 @@ const ROOM: [u8; SIZES] = {
     room
 };
 
-/// What became of an object that was to be kept.
+/// The result of keeping an object.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Put {
     /// It is kept.
     Done,
     /// There is no room.
     Full,
-    /// It is there already: it was freed twice.
+    /// The object is already kept: it was freed twice.
     There,
 }
 
-/// Objects of one size, in the order in which they came.
+/// Objects of one size, in order of arrival.
 struct Magazine {
     count: usize,
     /// The lower bits of each object's address, which are compared at once. Zero behind the first
@@ -42,7 +42,7 @@ struct Magazine {
     objects: [usize; MOST],
 }
 
-/// Addresses are multiples of 16, so each of 64 GiB has a tag of its own.
+/// Addresses are multiples of 16, so within 64 GiB each address has a different tag.
 #[inline]
 fn tag(object: usize) -> u32 {
     (object >> 4) as u32
@@ -57,12 +57,12 @@ impl Magazines {
         Magazines([const { Magazine { count: 0, tags: [0; MOST], objects: [0; MOST] } }; SIZES])
     }
 
-    /// How many objects of a size are to be taken from a heap, or given back, at once.
+    /// The number of objects of a size to take from a heap, or to give back, at once.
     pub fn step(size: usize) -> usize {
         usize::from(ROOM[size]) / 2
     }
 
-    /// Takes the object of a size that came last.
+    /// Takes the object of a size that arrived last.
     #[inline]
     pub fn take(&mut self, size: usize) -> Option<usize> {
         let magazine = &mut self.0[size];
@@ -91,13 +91,14 @@ impl Magazines {
     /// Whether an object of a size is kept.
     #[inline]
     pub fn has(&self, size: usize, object: usize) -> bool {
-        // All tags are looked at, which takes less time than to stop at the right one.
+        // The search reads all tags, which takes less time than stopping at the right one.
         let magazine = &self.0[size];
         magazine.tags.iter().fold(false, |found, &kept| found | (kept == tag(object)))
             && magazine.objects[..magazine.count].contains(&object)
     }
 
-    /// Takes the objects of a size that came first, up to the length of `to`. Returns how many.
+    /// Takes the objects of a size that arrived first, up to the length of `to`. Returns their
+    /// number. Returns how many.
     pub fn take_oldest(&mut self, size: usize, to: &mut [usize]) -> usize {
         let magazine = &mut self.0[size];
         let count = to.len().min(magazine.count);

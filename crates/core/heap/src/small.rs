@@ -13,11 +13,11 @@ pub const CHUNK_BITS: usize = SLABS * BITS;
 /// A size with at least this many slabs takes whole chunks, so that its objects follow one another.
 const SLABS_APART: u32 = 8;
 
-/// The most freed cells of a size that are remembered: they are likely to be in the processor's
-/// cache, and in memory.
+/// The largest number of freed cells of a size that are remembered: they are likely to be in the
+/// processor's cache, and in memory.
 const RECENT: usize = 64;
 
-/// Chunks without objects that are kept.
+/// The number of empty chunks that are kept.
 const SPARE: u32 = 1;
 
 /// For each size, its reciprocal: an offset in a slab times this, shifted right by 32, is the
@@ -61,7 +61,7 @@ struct Class {
     count: u8,
     /// The number of slabs.
     slabs: u32,
-    /// Slabs reserved for this size that were never used: from, to.
+    /// Slabs reserved for this size that were never used, as a range.
     set_aside: (u32, u32),
 }
 
@@ -99,7 +99,7 @@ pub trait Source {
     /// Takes [`CHUNK_BITS`] bytes.
     fn bits(&mut self) -> Option<*mut u64>;
     /// # Safety
-    /// [`bits`](Self::bits) returned this memory, and nobody uses it.
+    /// [`bits`](Self::bits) returned this memory, and it has no other user.
     unsafe fn give_bits(&mut self, bits: *mut u64);
 }
 
@@ -113,7 +113,7 @@ pub struct Small {
     /// One more than the number of the first slab in the list of slabs without objects; 0 if the
     /// list is empty.
     empty: u32,
-    /// Slabs of the newest chunk that were never used: from, to.
+    /// Slabs of the newest chunk that were never used, as a range.
     newest: (u32, u32),
     /// The number of chunks whose slabs are all in the list of empty slabs.
     spare: u32,
@@ -151,13 +151,13 @@ impl Small {
         self.at_hand(size, table)
     }
 
-    /// Takes a cell of a size from a slab that has free ones.
+    /// Takes a cell of a size from a slab with free cells.
     pub fn at_hand(&mut self, size: usize, table: &Table) -> Option<usize> {
         let number = self.classes[size].head.checked_sub(1)?;
         let slab = table.slab(number);
         let words = usize::from(CELLS[size]).div_ceil(64);
         let mut word = usize::from(slab.hint.load(Relaxed));
-        // The loop ends within the slab's bits, since a slab in this list has a bit that is set.
+        // The loop ends within the slab's bits, since a slab in this list has a set bit.
         let cell = loop {
             let bits = bits_of(slab, word * 64).load(Relaxed);
             if bits != 0 {
@@ -207,7 +207,7 @@ impl Small {
     /// Frees a cell.
     ///
     /// # Errors
-    /// No cell begins there, or it is free already. Nothing has changed then.
+    /// No cell begins there, or the cell is already free. Then nothing has changed.
     #[inline]
     pub fn free(&mut self, at: usize, table: &Table, source: &mut impl Source) -> Result<(), NotAnObject> {
         let number = table.number(at);
@@ -233,7 +233,7 @@ impl Small {
         Ok(())
     }
 
-    /// Handles a slab that was full, or has no objects any more.
+    /// Handles a slab that is no longer full, or no longer has objects.
     #[inline(never)]
     fn has_turned(&mut self, number: u32, size: usize, table: &Table, source: &mut impl Source) {
         let (slab, class) = (table.slab(number), &mut self.classes[size]);
@@ -241,8 +241,8 @@ impl Small {
             push(&mut class.head, table, number);
             return;
         }
-        // The only slab with room is kept: one object that is allocated and freed again and again
-        // must not make a slab each time.
+        // The only slab with room is kept, so that an object that is allocated and freed again and
+        // again does not make a slab each time.
         if class.head != number + 1 || slab.after.load(Relaxed) != 0 {
             class.forget(number, table);
             self.retire(number, size, table, source);
@@ -270,13 +270,13 @@ impl Small {
         for number in first..first + SLABS as u32 {
             unlink(&mut self.empty, table, number);
         }
-        // SAFETY: none of the chunk's slabs is in a list, so nobody looks at their bits again.
+        // SAFETY: none of the chunk's slabs is in a list, so nobody reads their bits again.
         unsafe { source.give_bits(table.slab(first).bits.load(Relaxed)) };
         table.note(table.start(first), CHUNK, 0, NONE);
         source.give_chunk(table.start(first));
     }
 
-    /// Makes a slab for a size, all free, at the head of its list.
+    /// Makes a slab for a size, with all cells free, at the head of its list.
     fn fresh(&mut self, size: usize, heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
         let number = self.room(size, heap, table, source)?;
         let slab = table.slab(number);
@@ -324,7 +324,7 @@ impl Small {
     }
 }
 
-/// Takes a chunk: the number of its first slab. None of its slabs counts as empty.
+/// Takes a chunk, and returns the number of its first slab. None of its slabs counts as empty.
 fn chunk(heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
     let bits = source.bits()?;
     let Some(at) = source.chunk() else {
@@ -343,12 +343,12 @@ fn chunk(heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
     Some(first)
 }
 
-/// The word of a slab's bits that has the bit of a cell. Whoever changes it holds the heap's lock;
-/// a thread that has an object there may look at the object's bit.
+/// The word with the bit of a cell, among the bits of its slab. A thread that changes it holds the
+/// heap's lock; a thread that has an object there may read the object's bit.
 #[inline]
 fn bits_of(slab: &Slab, cell: usize) -> &AtomicU64 {
-    // SAFETY: a slab of a size has a bit for each of its cells, and its bits stay as long as there
-    // are objects.
+    // SAFETY: a slab of a size has a bit for each of its cells, and its bits stay while there are
+    // objects.
     unsafe { AtomicU64::from_ptr(slab.bits.load(Relaxed).add(cell / 64)) }
 }
 
@@ -361,7 +361,7 @@ fn cell_of(at: usize, slab: &Slab) -> Option<(usize, usize)> {
     begins.then_some((size, cell))
 }
 
-/// The size of the small object that begins at an address and was not given back to its heap.
+/// The size of the small object that begins at an address and has not been freed to its heap.
 #[inline]
 pub fn object_at(at: usize, table: &Table) -> Option<usize> {
     let slab = table.slab(table.number(at));

@@ -12,13 +12,13 @@ pub const CHUNK: usize = 1 << 20;
 /// Slabs of a chunk.
 pub const SLABS: usize = CHUNK / SLAB;
 
-/// The use of a slab's room: it belongs to no heap.
+/// The use of a slab's room: the room belongs to no heap.
 pub const NONE: u8 = 0;
-/// It has medium objects.
+/// The room has medium objects.
 pub const MEDIUM: u8 = 1;
-/// It belongs to a heap and has no objects.
+/// The room belongs to a heap and has no objects.
 pub const EMPTY: u8 = 2;
-/// It has small objects of the first size; the next numbers are those of the other sizes.
+/// The room has small objects of the first size; the next numbers are those of the other sizes.
 pub const FIRST_SIZE: u8 = 3;
 
 /// The record of one slab. If it is all zero, the room belongs to no heap. A thread that changes it
@@ -34,7 +34,7 @@ pub struct Slab {
     pub after: AtomicU32,
     /// The number of free cells.
     pub free: AtomicU16,
-    /// The index of the word of `bits` to look at first.
+    /// The index of the word of `bits` at which a search begins.
     pub hint: AtomicU16,
     /// In the first slab of a chunk: how many slabs of the chunk are not empty.
     pub used: AtomicU8,
@@ -70,8 +70,8 @@ impl Table {
     /// Opens the table for addresses from `base`, a multiple of [`CHUNK`].
     ///
     /// # Safety
-    /// `memory` has [the bytes](Table::bytes_for) for all addresses that the table is ever asked
-    /// about. They are zero and aligned to a page, stay mapped for ever, and nobody else uses them.
+    /// `memory` has [the bytes](Table::bytes_for) for all addresses of the table. The bytes are
+    /// zero and aligned to a page, stay mapped for ever, and have no other user.
     pub unsafe fn open(&self, base: usize, memory: *mut u8) {
         self.base.store(base, Relaxed);
         self.slabs.store(memory.cast(), Relaxed);
@@ -91,8 +91,8 @@ impl Table {
 
     #[inline]
     pub(crate) fn slab(&self, number: u32) -> &Slab {
-        // SAFETY: the caller of `open` promised a record for each address that the table is asked
-        // about. All fields are atomic.
+        // SAFETY: the caller of `open` promised a record for each address of the table. All fields
+        // are atomic.
         unsafe { &*self.slabs.load(Relaxed).add(number as usize) }
     }
 
@@ -104,15 +104,15 @@ impl Table {
     }
 
     /// Whether the slab at an address has only small objects, or none: then a heap can tell whether
-    /// one begins at the address.
+    /// an object begins there.
     #[inline]
     pub fn is_small(&self, at: usize) -> bool {
         self.slab(self.number(at)).what.load(Relaxed) >= EMPTY
     }
 
     /// The size of the small object that begins at an address: an index, as
-    /// [`size_of_small`](crate::size_of_small) returns it. `None` if none begins there, or if it
-    /// was given back to its heap. The caller has the object, or the heap's lock.
+    /// [`size_of_small`](crate::size_of_small) returns it. `None` if none begins there, or if the
+    /// object was freed to its heap. The caller owns the object, or holds the heap's lock.
     #[inline]
     pub fn object(&self, at: usize) -> Option<usize> {
         crate::small::object_at(at, self)
@@ -121,7 +121,7 @@ impl Table {
     /// The bytes that an object may use.
     ///
     /// # Safety
-    /// A heap of this table allocated the object, and it was not freed since.
+    /// A heap of this table allocated the object, and it has not been freed since.
     pub unsafe fn usable(&self, at: *mut u8) -> usize {
         match self.slab(self.number(at as usize)).size() {
             Some(size) => usize::from(sizes::BYTES[size]),

@@ -1,4 +1,4 @@
-//! The heap against a naive model, and what it promises to a pager.
+//! The heap, compared with a naive model, and its promises to a pager.
 
 use proptest::prelude::*;
 use std::alloc::Layout;
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_heap::{CHUNK, Heap, InUse, Memory, NotAnObject, Table};
 
-/// Memory of the system's in one range of addresses, of which it knows what is given out.
+/// Memory of the system in one range of addresses, which knows which parts are taken.
 struct Range {
     start: usize,
     layout: Layout,
@@ -17,7 +17,7 @@ struct Range {
     table: Table,
 }
 
-// SAFETY: the pointer is only given back at the end.
+// SAFETY: the pointer is only freed at the end.
 unsafe impl Sync for Range {}
 
 impl Range {
@@ -25,7 +25,7 @@ impl Range {
         let layout = Layout::from_size_align(chunks * CHUNK, CHUNK).unwrap();
         let records = Layout::from_size_align(Table::bytes_for(layout.size()), 4096).unwrap();
         let table = Table::new();
-        // SAFETY: neither has no bytes; the records are the table's alone, as long as it is used.
+        // SAFETY: neither length is zero; only the table uses the records, while it exists.
         unsafe {
             let start = std::alloc::alloc(layout);
             let memory = std::alloc::alloc_zeroed(records);
@@ -57,7 +57,7 @@ impl Drop for Range {
     }
 }
 
-// SAFETY: ranges are apart until they are given back.
+// SAFETY: ranges do not overlap until they are given back.
 unsafe impl Memory for &Range {
     fn take(&self, len: usize) -> Option<usize> {
         assert_eq!(len % CHUNK, 0);
@@ -78,8 +78,7 @@ unsafe impl Memory for &Range {
 
     fn give(&self, at: usize, len: usize) {
         assert_eq!(self.taken.lock().unwrap().remove(&at), Some(len));
-        // What is given back may be gone at once.
-        // SAFETY: nobody uses it.
+        // Memory that is given back may be unmapped at once. SAFETY: it has no other user.
         unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) }.fill(0xDD);
     }
 
@@ -122,12 +121,12 @@ struct Object {
 
 impl Object {
     fn write(&self) {
-        // SAFETY: the heap gave so many bytes.
+        // SAFETY: the heap returned that many bytes.
         unsafe { self.at.write_bytes(self.fill, self.size) };
     }
 
     fn check(&self, size: usize) {
-        // SAFETY: the heap gave so many bytes, which have been written.
+        // SAFETY: the heap returned that many bytes, which have been written.
         let bytes = unsafe { std::slice::from_raw_parts(self.at, size.min(self.size)) };
         assert!(bytes.iter().all(|&byte| byte == self.fill), "an object of {} bytes changed", self.size);
     }
@@ -150,7 +149,7 @@ proptest! {
                     prop_assert!(!at.is_null());
                     prop_assert_eq!(at as usize % align.max(16), 0);
                     prop_assert_eq!(range.table.heap_of(at as usize), Some(heap as u8));
-                    // SAFETY: given just now.
+                    // SAFETY: the object was allocated just now.
                     let usable = unsafe { range.table.usable(at) };
                     prop_assert!(usable >= size);
                     let object = Object { at, size, fill, heap };
@@ -176,8 +175,8 @@ proptest! {
                 }
                 Step::FreeTwice { which } => {
                     let object = objects.swap_remove(which % objects.len());
-                    // SAFETY: it is an object, and a small one, for which no promise is needed, the
-                    // second time.
+                    // SAFETY: the first time it is an object; the second time it is a small one,
+                    // for which no promise is needed.
                     unsafe {
                         let small = range.table.is_small(object.at as usize);
                         prop_assert!(!small || heaps[object.heap].is_object(object.at as usize));
@@ -190,7 +189,7 @@ proptest! {
                 }
                 Step::FreeInside { which, by } => {
                     let object = &objects[which % objects.len()];
-                    // SAFETY: small ones need no promise.
+                    // SAFETY: small objects need no promise.
                     unsafe {
                         if range.table.is_small(object.at as usize) {
                             let inside = object.at.add(by);
@@ -229,7 +228,7 @@ fn objects_of_one_size_lie_together() {
     };
     assert!(pages(&keys) <= 20_000 * 32 / 4096 + 2, "{} pages of keys", pages(&keys));
     assert!(pages(&values) <= 20_000 * 208 / 4000 + 2, "{} pages of values", pages(&values));
-    // Many of one size follow one another by the chunk.
+    // Many objects of one size follow one another within a chunk.
     let turns = values.windows(2).filter(|pair| pair[1].abs_diff(pair[0]) > 2 * 208 + 64).count();
     assert!(turns <= 16, "{turns} gaps");
 }
@@ -240,8 +239,8 @@ fn what_was_freed_last_is_given_first() {
     let mut heap = Heap::new(&range, 0);
     let all: Vec<_> = (0..50_000).map(|_| heap.allocate(64, 1)).collect();
     for &at in all.iter().step_by(997) {
-        // SAFETY: it is an object, of 64 bytes. Nothing is written to it by that: it may have left
-        // memory.
+        // SAFETY: it is an object, of 64 bytes. Nothing is written to the object: its page may have
+        // left memory.
         unsafe {
             at.write_bytes(0xA5, 64);
             heap.free(at).unwrap();
@@ -289,7 +288,7 @@ fn there_is_no_more() {
     let mut heap = Heap::new(&range, 0);
     let all: Vec<_> = std::iter::from_fn(|| Some(heap.allocate(512, 1)).filter(|at| !at.is_null())).collect();
     assert_eq!(all.len(), 2 * CHUNK / 512);
-    // SAFETY: it is an object, and stays one where there is no room.
+    // SAFETY: it is an object, and remains one if there is no room.
     unsafe {
         all[7].write_bytes(7, 512);
         assert!(heap.resize(all[7], 1024).unwrap().is_null());
@@ -304,7 +303,7 @@ fn an_address_that_was_never_given_is_refused() {
     let range = Range::new(8);
     let mut heap = Heap::new(&range, 0);
     let at = heap.allocate(1000, 1);
-    // SAFETY: all in the slab of small objects, or in one that none has.
+    // SAFETY: all addresses are in the slab of small objects, or in a slab without objects.
     unsafe {
         assert_eq!(heap.free(at.add(1024)), Err(NotAnObject));
         assert_eq!(heap.free(at.add(64 << 10)), Err(NotAnObject));
@@ -324,8 +323,8 @@ fn what_one_heap_gave_back_is_another_s() {
         let one = turn % 2;
         let mine = fill(&mut heaps[one]);
         let theirs: Vec<_> = (0..3000).map(|_| heaps[1 - one].allocate(48, 1) as usize).collect();
-        // Backwards, and the other way round, so that what is remembered last is in every slab
-        // once.
+        // Backwards, and the other way round, so that each slab once has the cells that are
+        // remembered last.
         let order: Vec<_> = if turn < 3 { mine.clone() } else { mine.iter().rev().copied().collect() };
         for at in order {
             // SAFETY: it is an object.

@@ -1,4 +1,4 @@
-//! The table's file: made by `terapage run`, and handed on to all that the program starts.
+//! The table's file: `terapage run` makes it, and passes it on to all that the program starts.
 
 use crate::table::{Locks, TABLE_BYTES, Table};
 use std::fmt;
@@ -8,7 +8,7 @@ use terapage_sys::fd::Fd;
 use terapage_sys::shared::{self, Identity};
 use terapage_sys::{Error, Result};
 
-/// The environment variable that tells an executed program where it has the table, as a [`Handed`].
+/// The environment variable that tells an executed program where the table is, as a [`Handed`].
 pub const JOB_VARIABLE: &str = "TERAPAGE_JOB";
 
 /// The table in a descriptor that stays open on exec, and the number of the job: as text,
@@ -52,7 +52,8 @@ impl Handed {
         Ok(Handed { number, file, job: 0 })
     }
 
-    /// Makes a job inside this one, with a budget of its own, bytes. `None` if there are too many.
+    /// Makes a job inside this one, with its own budget in bytes. `None` if there are too many
+    /// jobs.
     ///
     /// # Errors
     /// The table cannot be opened again.
@@ -60,7 +61,7 @@ impl Handed {
         let file = self.open(None)?;
         let table = file.table().ok_or_else(not_there)?;
         let Some(job) = table.add_job(&file, self.job, budget) else { return Ok(None) };
-        // With the lock of the job: it lasts as long as any process has the descriptor.
+        // With the lock of the job, which lasts while any process has the descriptor.
         shared::keep_on_exec(file.number)?;
         Ok(Some(Handed { number: file.number, job, ..*self }))
     }
@@ -83,10 +84,10 @@ impl Handed {
         Ok(self.table()?.budget(self.job))
     }
 
-    /// Maps the table, by the descriptor that was handed on. It stays mapped.
+    /// Maps the table, by the inherited descriptor. It stays mapped.
     ///
     /// # Errors
-    /// It is not there.
+    /// The table is not there.
     pub fn table(&self) -> Result<Table<'static>> {
         if !self.is_there() {
             return Err(not_there());
@@ -104,11 +105,11 @@ impl Handed {
         self.file.1
     }
 
-    /// Opens the table, in a description of its own, which has its own locks: from this process,
-    /// or, if it is not open here, from the process `root`.
+    /// Opens the table with a separate file description, which has separate locks: from this
+    /// process, or, if it is not open here, from the process `root`.
     ///
     /// # Errors
-    /// It is not there, or may not be opened.
+    /// The table is not there, or may not be opened.
     pub fn open(&self, root: Option<u32>) -> Result<File> {
         let own = shared::reopen(None, self.number).ok().filter(|fd| self.is_it(fd));
         let fd = match (own, root) {
@@ -131,7 +132,7 @@ fn not_there() -> Error {
     Error { call: "the table of the job", source: std::io::ErrorKind::NotFound.into() }
 }
 
-/// The table's file, in a description of this process's own. It stays open until it is
+/// The table's file, with a separate file description for this process. It stays open until it is
 /// [closed](Self::close).
 #[derive(Clone, Copy, Debug)]
 pub struct File {
@@ -149,12 +150,12 @@ impl File {
         self.number
     }
 
-    /// The one with this number, which was open before.
+    /// The file with this number, which is already open.
     pub fn from_number(number: i32) -> File {
         File { number }
     }
 
-    /// Closes it: its locks are gone, if no other process has the description.
+    /// Closes the file. Its locks are released, if no other process has the file description.
     pub fn close(self) {
         shared::close(self.number);
     }

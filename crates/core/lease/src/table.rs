@@ -1,7 +1,7 @@
 //! The table.
 //!
-//! Every number is a word of its own, and each word has one writer at a time: a slot's owner, or
-//! whoever holds the lock of the table.
+//! Every number is a separate word, and each word has one writer at a time: a slot's owner, or the
+//! holder of the table's lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use terapage_policy::shares::{Bound, Claimant, is_within, next_lease, shares};
@@ -9,16 +9,17 @@ use terapage_policy::shares::{Bound, Claimant, is_within, next_lease, shares};
 /// "TERAJOB" and the layout's version.
 const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x02");
 
-/// Processes that can have a slot at the same time.
+/// The number of processes that can have a slot at the same time.
 pub const SLOTS: usize = 1000;
-/// Jobs, with those inside others.
+/// The number of jobs, including those inside others.
 pub const JOBS: usize = 32;
 
-/// Words at the start: the magic; whether it was said that the budget is too small.
+/// Words at the start: the magic number, and whether a process has reported that the budget is too
+/// small.
 const HEAD: usize = 8;
 const HEAD_SAID: usize = 1;
-/// Words of a job: its budget, 0 if there is none; the number of the job around it, plus 1; the
-/// most that its processes have had in memory together.
+/// Words of a job: its budget, 0 if there is no job; the number of the outer job, plus 1; the peak
+/// of the memory of all its processes together.
 const JOB: usize = 3;
 /// Words of a slot.
 const SLOT: usize = 10;
@@ -30,12 +31,12 @@ pub const TABLE_BYTES: usize = (WORDS * 8).next_multiple_of(4096);
 /// The words of a slot, in order.
 #[derive(Clone, Copy)]
 enum Word {
-    /// The process, by the number that it has for itself; 0: nobody.
+    /// The process, by the number that it has for itself; 0: no process.
     Pid,
     Job,
-    /// Bytes that are the process's: it has no more, apart from `Claim`.
+    /// Bytes that the process may have: it has no more, apart from `Claim`.
     Lease,
-    /// Bytes that it has beside, and cannot give.
+    /// Bytes that the process has beside the lease, and cannot return.
     Claim,
     Least,
     Resident,
@@ -47,23 +48,23 @@ enum Word {
 }
 
 const IDLE: u64 = 1;
-/// It has no pager, and gives nothing back before its end.
+/// The process has no pager, and returns nothing before its end.
 const UNPAGED: u64 = 2;
 
-/// The byte of the file whose lock is the table's.
+/// The byte of the file whose lock protects the table.
 const TABLE_BYTE: u64 = 1 << 20;
 /// The byte of the first job; those of slots begin at 0.
 const JOB_BYTE: u64 = 1 << 16;
 
-/// Processes without a pager have one part in this many of the budget, all together: nobody can
-/// make them give it back.
+/// Processes without a pager have together the budget divided by this: nobody can make them return
+/// it.
 const UNPAGED_PART: u64 = 8;
 
 /// The least of a process, bytes, if the budget is large.
 const LEAST: u64 = 4 << 20;
-/// Of a small budget it is one part in this many.
+/// The minimum in a small budget is the budget divided by this.
 const LEAST_PART: u64 = 8;
-/// But so many blocks in any case.
+/// But the minimum is at least this number of blocks.
 const LEAST_BLOCKS: u64 = 8;
 
 /// The least that a process can work with, in bytes: in a job with this budget, in blocks of this
@@ -72,28 +73,28 @@ pub fn least_of(budget: u64, block: u64) -> u64 {
     LEAST.min(budget / LEAST_PART).max(LEAST_BLOCKS * block)
 }
 
-/// Locks on bytes of the table's file, which end with the process that has them.
+/// Locks on bytes of the table's file, which end with the process that holds them.
 pub trait Locks {
-    /// Locks a byte, if nobody else has it.
+    /// Locks a byte, if no other process holds its lock.
     fn take(&self, byte: u64) -> bool;
     /// Gives a lock back.
     fn give(&self, byte: u64);
-    /// Whether nobody else has it.
+    /// Whether no other process holds the lock.
     fn is_free(&self, byte: u64) -> bool;
 }
 
-/// What a process says of itself. All in bytes but the last two.
+/// What a process reports about itself. All values except the last two are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Needs {
-    /// It cannot do with less.
+    /// The minimum that the process needs.
     pub least: u64,
-    /// It has this much of its lease in memory.
+    /// The part of its lease that is in memory.
     pub resident: u64,
-    /// It would use this much.
+    /// The memory that it would use.
     pub wants: u64,
-    /// It has this much in memory beside its lease.
+    /// The memory that it has beside its lease.
     pub claim: u64,
-    /// What more would save: see [`Claimant::gain`].
+    /// What more memory would save: see [`Claimant::gain`].
     pub gain: f64,
     /// It does nothing.
     pub idle: bool,
@@ -119,16 +120,16 @@ impl Slot {
     }
 }
 
-/// What a job has in all.
+/// Totals of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overview {
-    /// Its budget, bytes; that of the job around it, if that is less.
+    /// Its budget, bytes; that of the outer job, if that is less.
     pub budget: u64,
     /// Processes that have a slot.
     pub processes: u64,
-    /// Bytes of their leases.
+    /// Bytes of its processes' leases.
     pub leased: u64,
-    /// Bytes that they have beside.
+    /// Bytes that its processes have beside their leases.
     pub claimed: u64,
 }
 
@@ -141,7 +142,7 @@ struct Used {
     claimant: Claimant,
 }
 
-/// The table of a job, and this process's way to its locks.
+/// The table of a job, and this process's access to its locks.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
     words: &'a [AtomicU64],
@@ -160,7 +161,7 @@ impl<'a> Table<'a> {
         table
     }
 
-    /// The table that is in these words; `None` if there is none, or one of another version.
+    /// The table in these words; `None` if there is none, or if it has another version.
     pub fn of(words: &'a [AtomicU64]) -> Option<Table<'a>> {
         (words.len() >= WORDS && words[0].load(SeqCst) == MAGIC).then_some(Table { words })
     }
@@ -192,8 +193,8 @@ impl<'a> Table<'a> {
         (0..=last).map(bound).collect()
     }
 
-    /// The budget of a job, bytes: the least of its own and those around it. 0 if there is no such
-    /// job.
+    /// The budget of a job, bytes: the minimum of its own and those of outer jobs. 0 if there is no
+    /// such job.
     pub fn budget(&self, job: usize) -> u64 {
         let bounds = self.bounds();
         let around = |&other: &usize| is_within(&bounds, job, other);
@@ -206,7 +207,7 @@ impl<'a> Table<'a> {
             let flags = get(Word::Flags);
             let (idle, unpaged) = (flags & IDLE != 0, flags & UNPAGED != 0);
             let (lease, resident) = (get(Word::Lease), get(Word::Resident));
-            // Who has no pager keeps what it has.
+            // A process without a pager keeps what it has.
             let (least, wants) = if unpaged { (lease, lease) } else { (get(Word::Least), get(Word::Wants)) };
             let gain = Some(f64::from_bits(get(Word::Gain))).filter(|gain| *gain >= 0.0 && gain.is_finite());
             let job = get(Word::Job) as usize % JOBS;
@@ -217,7 +218,7 @@ impl<'a> Table<'a> {
     }
 
     /// Takes a slot for the calling process, in a job; `None` if all are in use. The lock of the
-    /// slot is the proof that it lives.
+    /// slot proves that the process lives.
     pub fn join(&self, locks: &impl Locks, job: usize, pid: u32, least: u64) -> Option<Slot> {
         let take = |&slot: &usize| locks.is_free(slot as u64) && locks.take(slot as u64);
         let slot = (0..SLOTS).find(take)?;
@@ -245,9 +246,9 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Notes what a process needs, and reckons its share. Returns the bytes that it may have: it
-    /// takes no more from now on, and gives back what it has more. `None` if somebody else is
-    /// reckoning: what was said last holds.
+    /// Notes what a process needs, and computes its share. Returns the bytes that it may have: from
+    /// now on it takes no more, and returns any excess. `None` if another process is computing: the
+    /// previous result remains valid.
     pub fn update(&self, locks: &impl Locks, own: Slot, needs: &Needs) -> Option<u64> {
         let set = |word, value| self.set(own.0, word, value);
         set(Word::Claim, needs.claim);
@@ -257,7 +258,8 @@ impl<'a> Table<'a> {
         set(Word::Gain, needs.gain.to_bits());
         set(Word::Flags, if needs.idle { IDLE } else { 0 });
         if needs.resident > self.get(own.0, Word::Lease) {
-            // It was a fork's parent's, or what the process had before it had a pager.
+            // The slot had the value of a fork's parent, or the value from before the process had a
+            // pager.
             set(Word::Lease, needs.resident);
         }
         if !locks.take(TABLE_BYTE) {
@@ -266,13 +268,13 @@ impl<'a> Table<'a> {
         self.reap(locks, own);
         self.note_peaks(self.get(own.0, Word::Job) as usize);
         let allowed = self.reckon(own, needs);
-        // What it still has is not free, until it says that it has less.
+        // Memory that the process still has is not free, until it reports less.
         set(Word::Lease, allowed.max(needs.resident));
         locks.give(TABLE_BYTE);
         Some(allowed)
     }
 
-    /// Notes what the processes of a job, and of those around it, have in memory together.
+    /// Notes how much memory the processes of a job, and of its outer jobs, have together.
     fn note_peaks(&self, job: usize) {
         let (bounds, used) = (self.bounds(), self.used());
         for outer in (0..bounds.len()).filter(|&outer| is_within(&bounds, job, outer)) {
@@ -281,8 +283,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The most bytes that the processes of a job, with the jobs in it, have had in memory
-    /// together, each as it said last.
+    /// The peak of the memory of the processes of a job and of its inner jobs together, by their
+    /// reports.
     pub fn peak(&self, job: usize) -> u64 {
         self.job(job)[2].load(SeqCst)
     }
@@ -292,7 +294,7 @@ impl<'a> Table<'a> {
         let mut bounds = self.bounds();
         let Some(mine) = used.iter().position(|used| used.slot == own.0) else { return needs.least };
         let free = free(&bounds, &used, used[mine].claimant.job);
-        // What cannot be given is no part of what is shared.
+        // Memory that cannot be returned is not shared.
         for (job, bytes) in claims(&bounds, &used).into_iter().enumerate() {
             bounds[job].bytes = bounds[job].bytes.saturating_sub(bytes);
         }
@@ -301,8 +303,9 @@ impl<'a> Table<'a> {
         next_lease(&claimants[mine], share, used[mine].lease, free)
     }
 
-    /// Takes bytes for a process that has no pager: `lease` in all, which it keeps until its end or
-    /// until it [updates](Self::update) as one that has a pager. Whether they are its own now.
+    /// Takes bytes for a process that has no pager: `lease` in all, which the process keeps until
+    /// its end or until it [updates](Self::update) as one that has a pager. Returns whether the
+    /// bytes now belong to the process.
     pub fn take_unpaged(&self, locks: &impl Locks, own: Slot, lease: u64) -> bool {
         if !locks.take(TABLE_BYTE) {
             return false;
@@ -326,14 +329,15 @@ impl<'a> Table<'a> {
         fits
     }
 
-    /// Notes what a process without a pager has beside its lease.
+    /// Notes the bytes that a process without a pager has beside its lease.
     pub fn claim_unpaged(&self, own: Slot, claim: u64) {
         self.set(own.0, Word::Flags, UNPAGED);
         self.set(own.0, Word::Claim, claim);
     }
 
-    /// Makes a job inside another one. Returns its number; `None` if there are too many. The caller
-    /// keeps the lock of the job's byte in a description that all of its processes inherit.
+    /// Makes a job inside another one. Returns its number; `None` if there are too many jobs. The
+    /// caller keeps the lock of the job's byte in a file description that all of the job's
+    /// processes inherit.
     pub fn add_job(&self, locks: &impl Locks, parent: usize, budget: u64) -> Option<usize> {
         let used = self.used();
         let is_unused = |&job: &usize| {
@@ -344,7 +348,7 @@ impl<'a> Table<'a> {
                 && locks.is_free(JOB_BYTE + job as u64)
                 && locks.take(JOB_BYTE + job as u64)
         };
-        // Jobs that are over are made room of, the inner ones first.
+        // Jobs that have ended are removed, the inner ones first.
         for job in (1..JOBS).rev().filter(|&job| self.job(job)[0].load(SeqCst) > 0) {
             if is_unused(&job) {
                 self.job(job)[0].store(0, SeqCst);
@@ -359,7 +363,7 @@ impl<'a> Table<'a> {
         Some(job)
     }
 
-    /// What a job has in all, with the jobs in it.
+    /// The totals of a job and of its inner jobs.
     pub fn overview(&self, job: usize) -> Overview {
         let bounds = self.bounds();
         let used = self.used();
@@ -373,8 +377,8 @@ impl<'a> Table<'a> {
         all
     }
 
-    /// Whether the least of all processes of a job is more than its budget, and nobody has said so
-    /// yet: the caller does.
+    /// Whether the minimums of all processes of a job exceed its budget, and no process has
+    /// reported it yet: the caller reports it.
     pub fn is_too_small(&self, job: usize) -> bool {
         let bounds = self.bounds();
         let least: u64 = self
@@ -387,7 +391,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Bytes of each job, with those inside it, that its processes have beside their leases.
+/// For each job, with its inner jobs, the bytes that its processes have beside their leases.
 fn claims(bounds: &[Bound], used: &[Used]) -> Vec<u64> {
     let of = |job| {
         used.iter().filter(|used| is_within(bounds, used.claimant.job, job)).map(|used| used.claim).sum()
@@ -395,7 +399,7 @@ fn claims(bounds: &[Bound], used: &[Used]) -> Vec<u64> {
     (0..bounds.len()).map(of).collect()
 }
 
-/// Bytes that a process of a job could take, without exceeding a budget; less than 0 if one is
+/// Bytes that a process of a job could take without exceeding a budget; negative if one is already
 /// exceeded.
 fn free(bounds: &[Bound], used: &[Used], job: usize) -> i64 {
     let left = |outer: usize| {

@@ -1,5 +1,5 @@
-//! The table against a naive model: processes that take, give and die at any point, and a lock that
-//! is sometimes somebody else's.
+//! The table, compared with a naive model: processes that take, return and die at any point, and a
+//! lock that another process sometimes holds.
 
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -39,7 +39,8 @@ impl Locks for Way<'_> {
     }
 }
 
-/// A simulated process: it has no more than it may have, but for what it has not given back yet.
+/// A simulated process: it has no more than it may have, except for memory that it has not returned
+/// yet.
 #[derive(Clone, Copy, Debug)]
 struct Process {
     id: usize,
@@ -56,7 +57,7 @@ struct Machine<'a> {
     born: usize,
 }
 
-/// The number of who is at the table while nobody of the test is.
+/// The number of the process that holds the table's lock while no process of the test does.
 const SOMEBODY: usize = usize::MAX;
 /// The byte of the table's lock.
 const TABLE_BYTE: u64 = 1 << 20;
@@ -82,7 +83,7 @@ impl Machine<'_> {
         }
     }
 
-    /// It takes what it may have, or gives back some of what it may not.
+    /// The process takes memory that it may have, or returns some of its excess.
     fn take_and_give(&mut self, at: usize, most: u64) {
         let process = &mut self.processes[at];
         if process.resident < process.allowed {
@@ -92,7 +93,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Its locks are gone, and what it had.
+    /// Its locks are released, and its memory is free.
     fn kill(&mut self, at: usize) {
         let process = self.processes.swap_remove(at);
         self.kernel.owners.borrow_mut().retain(|_, owner| *owner != process.id);
@@ -110,7 +111,7 @@ fn with_machine(budget: u64, test: impl FnOnce(&mut Machine<'_>)) {
     test(&mut Machine { kernel: &kernel, table, processes: Vec::new(), born: 0 });
 }
 
-/// All want all: after some rounds they have it, and no more.
+/// All processes want all memory: after some rounds they have the budget, and no more.
 fn settle(machine: &mut Machine<'_>, budget: u64) {
     for _ in 0..60 {
         for at in 0..machine.processes.len() {
@@ -133,7 +134,7 @@ enum Step {
     Take(usize, u64),
     Unpaged(usize, u64),
     Kill(usize),
-    /// The next steps find somebody else at the table.
+    /// In the next steps another process holds the table's lock.
     Busy(bool),
 }
 
@@ -175,7 +176,7 @@ proptest! {
                     Step::Busy(false) => machine.way(SOMEBODY).give(TABLE_BYTE),
                     _ => {}
                 }
-                // Each one that is there may have had its least though nothing was free.
+                // Each process may have its minimum even if nothing was free.
                 let most = budget + machine.processes.len() as u64 * LEAST;
                 assert!(machine.resident() <= most, "{} of {most}", machine.resident());
             }
@@ -232,7 +233,7 @@ fn a_job_in_a_job_has_less_and_its_number_is_used_again() {
         settle(machine, 400 * MIB);
         let resident: Vec<u64> = machine.processes.iter().map(|process| process.resident / MIB).collect();
         assert!(resident[1] + resident[2] <= 50 && resident[0] >= 349, "{resident:?}");
-        // Its processes live, so the number is theirs, whoever still has the lock.
+        // The processes live, so the number belongs to them, whichever still holds the lock.
         machine.kernel.owners.borrow_mut().retain(|_, owner| ![77, 78].contains(owner));
         let other = machine.table.add_job(&machine.way(79), 0, MIB).unwrap();
         assert!(other != inner && other != deeper);

@@ -1,16 +1,16 @@
-//! The crate `libc`, but for `syscall()`: the library that is loaded into programs stands before
-//! the C library's, for what the program asks by it of paged memory, and must not meet itself.
+//! The crate `libc`, except for `syscall()`. The library in a program replaces the C library's
+//! `syscall()`, for the program's calls about paged memory, and must not call its own replacement.
 //!
-//! Crates that make system calls of their own use this one under the name `libc`.
+//! Crates that make system calls use this crate under the name `libc`.
 
 pub use ::libc::*;
 
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" {
-    /// Makes a system call: what `syscall()` does, but nothing stands before it.
+    /// Makes a system call, like `syscall()`, but without the replacement.
     ///
     /// # Safety
-    /// As the call has it.
+    /// The same as for the system call.
     #[link_name = "terapage_raw_syscall"]
     pub fn syscall(number: c_long, ...) -> c_long;
 }
@@ -23,8 +23,8 @@ extern "C" fn failed(answer: c_long) -> c_long {
     -1
 }
 
-// The arguments of a function are elsewhere than a system call's (System V ABI, A.2.1): all come
-// one place earlier, and the fourth in r10. The answers from -4095 on are error numbers.
+// A function's arguments lie elsewhere than a system call's (System V ABI, A.2.1): each moves one
+// place forward, and the fourth moves to r10. The answers from -4095 on are error numbers.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl terapage_raw_syscall",
@@ -63,8 +63,8 @@ mod tests {
         assert_eq!(unsafe { super::syscall(super::SYS_close, -1) }, -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(super::EBADF));
         let private = super::MAP_PRIVATE | super::MAP_ANONYMOUS;
-        // Six arguments, the last of which is looked at.
-        // SAFETY: the kernel chooses the place; nothing is replaced.
+        // A call with six arguments, the last of which the kernel checks. SAFETY: the kernel
+        // chooses the place; nothing is replaced.
         let mapped = |offset: i64| unsafe {
             super::syscall(super::SYS_mmap, 0_usize, 4096_usize, super::PROT_READ, private, -1_i64, offset)
         };

@@ -1,5 +1,5 @@
-//! Prints what each replacement policy makes of four synthetic traces, page-ins in
-//! multiples of Belady's optimum.
+//! Prints the page-ins of each replacement policy on four synthetic traces, in multiples of
+//! Belady's optimum.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -13,11 +13,11 @@ const FOOTPRINT: u32 = 20_000;
 /// Budgets, in per cent of the footprint.
 const BUDGETS: &[usize] = &[30, 40, 50, 60, 80, 95];
 
-/// Places of the text that the lines of one block of the table lie in.
+/// The number of text blocks over which the lines of one block of the table are spread.
 const LINES: u32 = 32;
 
-/// A merge sort of lines by a table of pointers, as GNU sort does it: the text lies
-/// in the first blocks, the table behind it. It is read in, sorted, and written out.
+/// A merge sort of lines by a table of pointers, as in GNU sort: the text lies in the first blocks,
+/// the table behind it. The text is read, sorted, and written out.
 fn sort(rng: &mut SmallRng) -> Vec<u32> {
     let (text, table) = (FOOTPRINT * 2 / 5, FOOTPRINT * 3 / 5);
     let mut refs: Vec<u32> = (0..table).flat_map(|line| [line * text / table, text + line]).collect();
@@ -29,8 +29,8 @@ fn sort(rng: &mut SmallRng) -> Vec<u32> {
     refs
 }
 
-/// Sorts the blocks `from..to` of the table: each half, then both as two streams, whose
-/// lines lie anywhere in the part of the text that these blocks were made from.
+/// Sorts the blocks `from..to` of the table: each half, then both as two streams, whose lines lie
+/// anywhere in the part of the text from which these blocks were made.
 fn merge_sort(refs: &mut Vec<u32>, rng: &mut SmallRng, from: u32, to: u32) {
     let (text, table) = (FOOTPRINT * 2 / 5, FOOTPRINT * 3 / 5);
     let middle = from.midpoint(to);
@@ -62,7 +62,7 @@ fn zipf(rng: &mut SmallRng) -> Vec<u32> {
     draws.collect()
 }
 
-/// A loop over a fifth of the blocks, ten rounds of it between scans of half of the rest.
+/// Ten rounds over a fifth of the blocks, between scans of half of the other blocks.
 fn loop_and_scan(_: &mut SmallRng) -> Vec<u32> {
     let (hot, scan) = (FOOTPRINT / 5, FOOTPRINT * 2 / 5);
     let round = |round: u32| {

@@ -10,7 +10,7 @@ use crate::list::Lists;
 use crate::replacement::Replacement;
 use crate::soft::SoftFrames;
 
-/// What a run over references cost, in blocks.
+/// The cost of a run over references, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Blocks read again after they had left memory: major faults that need the store.
@@ -21,12 +21,12 @@ pub struct Cost {
     pub minor_faults: u64,
 }
 
-/// What a program does to a block, for a simulator.
+/// A use of a block by a program, for a simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Use {
     /// The program touches the block.
     Touch(u32),
-    /// The program gives the block up: the frame is free, and the next touch reads nothing.
+    /// The program frees the block: its frame is free, and the next touch reads nothing.
     Free(u32),
 }
 
@@ -86,7 +86,7 @@ pub fn belady(refs: &[u32], frames: usize) -> u64 {
 }
 
 /// For each reference, the index of the next reference to the same block. The last reference to a
-/// block gets an index behind the end that no other has.
+/// block gets an index behind the end, which no other reference has.
 fn next_uses(refs: &[u32]) -> Vec<usize> {
     let mut next = vec![0; refs.len()];
     let mut upcoming: HashMap<u32, usize> = HashMap::new();
@@ -96,12 +96,12 @@ fn next_uses(refs: &[u32]) -> Vec<usize> {
     next
 }
 
-/// Runs `policy` over `uses` with `frames` frames, and tells it of every touch, as the papers
-/// assume. A pager cannot do this: see [`simulate_soft`].
+/// Runs `policy` over `uses` with `frames` frames, and reports every touch to the policy, as the
+/// papers assume. A pager cannot see every touch: see [`simulate_soft`].
 ///
 /// # Panics
 ///
-/// If `frames` is 0, or the policy chooses no victim or one that is not in memory.
+/// `frames` is 0, or the policy chooses no victim or one that is not in memory.
 pub fn simulate(
     policy: &mut dyn Replacement,
     uses: impl IntoIterator<Item: Into<Use>>,
@@ -141,19 +141,19 @@ pub fn simulate(
 const HERE: u8 = 1;
 /// Out of the address space, still in memory.
 const SOFT: u8 = 2;
-/// Out of the address space only to see whether it is touched; still in memory.
+/// The block is out of the address space only to see whether it is touched; it is still in memory.
 const WATCHED: u8 = 3;
 
-/// Runs `policy` over `uses` as the pager does: of `frames` frames, `soft` hold
-/// victims that left the address space and can come back. The policy learns of
-/// references by page-ins and rescues alone.
+/// Runs `policy` over `uses` as the pager does: of `frames` frames, `soft` hold victims that have
+/// left the address space and can come back. The policy learns of references only by page-ins and
+/// rescues.
 ///
 /// Victims leave memory in the order in which they were chosen. Without soft frames a policy sees
 /// only page-ins.
 ///
 /// # Panics
 ///
-/// If `frames` is 0, or the policy chooses no victim or one that is not in memory.
+/// `frames` is 0, or the policy chooses no victim or one that is not in memory.
 pub fn simulate_soft(
     policy: &mut dyn Replacement,
     uses: impl IntoIterator<Item: Into<Use>>,

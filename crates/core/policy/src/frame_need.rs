@@ -1,30 +1,30 @@
-//! How many frames a pager would use, and what more of them would save, by what it has done.
+//! How many frames a pager would use, and what more frames would save, judged by its recent work.
 
-/// Who lacks frames asks for so many times what it has, and for this many bytes more.
+/// A pager that lacks frames asks for this multiple of what it has, plus `STEP_BYTES`.
 const STEP_TIMES: u64 = 4;
 const STEP_BYTES: u64 = 64 << 20;
 
-/// One that needs no more keeps one part in this many of its frames, and `SPARE_BYTES`, in reserve.
+/// A pager with enough frames keeps its frames divided by this, plus `SPARE_BYTES`, in reserve.
 const SPARE_PART: u64 = 8;
 const SPARE_BYTES: u64 = 1 << 20;
 
-/// A process that uses less than one part in this many of a processor does nothing.
+/// A process that uses less than one processor divided by this does nothing.
 const IDLE_PART: u64 = 50;
-/// Looks after which it counts as idle.
+/// The number of idle samples after which a process counts as idle.
 const IDLE_LOOKS: u32 = 2;
-/// Looks for which one that lacked frames counts as one that does.
+/// The number of samples for which a pager that lacked frames still counts as short.
 const SHORT_LOOKS: u32 = 4;
-/// A pager grows if it has more than one part in this many more than at the last look.
+/// A pager grows if it has gained more than its frames divided by this since the last sample.
 const GROWTH_PART: u64 = 64;
 
-/// What a pager has done so far, and has.
+/// The counts of a pager so far, and its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// The time, ns.
     pub now_ns: u64,
     /// The processor time of the program, ns.
     pub ran_ns: u64,
-    /// Blocks that came in.
+    /// Blocks that were paged in.
     pub came: u64,
     /// Minor faults.
     pub soft: u64,
@@ -32,7 +32,7 @@ pub struct Done {
     pub waited_us: u64,
     /// First touches.
     pub first: u64,
-    /// Bytes that it has.
+    /// Bytes that the pager has.
     pub resident: u64,
 }
 
@@ -51,12 +51,13 @@ impl Done {
     }
 }
 
-/// What a pager wants, by looks at what it has done. It begins as one that lacks frames.
+/// The frames that a pager wants, judged by samples of its work. At first it counts as one that
+/// lacks frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameNeed {
     last: Done,
     idle_for: u32,
-    /// Looks since it lacked frames, or had begun to use more.
+    /// Samples since the pager lacked frames, or began to use more.
     full_for: u32,
     gain: f64,
 }
@@ -74,14 +75,14 @@ impl FrameNeed {
         FrameNeed { last, idle_for: 0, full_for: 0, gain: 0.0 }
     }
 
-    /// In the child of a fork: it has all that its parent had, and does not want more before it has
-    /// lacked some.
+    /// For the child of a fork: it has all the memory of its parent, and does not want more before
+    /// it has lacked frames.
     pub fn of_child() -> FrameNeed {
         FrameNeed { full_for: SHORT_LOOKS, ..FrameNeed::new() }
     }
 
-    /// Looks. `short`: frames were lacking since the last look. `soft_bytes`: those of blocks that
-    /// have left the program, and are the next to go.
+    /// Looks. `short`: frames were lacking since the last sample. `soft_bytes`: the bytes of blocks
+    /// that have left the program, and lose their frames next.
     pub fn look(&mut self, now: Done, short: bool, soft_bytes: usize) {
         let before = std::mem::replace(&mut self.last, now);
         if before.now_ns == 0 {
@@ -91,21 +92,22 @@ impl FrameNeed {
         let works = passed.ran_ns > passed.now_ns / IDLE_PART || passed.came + passed.first > 0;
         let count = |looks: u32, anew: bool| if anew { 0 } else { looks.saturating_add(1) };
         self.idle_for = count(self.idle_for, works);
-        // Who has been given frames takes a while to fill them, and lacks none meanwhile.
+        // A pager that was given frames takes a while to fill them, and lacks none meanwhile.
         let grows = passed.resident > now.resident / GROWTH_PART;
         self.full_for = count(self.full_for, (short || grows) && passed.came + passed.first > 0);
         let gain = gain_of(&passed, soft_bytes);
-        // It rises fast. It falls slowly: a pager that has what it needs has no faults that tell.
+        // It rises fast. It falls slowly: a pager that has enough frames has no faults by which to
+        // judge.
         let weight = if gain > self.gain { 0.5 } else { 0.05 };
         self.gain += (gain - self.gain) * weight;
     }
 
-    /// Notes between two looks that frames are lacking.
+    /// Notes between two samples that frames are lacking.
     pub fn lacks(&mut self) {
         self.full_for = 0;
     }
 
-    /// Bytes that it would use, if it holds so many.
+    /// Bytes that the pager would use, if it holds `resident` bytes.
     pub fn wants(&self, resident: u64) -> u64 {
         match self.full_for < SHORT_LOOKS {
             true => resident * STEP_TIMES + STEP_BYTES,
@@ -113,25 +115,25 @@ impl FrameNeed {
         }
     }
 
-    /// Whether it lacks frames.
+    /// Whether the pager lacks frames.
     pub fn is_short(&self) -> bool {
         self.full_for < SHORT_LOOKS
     }
 
-    /// What a MiB more would save.
+    /// The gain from one more MiB.
     pub fn gain(&self) -> f64 {
         self.gain
     }
 
-    /// Whether it does nothing.
+    /// Whether the process does nothing.
     pub fn is_idle(&self) -> bool {
         self.idle_for >= IDLE_LOOKS
     }
 }
 
-/// What a MiB more would save: the share of the time that threads wait for blocks, times the part
-/// of these blocks that would have been there still. Soft blocks are the next to go, so touches of
-/// these are what a pager of so many frames less would have waited for.
+/// The gain from one more MiB: the share of the time that threads wait for blocks, times the part
+/// of these blocks that would still have been in memory. Soft blocks lose their frames next, so
+/// touches of them show what a pager with that many frames fewer would have waited for.
 fn gain_of(passed: &Done, soft_bytes: usize) -> f64 {
     let faults = (passed.came + passed.soft) as f64;
     if faults == 0.0 {

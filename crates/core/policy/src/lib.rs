@@ -1,8 +1,8 @@
 //! Replacement and prefetch policies: pure code without I/O, clocks or threads, one policy in each
 //! file. The pager and the simulators run the same code.
 //!
-//! Blocks are named by their number, a `u32` that the pager gives out densely
-//! from 0, so that a policy can keep arrays indexed by it.
+//! Blocks are named by their number, a `u32`. The pager assigns the numbers densely from 0, so that
+//! a policy can keep arrays indexed by them.
 #![forbid(unsafe_code)]
 
 pub mod belady;
@@ -20,11 +20,11 @@ pub mod spinning;
 pub mod splitting;
 pub mod turns;
 
-/// Bytes of a block if nobody says otherwise: large enough that a scan runs at the device's speed,
-/// with neighbours moved together, and small enough for random touches.
+/// The default block size in bytes: large enough that a scan runs at the device's speed, with
+/// neighbours moved together, and small enough for random touches.
 pub const BLOCK: usize = 16 << 10;
 
-/// Bytes of a block that was split ([`splitting`]): a page.
+/// Bytes of a block after a split ([`splitting`]): a page.
 pub const SPLIT_BLOCK: usize = 4 << 10;
 
 #[cfg(test)]

@@ -23,12 +23,12 @@ impl Default for Link {
 
 /// Several lists over the same blocks; a block is in at most one of them.
 ///
-/// Lists are numbered from 1 to `N`. Every operation takes constant time. A block
-/// that is in a list carries a small number, its *mark*: 0 when it is put there. A block may be an
-/// object with a size of its own: see [`weigh`](Lists::weigh).
+/// Lists are numbered from 1 to `N`. Every operation takes constant time. A block in a list carries
+/// a small number, its *mark*: 0 when the block is put there. A block may stand for an object of
+/// any size: see [`weigh`](Lists::weigh).
 pub struct Lists<const N: usize> {
     links: Sparse<Link>,
-    /// The weight of each block; absent while all are 1.
+    /// The weight of each block; absent while all weights are 1.
     weights: Option<Sparse<u32>>,
     /// The weight of each list.
     size: [usize; N],
@@ -66,13 +66,13 @@ impl<const N: usize> Lists<N> {
         self.size[usize::from(list) - 1]
     }
 
-    /// The weight of `block`: 1 unless it was set.
+    /// The weight of `block`: 1 unless another weight was set.
     pub fn weight(&self, block: u32) -> usize {
         self.weights.as_ref().map_or(1, |weights| weights[block].max(1) as usize)
     }
 
-    /// Gives `block` a weight, wherever it is. All blocks that do not weigh 1 must have one; 0 is
-    /// 1.
+    /// Gives `block` a weight, in whichever list it is. All blocks whose weight is not 1 must be
+    /// given one; 0 counts as 1.
     pub fn weigh(&mut self, block: u32, weight: u32) {
         let before = self.weight(block);
         self.weights.get_or_insert_default()[block] = weight;
@@ -108,7 +108,7 @@ impl<const N: usize> Lists<N> {
         self.links[block].mark = mark;
     }
 
-    /// Puts `block` at the new end of `list`, wherever it was.
+    /// Puts `block` at the new end of `list`, from whichever list it was in.
     pub fn push(&mut self, list: u8, block: u32) {
         self.remove(block);
         let at = usize::from(list) - 1;

@@ -1,4 +1,4 @@
-//! A plain cache: objects with sizes of their own, a capacity, and a policy that sees each request.
+//! A plain cache: objects of different sizes, a capacity, and a policy that sees each request.
 
 use crate::replacement::Replacement;
 
@@ -44,7 +44,7 @@ impl Outcome {
 /// count with the size of the request. Objects leave until the newcomer fits.
 ///
 /// # Panics
-/// If the policy chooses no victim, or one that is not in the cache.
+/// The policy chooses no victim, or one that is not in the cache.
 pub fn simulate(
     policy: &mut dyn Replacement,
     requests: impl IntoIterator<Item = Request>,

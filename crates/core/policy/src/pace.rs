@@ -3,22 +3,21 @@
 //!
 //! The constants are chosen, not measured, unless they say otherwise.
 
-/// Bytes of a run: the most that one request moves and that leaves the program together. As many
-/// lie together in a store (`terapage_store::EXTENT`).
+/// Bytes of a run: the most that one request moves, and that leaves the program together. The same
+/// number of bytes lies together in a store (`terapage_store::EXTENT`).
 pub const RUN_BYTES: usize = 2 << 20;
 
 /// The most bytes that are read ahead of a stream, unless an option says otherwise.
 pub const AHEAD_BYTES: usize = 16 << 20;
 
-/// For how long the pager's thread looks for more work before it sleeps, us, unless an option says
-/// otherwise.
+/// How long the pager's thread spins before it sleeps, us, unless an option says otherwise.
 pub const SPIN_US: u64 = 100;
 
 /// The most runs that are being written at the same time.
 pub const WRITING_RUNS: usize = 16;
 
 /// The most blocks of one page-out while a thread waits for a read and nothing is being written: as
-/// many as fit into its wait. If blocks are written, large writes matter more.
+/// many as can leave during the wait. If blocks are written, large writes matter more.
 const WAITED_FOR: usize = 16;
 
 /// The most blocks that are taken out to be watched after one page-out.
@@ -44,23 +43,24 @@ pub fn at_once(frames: usize) -> usize {
     (frames / 8).clamp(1, 8)
 }
 
-/// What decides whether blocks are paged out ahead of need, and how many. All in blocks.
+/// The values that decide whether blocks are paged out ahead of need, and how many.
+/// All in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// Frames that are to be kept ready.
+    /// The number of frames to keep ready.
     pub target: usize,
-    /// Frames that are needed besides.
+    /// Frames that are needed in addition.
     pub besides: usize,
     /// Frames that can be used at once.
     pub ready: usize,
-    /// Blocks on their way out: their frames will be ready.
+    /// Blocks that are being paged out: their frames will be ready.
     pub on_their_way: usize,
     /// Blocks of a run.
     pub run: usize,
 }
 
 impl Need {
-    /// The most blocks that one page-out takes.
+    /// The most blocks of one page-out.
     fn batch(&self) -> usize {
         self.run.min(self.target.div_ceil(2)).max(1)
     }
@@ -76,7 +76,7 @@ impl Need {
             && self.on_their_way < WRITING_RUNS * self.run
     }
 
-    /// How many blocks the next page-out takes. `is_waited_for`: a thread waits for a read, and
+    /// The number of blocks of the next page-out. `is_waited_for`: a thread waits for a read, and
     /// nothing is being written.
     pub fn next(&self, is_waited_for: bool) -> usize {
         let most = if is_waited_for { WAITED_FOR } else { usize::MAX };

@@ -14,32 +14,32 @@ pub use sequential::Sequential;
 pub use stride::Stride;
 pub use trend::Trend;
 
-/// A run of blocks that are worth reading: `first`, then each `step`-th one, `count` in all.
+/// A run of blocks that are worth reading: `first`, then each `step`-th block, `count` in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The first block.
     pub first: u32,
     /// Blocks in the run.
     pub count: u32,
-    /// Distance from one to the next, in blocks, not 0; negative for a descending run.
+    /// The distance between two successive blocks, not 0; negative for a descending run.
     pub step: i32,
 }
 
 /// A prefetch policy.
 ///
-/// The pager tells it of every fault that reads a block from the store, of every fault on
-/// a block whose read is under way, and of the first touch of a *marker*: the
-/// first block of each prefetched run, which is left out of the program's address
-/// space so that its touch is seen.
+/// The pager reports three kinds of touches to the policy: every fault that reads a block from the
+/// store, every fault on a block whose read is under way, and the first touch of a *marker*. A
+/// marker is the first block of each prefetched run; it is left out of the program's address space
+/// so that its touch is seen.
 pub trait Prefetch: Send {
     /// The name of the policy, for `--prefetch`.
     fn name(&self) -> &'static str;
 
-    /// `block` was touched. Returns what should be read next, if anything. A run of a stream is
-    /// asked for only once, but its blocks may be in memory already.
+    /// `block` was touched. Returns the run to read next, if any. A run of a stream is requested
+    /// only once, but its blocks may already be in memory.
     fn touched(&mut self, block: u32) -> Option<Ahead>;
 
-    /// The block that is touched next was asked for, but its read is still under way: the stream
+    /// The block that is touched next was requested, but its read is still under way: the stream
     /// should be further ahead.
     fn late(&mut self) {}
 
@@ -49,15 +49,16 @@ pub trait Prefetch: Send {
         None
     }
 
-    /// Prefetched blocks that were touched (`used`), or left memory untouched (`wasted`), as far as
-    /// the markers tell.
+    /// Prefetched blocks that were touched (`used`), or left memory untouched (`wasted`), as
+    /// estimated from the markers.
     fn outcome(&mut self, _used: u32, _wasted: u32) {}
 
-    /// A sample of the blocks read ahead, which stands for `blocks` of them, was touched (`used`),
-    /// or left memory untouched.
+    /// A sample of the blocks read ahead was touched (`used`), or left memory untouched. The sample
+    /// stands for `blocks` blocks.
     fn sampled(&mut self, _used: bool, _blocks: u32) {}
 
-    /// Whether the policy asks for nothing now, since too little of what it asked for was used.
+    /// Whether the policy requests nothing at present, because the program used too little of the
+    /// earlier requests.
     fn is_stopped(&self) -> bool {
         false
     }
@@ -80,7 +81,7 @@ impl Prefetch for Off {
 pub const NAMES: &[&str] = &["auto", "sequential", "stride", "trend", "off"];
 
 /// The policy called `name`, for a memory of `frames` blocks. A run has at most `run` blocks, and
-/// at most `ahead` blocks are asked for beyond the last touch.
+/// the policy requests at most `ahead` blocks beyond the last touch.
 pub fn by_name(name: &str, frames: usize, run: u32, ahead: u32) -> Option<Box<dyn Prefetch>> {
     Some(match name {
         "auto" => Box::new(Auto::new(u32::try_from(frames).unwrap_or(u32::MAX), run, ahead)),

@@ -30,24 +30,26 @@ pub trait Times {
 
 /// A replacement policy over the blocks that are in memory.
 ///
-/// The pager takes a victim out of the program's address space some time before it takes it out of
-/// memory. If it is touched in between, it comes back by [`rescue`](Replacement::rescue): so a
-/// policy learns of references. If not, the policy hears that it is [`gone`](Replacement::gone).
+/// The pager takes a victim out of the program's address space some time before it takes the victim
+/// out of memory. If a thread touches the victim in between, it comes back by
+/// [`rescue`](Replacement::rescue): in this way a policy learns of references. If not, the policy
+/// is told that the block is [`gone`](Replacement::gone).
 pub trait Replacement: Send {
-    /// `block` has come into memory, by a page-in or a first touch. It was not in.
+    /// `block` has come into memory, by a page-in or a first touch. It was not in memory.
     fn insert(&mut self, block: u32);
 
-    /// `block`, given as a victim before, was touched while still in memory, and is in again.
+    /// `block`, an earlier victim, was touched while still in memory, and is in the address space
+    /// again.
     fn rescue(&mut self, block: u32);
 
-    /// After [`rescue`](Replacement::rescue) of `block`: the blocks around it that should not leave
-    /// either. The pager puts [back](Replacement::back) those that were victims and are still in
-    /// memory.
+    /// After [`rescue`](Replacement::rescue) of `block`: the neighbouring blocks that should not
+    /// leave either. The pager puts those [back](Replacement::back) that were victims and are still
+    /// in memory.
     fn neighbours(&self, block: u32) -> Range<u32> {
         block..block
     }
 
-    /// `block`, chosen as a victim before, is in memory again, though nobody touched it.
+    /// `block`, an earlier victim, is in the address space again, though nobody touched it.
     fn back(&mut self, block: u32) {
         self.rescue(block);
     }
@@ -57,7 +59,7 @@ pub trait Replacement: Send {
     fn touched(&mut self, _block: u32) {}
 
     /// `thread` (0: unknown) touched `block`, which is in memory or has no bytes to wait for; the
-    /// pager saw that as a fault.
+    /// pager saw the touch as a fault.
     fn touched_by(&mut self, _block: u32, _thread: u32) {}
 
     /// `thread` (0: unknown) waits for `block`, whose bytes only the store has.
@@ -66,24 +68,25 @@ pub trait Replacement: Send {
     /// A prefetched block was used.
     fn streamed(&mut self) {}
 
-    /// A block that should leave the address space, but not memory, to see whether it is touched.
-    /// Call it after [`insert`](Replacement::insert), [`rescue`](Replacement::rescue) and
-    /// [`seen`](Replacement::seen), until it returns `None`.
+    /// A block that should leave the address space, but not memory, so that its next touch is seen.
+    /// Call this function after [`insert`](Replacement::insert), [`rescue`](Replacement::rescue)
+    /// and [`seen`](Replacement::seen), until it returns `None`.
     fn watch(&mut self) -> Option<u32> {
         None
     }
 
-    /// `block`, which was watched, was touched: it is watched no more.
+    /// `block`, which was watched, was touched: it is no longer watched.
     fn seen(&mut self, _block: u32) {}
 
-    /// Chooses the next block to leave. It no longer counts as in memory, nor as watched. `None` if
-    /// no block is in memory.
+    /// Chooses the next block to leave. The block no longer counts as in memory, nor as watched.
+    /// `None` if no block is in memory.
     fn victim(&mut self) -> Option<u32>;
 
-    /// Like [`victim`](Replacement::victim), if it is known that `newcomer`, which is not in
+    /// Like [`victim`](Replacement::victim), if the caller knows that `newcomer`, which is not in
     /// memory, takes the victim's place, as the papers assume. The newcomer must be inserted next,
     /// after the victim is [`gone`](Replacement::gone); from this call until then the newcomer is
-    /// not remembered as gone. A pager chooses ahead of need and knows no newcomer.
+    /// not remembered as gone. A pager chooses victims ahead of need and does not know the
+    /// newcomer.
     fn victim_for(&mut self, _newcomer: u32) -> Option<u32> {
         self.victim()
     }
@@ -93,10 +96,10 @@ pub trait Replacement: Send {
     /// of [`SIZED`].
     fn weigh(&mut self, _block: u32, _size: u32) {}
 
-    /// `block`, chosen as a victim before, has left memory. A policy with a history remembers it.
+    /// `block`, an earlier victim, has left memory. A policy with a history remembers it.
     fn gone(&mut self, _block: u32) {}
 
-    /// `block` exists no more (unmapped, discarded): the policy forgets it.
+    /// `block` no longer exists (unmapped, discarded): the policy forgets it.
     fn remove(&mut self, block: u32);
 
     /// From now on there are `frames` frames.
@@ -116,13 +119,13 @@ pub trait Replacement: Send {
 pub struct Known {
     /// The name, for `--policy`.
     pub name: &'static str,
-    /// Whether it takes objects with sizes of their own, and a memory of a number of bytes.
+    /// Whether the policy accepts objects of different sizes, and a memory of a number of bytes.
     pub sized: bool,
-    /// Makes it, for this many blocks in memory.
+    /// Makes the policy, for this many blocks in memory.
     pub make: fn(usize) -> Box<dyn Replacement>,
 }
 
-/// All policies, the default first. This is the one place where the name of a policy stands.
+/// All policies, the default first. The name of a policy stands only here.
 pub const POLICIES: &[Known] = &[
     Known { name: "auto", sized: false, make: |frames| Box::new(Auto::new(frames)) },
     Known { name: "lru", sized: true, make: |_| Box::<Lru>::default() },
@@ -136,7 +139,7 @@ pub const POLICIES: &[Known] = &[
 /// The names of all policies, the default first.
 pub const NAMES: &[&str] = &names::<{ POLICIES.len() }>(false);
 
-/// The names of policies that take objects with sizes of their own.
+/// The names of policies that accept objects of different sizes.
 pub const SIZED: &[&str] = &names::<{ sized() }>(true);
 
 /// How many policies are [sized](Known::sized).
@@ -163,8 +166,8 @@ const fn names<const COUNT: usize>(only_sized: bool) -> [&'static str; COUNT] {
     names
 }
 
-/// The policy called `name` as the pager uses it: the default policy with [turns](crate::turns) of
-/// threads. The others follow their papers.
+/// The policy called `name` as the pager uses it: the default policy gets [turns](crate::turns) of
+/// threads. The other policies follow their papers.
 pub fn in_turns(name: &str, frames: usize) -> Option<Box<dyn Replacement>> {
     if name == POLICIES[0].name {
         return Some(Box::new(InTurns::new(Auto::new(frames), frames)));

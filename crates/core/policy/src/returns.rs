@@ -1,32 +1,35 @@
-//! Returns: how soon blocks come back after they have left, and for which of their pages.
+//! Returns: how soon blocks come back after they have left, and which of their pages the fault
+//! needs.
 //!
-//! Both are seen at each major fault, and tell what blocks of one page would save. Memory would
-//! hold only pages that were used, those of more blocks: a page of a block that comes back soon
-//! after it left would still be there, if it was used the last time. It was if a block mostly comes
-//! back for the same page. If it comes back for any page alike, the last time tells little. In
-//! return, each of several pages that are used together needs a fault of its own.
+//! Each major fault shows both, and together they tell what blocks of one page would save. With
+//! such blocks, memory would hold only used pages, of more blocks. A page of a block that comes
+//! back soon after it left would still be in memory, if the page was used the last time. It was
+//! used if the block mostly comes back for the same page. If the block comes back for all its pages
+//! equally often, the last time tells little. On the other hand, each of several pages that are
+//! used together needs a separate fault.
 
 use crate::sparse::Sparse;
 
 /// Pages of a block.
 const PAGES: usize = 4;
 
-/// A turnover of the frames has so many steps. Times are noted in steps.
+/// The number of steps in a turnover of the frames. Times are noted in steps.
 const STEPS: usize = 8;
 
-/// Turnovers after which blocks that come back are told apart no more.
+/// After this number of turnovers, blocks that come back are no longer distinguished by age.
 const TURNOVERS: usize = PAGES - 1;
 
-/// Pages that are used, beside the first, of a block of which more than one is, of 1 to
-/// 3 that there can be. Reckoned by hand from one window of major faults each: Perl 1.4, OCaml 1.2.
+/// The number of used pages beside the first, in blocks with more than one used page: 1 to 3 are
+/// possible. The value was computed by hand from one window of major faults each: Perl 1.4, OCaml
+/// 1.2.
 const MORE_PAGES: f64 = 1.5;
 
-/// Blocks must have left for so many turnovers: before that, only blocks that left lately can come
-/// back.
+/// Blocks must have left for this number of turnovers: before that, only blocks that left recently
+/// can come back.
 const FIRST: u64 = 2;
 
-/// In the note of a block: the page for which it came, whether it has left since, and the step in
-/// which it left.
+/// In the note of a block: the page for which it came in, whether it has left since, and the step
+/// in which it left.
 const PAGE: u16 = 3;
 const LEFT: u16 = 4;
 const STEP_SHIFT: u32 = 3;
@@ -39,10 +42,10 @@ pub struct Returns {
     notes: Sparse<u16>,
     /// Blocks that left.
     left: u64,
-    /// Of the major faults since the last judgement: those of blocks that had left so many steps
-    /// before, and, as the last, longer before.
+    /// Major faults since the last judgement, by the number of steps since the block had left; the
+    /// last element counts all longer times.
     ages: [u32; STEPS * TURNOVERS + 1],
-    /// Those that were of the page for which the block came before.
+    /// Those of them that needed the page for which the block came in before.
     same: u32,
 }
 
@@ -82,22 +85,24 @@ impl Returns {
         *note = page;
     }
 
-    /// The major faults that there would be with blocks of one page, in per cent of those since the
-    /// last judgement. `apart_percent`: the part of the blocks of which one page is used while they
-    /// are in memory. `None` if it is too early to tell.
+    /// The number of major faults that blocks of one page would have, in per cent of those since
+    /// the last judgement. `apart_percent`: the part of the blocks of which one page is used while
+    /// they are in memory. `None` if it is too early to tell.
     pub fn judge(&mut self, apart_percent: u32) -> Option<u32> {
         let (ages, same) = (std::mem::replace(&mut self.ages, [0; _]), std::mem::take(&mut self.same));
         let all: u32 = ages.iter().sum();
         if all == 0 || self.left < FIRST * self.frames as u64 {
             return None;
         }
-        // Pages that are used while their block is in memory: each needs a fault of its own.
+        // Pages that are used while their block is in memory: each needs a separate fault.
         let used = 1.0 + MORE_PAGES * (1.0 - f64::from(apart_percent) / 100.0);
-        // The blocks of which memory has what is used, for each block that it has now.
+        // The number of blocks whose used pages would be in memory, for each block that is in
+        // memory now.
         let more = PAGES as f64 / used;
         let steps = ((more - 1.0) * STEPS as f64) as usize;
         let stay: u32 = ages[..steps.min(STEPS * TURNOVERS)].iter().sum();
-        // If a block comes back for one of n pages, all alike, it is the same in one case of n.
+        // If a block comes back for one of n pages, all equally often, it is the same page in one
+        // case of n.
         let in_use = f64::from(all) / f64::from(same.max(1));
         let known = (used / in_use).min(1.0);
         Some((used * 100.0 * (1.0 - known * f64::from(stay) / f64::from(all))) as u32)
@@ -112,7 +117,7 @@ mod tests {
 
     const FRAMES: usize = 1024;
 
-    /// Plays touches of pages in a FIFO memory. What is judged at the end.
+    /// Simulates touches of pages in a FIFO memory. Returns the judgement at the end.
     fn play(touches: impl Iterator<Item = u32>, apart_percent: u32) -> Option<u32> {
         let mut returns = Returns::new(FRAMES);
         let (mut order, mut memory, mut stored) = (VecDeque::new(), HashSet::new(), HashSet::new());

@@ -1,42 +1,42 @@
-//! How many bytes of frames each of several processes has of a budget that they share.
+//! How many bytes of frames each of several processes gets of a budget that they share.
 //!
-//! Each process has a least. What the budget holds beyond that goes to the processes that use it,
-//! in proportion to a weight, and to none more than it wants (weighted max-min fairness). The
-//! weight follows what a frame more would save: a process whose faults often meet blocks that have
-//! just left saves much, a scan that is longer than any budget saves nothing. Processes that do
-//! nothing have what the others leave.
+//! Each process has a minimum. The rest of the budget goes to the processes that use it, in
+//! proportion to a weight, and no process gets more than it wants (weighted max-min fairness). The
+//! weight follows the gain from one more frame: a process whose faults often meet recently
+//! paged-out blocks gains much, a scan that is longer than any budget gains nothing. Processes that
+//! do nothing have what the others leave.
 
-/// The least and the greatest weight: a process has at most this many times the share of one that
-/// saves as much as all do on average, or this part of it.
+/// The largest weight; the smallest is its reciprocal. A process gets at most this many times the
+/// share of a process with average gain.
 const WEIGHT_MAX: f64 = 4.0;
 
 /// What one process has, and wants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claimant {
-    /// The number of its job, by which it is bound: see [`Bound`].
+    /// The number of its job, whose bound applies: see [`Bound`].
     pub job: usize,
-    /// Bytes that it has in any case.
+    /// Bytes that the process always has.
     pub least: u64,
-    /// Bytes that it has now.
+    /// Bytes that the process has now.
     pub resident: u64,
-    /// The most bytes that it has a use for now.
+    /// The most bytes that the process can use now.
     pub wants: u64,
-    /// What more frames would save, in any unit that is the same for all; not negative.
+    /// The gain from more frames, in a unit that is the same for all; not negative.
     pub gain: f64,
-    /// It does nothing now.
+    /// The process does nothing now.
     pub idle: bool,
 }
 
-/// A bound for the processes of a job, and of the jobs in it.
+/// A bound for the processes of a job, and of its inner jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Bytes for all of them.
+    /// Bytes for all of these processes.
     pub bytes: u64,
-    /// The job around this one, which has a lower number; `None` for the first.
+    /// The outer job, which has a lower number; `None` for the first.
     pub parent: Option<usize>,
 }
 
-/// Whether a job is another one, or lies in it. `bounds` is indexed by job.
+/// Whether `job` is `other`, or lies in it. `bounds` is indexed by job.
 pub fn is_within(bounds: &[Bound], mut job: usize, other: usize) -> bool {
     loop {
         if job == other {
@@ -49,12 +49,12 @@ pub fn is_within(bounds: &[Bound], mut job: usize, other: usize) -> bool {
     }
 }
 
-/// The bytes for each claimant. Their sum is at most the bound of each job, unless the least of its
-/// processes is more.
+/// The bytes for each claimant. Their sum is at most the bound of each job, unless the minimums of
+/// its processes exceed the bound.
 pub fn shares(bounds: &[Bound], claimants: &[Claimant]) -> Vec<u64> {
     let mut caps: Vec<u64> =
         claimants.iter().map(|one| if one.idle { one.resident } else { one.wants }.max(one.least)).collect();
-    // Inner jobs first: what they leave is for the others.
+    // Inner jobs come first: the others get what they leave.
     for job in (0..bounds.len()).rev() {
         let members: Vec<usize> =
             (0..claimants.len()).filter(|&at| is_within(bounds, claimants[at].job, job)).collect();
@@ -66,12 +66,12 @@ pub fn shares(bounds: &[Bound], claimants: &[Claimant]) -> Vec<u64> {
     caps
 }
 
-/// One that works gives one part in this many of its lease at once, unless the budget is exceeded:
-/// by its faults it sees what it misses before it gives more.
+/// A working process gives up its lease divided by this at once, unless the budget is exceeded: its
+/// faults show what it misses before it gives up more.
 const PART: u64 = 8;
 
-/// The bytes that a claimant may have from now on, on its way from its lease to its share. `free`
-/// bytes are in no lease; less than 0 if the budget is exceeded.
+/// The bytes that a claimant may have from now on, on the way from its lease to its share. `free`
+/// bytes are in no lease; negative if the budget is exceeded.
 pub fn next_lease(one: &Claimant, share: u64, lease: u64, free: i64) -> u64 {
     let allowed = if share >= lease {
         share.min(lease.saturating_add_signed(free.max(0)))
@@ -97,17 +97,17 @@ fn divide(bytes: u64, claimants: &[(Claimant, u64)]) -> Vec<u64> {
     let weights: Vec<f64> =
         claimants.iter().map(|(one, _)| if one.idle { 0.0 } else { weight(one) }).collect();
     let rest = fill(rest, &weights, claimants, &mut has);
-    // The others have what is left, as much as they hold at most.
+    // The other claimants get the rest, at most as much as they hold.
     let weights: Vec<f64> =
         claimants.iter().map(|(one, _)| if one.idle { 1.0 + one.resident as f64 } else { 0.0 }).collect();
     fill(rest, &weights, claimants, &mut has);
     has
 }
 
-/// Gives `rest` bytes to those with a weight, in proportion to it, up to their caps. Returns what
-/// nobody wants.
+/// Divides `rest` bytes among claimants with a weight, in proportion to it, up to their caps.
+/// Returns the bytes that nobody wants.
 fn fill(mut rest: u64, weights: &[f64], claimants: &[(Claimant, u64)], has: &mut [u64]) -> u64 {
-    // Each round satisfies one claimant at least, or gives all.
+    // Each round satisfies at least one claimant, or gives all bytes.
     for _ in 0..claimants.len() {
         let open = |at: usize, has: &[u64]| weights[at] > 0.0 && has[at] < claimants[at].1;
         let sum: f64 = (0..has.len()).filter(|&at| open(at, has)).map(|at| weights[at]).sum();
@@ -233,7 +233,8 @@ mod tests {
                 let most = if one.idle { one.resident } else { one.wants };
                 prop_assert!(share >= one.least && share <= most.max(one.least));
             }
-            // Nothing is left that a process of the outermost job, whose bound alone counts, wants.
+            // No bytes are left that a process wants whose job is the outermost, where only that
+            // bound counts.
             let left = bounds[0].bytes.saturating_sub(shares.iter().sum());
             for (one, &share) in claimants.iter().zip(&shares).filter(|(one, _)| one.job == 0 && !one.idle) {
                 prop_assert!(left <= claimants.len() as u64 * 16 || share + 16 >= one.wants.max(one.least), "{} left, {one:?} has {share}", left);

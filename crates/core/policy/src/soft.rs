@@ -1,19 +1,19 @@
-//! How many frames are kept ready: soft, free, or on their way out.
+//! How many frames are kept ready: soft, free, or being paged out.
 
 /// The default share of the frames, in thousandths.
 pub const PER_MILLE: usize = 20;
 
-/// The most bytes that are ready, if the share is less: as much as is read ahead of a stream. In
+/// The number of ready bytes, if the share is smaller: as much as is read ahead of a stream. In
 /// small budgets it is a tenth of the frames.
 const STREAM_BYTES: usize = 16 << 20;
 
-/// The number of frames that are kept ready, adjusted by what becomes of them.
+/// The number of frames that are kept ready, adjusted by what happens to them.
 ///
-/// A stream needs many: it takes frames faster than blocks can leave. If blocks are touched at
-/// random, and most blocks that leave are in use, many are a loss: each block waits so long in its
-/// soft frame that it is touched again, which costs one minor fault after the other, and the blocks
-/// in use have fewer frames. So the number falls while more soft blocks are touched than lose their
-/// frames, and rises while few are touched.
+/// A stream needs many: it takes frames faster than blocks can be paged out. If blocks are touched
+/// at random, and most blocks that leave are in use, a large number is a loss. Each block then
+/// waits so long in its soft frame that it is touched again, which costs one minor fault after
+/// another, and the blocks in use have fewer frames. So the number falls while more soft blocks are
+/// touched than lose their frames, and rises while few are touched.
 #[derive(Clone, Debug)]
 pub struct SoftFrames {
     least: usize,
@@ -30,7 +30,7 @@ impl SoftFrames {
         Self::between(least, (STREAM_BYTES / block_bytes).min(frames / 10))
     }
 
-    /// From `least` to `most`, and `most` at first; never fewer than `least`.
+    /// The number stays between `least` and `most`, and begins with `most`.
     pub fn between(least: usize, most: usize) -> Self {
         let most = most.max(least);
         SoftFrames { least, most, now: most, touched: 0, gone: 0 }
@@ -41,7 +41,7 @@ impl SoftFrames {
         Self::between(frames, frames)
     }
 
-    /// The number of frames that are to be ready now.
+    /// The number of frames that should be ready now.
     pub fn now(&self) -> usize {
         self.now
     }
@@ -51,15 +51,15 @@ impl SoftFrames {
         (self.least, self.most)
     }
 
-    /// The frames are more or fewer than before: sets the bounds as [`new`](Self::new) does, and
-    /// keeps the present number within them.
+    /// The number of frames has changed: sets the bounds as [`new`](Self::new) does, and keeps the
+    /// present number within them.
     pub fn resize(&mut self, frames: usize, block_bytes: usize, per_mille: usize) {
         let (least, most) = Self::new(frames, block_bytes, per_mille).bounds();
         let now = if self.now == self.most { most } else { self.now.clamp(least, most) };
         (self.least, self.most, self.now) = (least, most, now);
     }
 
-    /// A block that had left the program was touched before its frame was needed.
+    /// A block that had left the program was touched before it lost its frame.
     pub fn touched(&mut self) {
         self.touched += 1;
         self.judge();
@@ -101,7 +101,7 @@ mod tests {
     fn small_budgets_follow_what_becomes_of_the_frames() {
         let mut soft = SoftFrames::new(6144, 16 << 10, 20);
         assert_eq!((soft.now(), soft.bounds()), (614, (122, 614)));
-        // Four blocks are touched for each that goes: random touches of blocks in use.
+        // Four blocks are touched for each block that goes: random touches of blocks in use.
         (0..4000).for_each(|_| {
             (0..4).for_each(|_| soft.touched());
             soft.gone();

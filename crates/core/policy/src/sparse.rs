@@ -1,5 +1,4 @@
-//! Sparse arrays, of which few elements are set: a program may reserve terabytes and touch little
-//! of them.
+//! Sparse arrays: a program may reserve terabytes and touch little of them.
 
 use std::ops::{Index, IndexMut};
 
@@ -10,9 +9,9 @@ const GROUP: usize = 1024;
 
 type Group<T> = [Option<Box<[T; PART]>>; GROUP];
 
-/// An array without end, whose elements are all `T::default()` at first. It takes memory for each
-/// part that was changed, a word for each other part of the same group, and a word for each group
-/// up to the last one in use.
+/// An unbounded array, whose elements are all `T::default()` at first. It takes memory for each
+/// changed part, a word for each other part of the same group, and a word for each group up to the
+/// last one in use.
 #[derive(Debug)]
 pub struct Sparse<T> {
     groups: Vec<Option<Box<Group<T>>>>,

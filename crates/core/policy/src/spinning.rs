@@ -1,8 +1,7 @@
-//! Whether it pays to look for more work before a sleep.
+//! Whether spinning before a sleep pays.
 //!
-//! To wake up costs as much as a read, but a thread that looks for work takes a processor from the
-//! program. So it looks as long as that mostly finds work, and now and then to see whether that has
-//! changed.
+//! Waking up costs as much as a read, but a spinning thread takes a processor from the program. So
+//! the thread spins while that mostly finds work, and now and then to see whether that has changed.
 
 /// The most that the score counts (chosen, not measured).
 const MOST: u32 = 16;
@@ -10,8 +9,7 @@ const MOST: u32 = 16;
 /// One sleep in this many is tried whatever the score is (chosen, not measured).
 const TRIES: u32 = 32;
 
-/// How often looking for work has paid lately: each look that found work adds 1, each other
-/// subtracts 2.
+/// How often spinning has paid lately: each spin that found work adds 1, each other subtracts 2.
 #[derive(Clone, Debug)]
 pub struct Spinning {
     score: u32,
@@ -25,17 +23,17 @@ impl Default for Spinning {
 }
 
 impl Spinning {
-    /// Whether to look for work before the next sleep.
+    /// Whether to spin before the next sleep.
     pub fn tries(&self) -> bool {
         self.score > MOST / 2 || self.sleeps.is_multiple_of(TRIES)
     }
 
-    /// Counts a sleep, or what was found instead.
+    /// Counts a sleep, or work that was found instead.
     pub fn sleeps(&mut self) {
         self.sleeps = self.sleeps.wrapping_add(1);
     }
 
-    /// Notes whether a look has found work.
+    /// Notes whether a spin has found work.
     pub fn looked(&mut self, found: bool) {
         self.score = if found { (self.score + 1).min(MOST) } else { self.score.saturating_sub(2) };
     }

@@ -1,17 +1,17 @@
-//! Splitting: whether a program uses the neighbours that come in with what it touches.
+//! Splitting: whether a program uses the neighbours that come in with a touched page.
 //!
 //! A block of several pages suits arrays: one read instead of several. With scattered objects most
-//! of its pages are never touched, and memory and reads are spent on them. A pager does not see
-//! touches of pages that are in the program. So some major faults are *trials*: only the page that
-//! was touched goes into the program, and the others of its block wait outside. If one of them is
-//! touched before long, the pages are used together; if not, they are apart. "Before long" is a
-//! part of the time in which memory is filled anew: what is touched later is no better than any
-//! other block that could have had the frame.
+//! pages of a block are never touched, and waste memory and reads. A pager does not see touches of
+//! pages that are in the program. So some major faults are *trials*: only the touched page goes
+//! into the program, and the other pages of its block wait outside. If another page is touched
+//! before long, the pages are used together; if not, they are apart. "Before long" is a part of the
+//! time in which memory is refilled: a page that is touched later is no better than any other block
+//! that could have had the frame.
 //!
-//! If nearly all trials of some time find the pages apart, blocks are too large for the program. So
-//! they are if fewer do, but memory of single pages would have had most of what is missed
-//! ([`Returns`]). That is judged once for all of its memory, and on much evidence, since there is
-//! no way back.
+//! If nearly all trials of some time find the pages apart, blocks are too large for the program.
+//! Blocks are also too large if fewer trials do, but memory of single pages would have held most of
+//! the missed pages ([`Returns`]). The decision is made once for all of the program's memory, and
+//! on much evidence, since it cannot be reversed.
 
 use crate::returns::Returns;
 use std::collections::VecDeque;
@@ -19,13 +19,13 @@ use std::collections::VecDeque;
 /// One major fault in this many is a trial. Chosen, not measured.
 const TRIAL_EACH: u32 = 8;
 
-/// A trial ends after the blocks that came in could have filled one part in this many of the
-/// frames. Chosen, not measured.
+/// A trial ends after the blocks that came in could have filled the number of frames divided by
+/// this. Chosen, not measured.
 const TRIAL_PART: usize = 8;
 
-/// Trials under way are at most one part in this many of the frames, and no more than this many,
-/// before a wasteful window and after it: a trial takes a frame more, which nobody who needs whole
-/// blocks should miss. Chosen, not measured.
+/// Trials under way are at most the number of frames divided by this, and at most this number,
+/// before a wasteful window and after it. A trial takes an extra frame, which a program that needs
+/// whole blocks should not miss. Chosen, not measured.
 const UNDER_WAY_PART: usize = 64;
 const UNDER_WAY_FIRST: usize = 64;
 const UNDER_WAY_MAX: usize = 256;
@@ -35,14 +35,15 @@ const WINDOW: u32 = 64;
 /// In a wasteful window at least this part of the trials finds the pages apart, per cent. Chosen,
 /// not measured.
 const APART_PERCENT: u32 = 75;
-/// Or at least this part does, and with blocks of one page there would be at most so many of the
-/// major faults, per cent. A read of one page takes 0.5 to 0.85 of the time of a read of four.
+/// Or at least this part of the trials does, and blocks of one page would have at most this
+/// percentage of the major faults. A read of one page takes 0.5 to 0.85 of the time of a read of
+/// four.
 const SOME_APART_PERCENT: u32 = 30;
 const STILL_PERCENT: u32 = 110;
 /// So many wasteful windows in a row show that blocks are too large. Chosen, not measured.
 const WINDOWS: u32 = 4;
 
-/// What trials have shown.
+/// The results of trials.
 #[derive(Debug, Default)]
 pub struct Splitting {
     frames: usize,
@@ -54,8 +55,8 @@ pub struct Splitting {
     came: u64,
     /// Trials under way, the oldest first: the block, and `came` when it was read.
     under_way: VecDeque<(u32, u64)>,
-    /// In this window: trials that found the pages used together, and apart; major faults; and
-    /// `came` at its start.
+    /// In this window: trials that found the pages together, and apart; major faults; and `came` at
+    /// its start.
     together: u32,
     apart: u32,
     demands: u64,
@@ -73,7 +74,7 @@ impl Splitting {
         Self::with_trials(frames, TRIAL_EACH)
     }
 
-    /// The same, where one major fault in `each` is a trial.
+    /// Like `new`, but one major fault in `each` is a trial.
     pub fn with_trials(frames: usize, each: u32) -> Splitting {
         Splitting { frames, each, returns: Returns::new(frames), ..Splitting::default() }
     }
@@ -94,8 +95,8 @@ impl Splitting {
         self.came += blocks as u64;
     }
 
-    /// A thread waits for a page, 0 to 3, of `block`, which must be read. Whether this is a trial;
-    /// then it ends by [`end`](Self::end) or [`found`](Self::found).
+    /// A thread waits for a page, 0 to 3, of `block`, which must be read. Returns whether this is a
+    /// trial; a trial ends by [`end`](Self::end) or [`found`](Self::found).
     pub fn major_fault(&mut self, block: u32, page: usize) -> bool {
         self.returns.major_fault(block, page);
         self.demands += 1;
@@ -110,12 +111,12 @@ impl Splitting {
         true
     }
 
-    /// How many blocks come in during a trial.
+    /// The number of blocks that come in during a trial.
     fn lasts(&self) -> u64 {
         (self.frames / TRIAL_PART).max(1) as u64
     }
 
-    /// A trial whose time is up: it ends now, and found the pages apart.
+    /// A trial whose time is over: it ends now, and found the pages apart.
     pub fn end(&mut self) -> Option<u32> {
         let lasts = self.lasts();
         let &(block, at) = self.under_way.front().filter(|&&(_, at)| self.came - at >= lasts)?;
@@ -125,8 +126,8 @@ impl Splitting {
         Some(block)
     }
 
-    /// A trial ends before its time. `together`: another page of its block was touched. Else the
-    /// block leaves: if half of the time is over, the pages are apart, since a policy may give
+    /// A trial ends before its time. `together`: another page of its block was touched. Otherwise
+    /// the block leaves. If half of the time is over, the pages are apart, since a policy may give
     /// newcomers no more time than that; if not, the trial has shown nothing.
     pub fn found(&mut self, block: u32, together: bool) {
         let Some(index) = self.under_way.iter().position(|&(other, _)| other == block) else { return };
@@ -142,7 +143,7 @@ impl Splitting {
         if self.together + self.apart < WINDOW {
             return;
         }
-        // What is read ahead is read in runs, for which large blocks are right.
+        // Blocks that are read ahead are read in runs, for which large blocks are right.
         let streams = (self.came - self.since) > 2 * self.demands;
         let apart_percent = self.apart * 100 / WINDOW;
         let still = self.returns.judge(apart_percent);
@@ -152,7 +153,8 @@ impl Splitting {
         (self.together, self.apart, self.demands, self.since) = (0, 0, 0, self.came);
     }
 
-    /// How many trials have found the pages of a block used together, and how many apart.
+    /// The number of trials that found the pages of a block together, and the number that found
+    /// them apart.
     pub fn trials(&self) -> [u64; 2] {
         self.trials
     }
@@ -172,12 +174,12 @@ mod tests {
     const FRAMES: usize = 2048;
     const PAGES: u32 = 4;
 
-    /// Plays touches of pages until it is shown that blocks are too large or they end. Whether it
-    /// was shown.
+    /// Simulates touches of pages until blocks prove too large or the touches end. Returns whether
+    /// blocks proved too large.
     fn play(touches: impl Iterator<Item = u32>, ahead: u32) -> bool {
         let mut splitting = Splitting::new(FRAMES);
         let mut memory = VecDeque::new();
-        // The page that was touched first, of each block on trial.
+        // The page that was touched first, for each block on trial.
         let mut trials: HashMap<u32, u32> = HashMap::new();
         for page in touches {
             let block = page / PAGES;

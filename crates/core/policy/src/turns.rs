@@ -1,23 +1,25 @@
 //! Turns: threads take turns if their blocks do not fit into memory together.
 //!
-//! If two threads each touch blocks of their own at random, together more than there are frames,
-//! they lose them to each other. With frames for two thirds of the blocks, every third touch is a
-//! fault, and both threads wait nearly all of the time. If one of them had all its blocks, it would
-//! run as if there were no pager. A policy that sees every touch gets there by itself (the thread
-//! that waits less touches more, so it keeps more), but a pager sees too few touches. So one thread
-//! has the turn: the blocks that it touched last do not leave, until others have waited long
-//! enough, or it does nothing itself. Jiang and Zhang gave processes such a token (Token-ordered
-//! LRU, Performance Evaluation 60, 2005); Linux had it from 2.6.9 to 3.5.
+//! If two threads each touch their own blocks at random, and there are more blocks than frames,
+//! each thread displaces the other's blocks. With frames for two thirds of the blocks, every third
+//! touch is a fault, and both threads wait nearly all of the time. If one of them had all its
+//! blocks, it would run as if there were no pager. A policy that sees every touch reaches this
+//! state by itself (the thread that waits less touches more, so it keeps more), but a pager sees
+//! too few touches. So one thread has the turn: the blocks that it touched last do not leave, until
+//! other threads have waited long enough, or it does nothing itself. Jiang and Zhang gave processes
+//! such a token (Token-ordered LRU, Performance Evaluation 60, 2005); Linux had it from 2.6.9 to
+//! 3.5.
 
 use crate::replacement::{Replacement, Times};
 use crate::sparse::Sparse;
 use std::ops::Range;
 
-/// The most threads that are told apart.
+/// The most threads that are distinguished.
 const MOST: usize = 15;
 
-/// A window is as many major faults as one part in this many of the frames. At its end the turn is
-/// judged. The time at which a block left is noted in the same unit, counted in blocks that left.
+/// The number of major faults in a window is the number of frames divided by this. At the end of a
+/// window the turn is judged. The time at which a block left is noted in windows, counted in blocks
+/// that left.
 const WINDOWS: usize = 4;
 
 /// Windows in one turn.
@@ -30,17 +32,17 @@ const SOON: u8 = 4;
 /// Turns begin if at least this part of a window's major faults is of blocks that should have
 /// stayed, per cent.
 const BEGIN_PERCENT: usize = 50;
-/// Turns go on if at least this part is, per cent.
+/// Turns continue while at least this part of the major faults is of such blocks, per cent.
 const ON_PERCENT: usize = 30;
 
-/// A thread counts as waiting if it has at least one part in this many of a window's major faults.
+/// A thread counts as waiting if it has at least a window's major faults divided by this.
 const WAITS_PART: usize = 8;
 
 /// To keep its turn, a thread must run for at least this part of the time, per cent, unless it
 /// waits for blocks.
 const RUNS_PERCENT: u64 = 10;
 
-/// The most victims that are passed over before one leaves.
+/// The most victims that are skipped before one leaves.
 const PASSED_OVER: usize = 32;
 
 /// A thread of the program.
@@ -49,20 +51,21 @@ struct Thread {
     id: u32,
     /// The thread's major faults in this window.
     faults: usize,
-    /// Windows since its last major fault.
+    /// Windows since the thread's last major fault.
     quiet: u32,
 }
 
-/// The turns: which thread has the turn, and what is known for judging that.
+/// The turns: which thread has the turn, and the data for that decision.
 #[derive(Debug)]
 struct Turns {
     window: usize,
     /// For each block, in the lower four bits: one more than the place of the thread that touched
-    /// it last, as far as known. In the upper four bits: the window in which it left memory, modulo
-    /// 16.
+    /// it last, as far as is known. In the upper four bits: the window in which it left memory,
+    /// modulo 16.
     blocks: Sparse<u8>,
     threads: [Thread; MOST],
-    /// The place of the thread that has the turn, and for how many windows it has had it.
+    /// The place of the thread that has the turn, and the number of windows for which it has had
+    /// the turn.
     turn: Option<(usize, u32)>,
     faults: usize,
     /// Major faults of blocks that left a short time before.
@@ -87,7 +90,7 @@ impl Turns {
         }
     }
 
-    /// The place of a thread among the threads that are told apart.
+    /// The place of a thread among the distinguished threads.
     fn place(&mut self, thread: u32) -> Option<usize> {
         if thread == 0 {
             return None;
@@ -150,8 +153,8 @@ impl Turns {
         self.turn.map(|(place, _)| self.threads[place].id)
     }
 
-    /// Judges the turn at the end of a window. `ran_percent` says for how much of the window the
-    /// thread that has the turn ran.
+    /// Judges the turn at the end of a window. `ran_percent` is the part of the window for which
+    /// the thread with the turn ran.
     fn judge(&mut self, ran_percent: u64) {
         let least = self.faults / WAITS_PART;
         let waits = |place: usize| self.threads[place].faults > least;
@@ -182,7 +185,8 @@ impl Turns {
         }
     }
 
-    /// A victim of the policy; not a block of the thread that has the turn, if there are others.
+    /// A victim of the policy; not a block of the thread that has the turn, if there are other
+    /// victims.
     fn victim(&self, policy: &mut impl Replacement) -> Option<u32> {
         let mut victim = policy.victim()?;
         let Some((place, _)) = self.turn else { return Some(victim) };
@@ -198,12 +202,12 @@ impl Turns {
     }
 }
 
-/// A policy whose victims are chosen with regard to whose turn it is.
+/// A policy whose victims depend on the turn.
 pub struct InTurns<P> {
     policy: P,
     turns: Turns,
-    /// When the turn was last judged, and the processor time that its thread had used by then, both
-    /// ns.
+    /// When the turn was last judged, and the processor time that its thread had used until then,
+    /// both ns.
     judged: (u64, u64),
 }
 
@@ -302,7 +306,7 @@ mod tests {
     #[derive(Default)]
     struct Busy {
         now_ns: Cell<u64>,
-        /// A thread's time was asked for: that thread has the turn.
+        /// The policy asked for a thread's time: that thread has the turn.
         asked: Cell<bool>,
     }
 
@@ -321,8 +325,8 @@ mod tests {
     const FRAMES: usize = 1024;
 
     /// Simulates threads that touch blocks at random, one million times in all. A touch of a block
-    /// in memory costs 1, a fault 2000. Returns the major faults, and whether a thread has had the
-    /// turn.
+    /// in memory costs 1, a fault 2000. Returns the major faults, and whether any thread has had
+    /// the turn.
     fn play(policy: &mut dyn Replacement, threads: u32, block: impl Fn(u32, u32) -> u32) -> (usize, bool) {
         let clock = Busy::default();
         let mut is_in = vec![false; 8 * FRAMES];
@@ -427,7 +431,7 @@ mod tests {
         for _ in 1..TURN {
             assert_eq!(window(0, &[7, 8]), Some(8));
         }
-        // It has had the turn for long enough.
+        // The thread has had the turn for long enough.
         assert_eq!(window(0, &[7, 8]), Some(7));
         // No other thread waits.
         assert_eq!(window(0, &[7]), None);

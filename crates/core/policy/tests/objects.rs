@@ -1,4 +1,4 @@
-//! Objects with sizes of their own, against naive caches.
+//! Objects of different sizes, compared with naive caches.
 
 use proptest::prelude::*;
 use terapage_policy::belady;
@@ -13,7 +13,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     prop::collection::vec(one, 0..1500)
 }
 
-/// LRU as a list of objects with their bytes, the next to leave first.
+/// LRU as a list of objects with their bytes; the first leaves next.
 fn lru(requests: &[Request], capacity: usize) -> Outcome {
     let mut inside: Vec<(u32, usize)> = Vec::new();
     let mut outcome = Outcome::default();

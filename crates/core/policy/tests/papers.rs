@@ -1,4 +1,5 @@
-//! ARC and 2Q, told of each touch, against the pseudo code of their papers, written out naively.
+//! ARC and 2Q, which see each touch here, compared with naive versions of the pseudo code in their
+//! papers.
 
 use proptest::prelude::*;
 use terapage_policy::belady::simulate;

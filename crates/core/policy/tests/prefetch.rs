@@ -16,13 +16,13 @@ fn blocks(ahead: Ahead) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A small model of the pager, with enough memory. It tells a policy of faults and markers.
+/// A small model of the pager, with enough memory. It reports faults and markers to a policy.
 struct Pager {
     policy: Box<dyn Prefetch>,
     present: HashSet<u32>,
     markers: HashSet<u32>,
     asked: HashSet<u32>,
-    /// Touches that found their block absent.
+    /// Touches whose block was absent.
     faults: u32,
     /// The longest run that the policy asked for.
     run: u32,
@@ -188,7 +188,7 @@ fn a_part_that_is_touched_all_over_is_read_by_neighbourhoods() {
     assert!(pager.faults < 300 * 8, "{} faults for 300 neighbourhoods", pager.faults);
 }
 
-/// The most blocks beyond its last touch that a scan has asked for. Each marker is touched, in time
+/// The most blocks beyond its last touch that a scan has requested. Each marker is touched, in time
 /// or `late`.
 fn reach(policy: &mut dyn Prefetch, from: u32, late: bool) -> u32 {
     let (mut markers, mut asked, mut most) = (vec![from, from + 1], 0, 0);
@@ -223,7 +223,7 @@ fn a_stream_is_no_further_ahead_than_it_needs() {
 
 #[test]
 fn neighbourhoods_that_do_not_last_are_read_no_more() {
-    // Few blocks at once, but others drive them out before they are used again.
+    // Few blocks at once, but other blocks displace them before they are used again.
     let frames = 1 << 12;
     let mut policy = by_name("auto", frames, 64, 1024).expect("the default");
     let (mut asked, mut touched) = (0, 0);

@@ -19,7 +19,7 @@ fn every_name_is_known() {
     assert!(by_name("nonesuch", 8).is_none());
 }
 
-/// The pager's next step. The model's state decides which block it concerns.
+/// The pager's next step. The model's state decides which block the step concerns.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Touch(u32),
@@ -84,7 +84,7 @@ impl Order {
     }
 }
 
-/// Runs `steps`. The policy is told of a touch of a block in memory if `all_touches` is set.
+/// Runs `steps`. If `all_touches` is set, touches of blocks in memory are reported to the policy.
 fn check(name: &str, frames: usize, steps: &[Step], all_touches: bool) {
     let mut policy = policy(name, frames);
     let exact = ["lru", "fifo", "clock"].contains(&name);
@@ -231,8 +231,8 @@ fn few_frames_may_all_be_soft() {
 
 #[test]
 fn all_frames_but_one_soft_is_lru() {
-    // If all frames but one are soft, every touch is seen, except repeated ones. The first touches
-    // fill the memory: until then nothing is soft.
+    // If all frames but one are soft, the policy sees every touch, except repeated ones. The first
+    // touches fill the memory: until then nothing is soft.
     let refs: Vec<u32> = (0..21).chain((0..4000_u32).map(|i| (i * i + i / 7) % 61)).collect();
     let lru = simulate(policy("lru", 20).as_mut(), &refs, 20);
     let soft = simulate_soft(policy("fifo", 20).as_mut(), &refs, 20, SoftFrames::exactly(19));
@@ -245,12 +245,12 @@ fn what_is_given_up_leaves_its_frame_and_is_not_read_again() {
     for name in NAMES {
         let uses = [Use::Touch(1), Use::Touch(2), Use::Free(1), Use::Touch(3), Use::Touch(2), Use::Touch(1)];
         let cost = simulate(policy(name, 2).as_mut(), uses, 2);
-        // The last touch drives one of the others out; none comes back.
+        // The last touch displaces one of the other blocks; none comes back.
         assert_eq!(cost, Cost { page_ins: 0, first_touches: 4, minor_faults: 0 }, "{name}");
     }
 }
 
-/// With few frames, such a block would leave each time before the thread that waits for it has run.
+/// With few frames, such a block would leave each time before the waiting thread has run.
 #[test]
 fn arc_keeps_a_block_that_alone_was_rescued() {
     let mut arc = policy("arc", 8);
@@ -338,7 +338,7 @@ fn an_extent_in_use_comes_back_together() {
     assert!(next.iter().all(|block| !victims.contains(block)), "{next:?}");
 }
 
-/// A loop over more blocks than memory holds: LRU never has a hit.
+/// A loop over more blocks than memory has frames: LRU never has a hit.
 #[test]
 fn rounds_over_more_than_memory_find_what_came_first() {
     let (frames, data, rounds) = (4000, 16_000, 5);
@@ -351,8 +351,8 @@ fn rounds_over_more_than_memory_find_what_came_first() {
     assert!(page_ins("auto") * 6 < again * 5, "{} of {again}", page_ins("auto"));
 }
 
-/// Passes over a little more than memory holds: LRU never has a hit, the optimum misses what is too
-/// much. Then passes over other blocks begin, and the first ones leave.
+/// Passes over slightly more blocks than memory has frames: LRU never has a hit, and the optimum
+/// misses only the excess. Then passes over other blocks begin, and the first blocks leave.
 #[test]
 fn a_little_too_much_costs_little() {
     let (frames, soft) = (4000, 80);
@@ -362,7 +362,7 @@ fn a_little_too_much_costs_little() {
             let soft = SoftFrames::exactly(soft);
             simulate_soft(policy("auto", frames).as_mut(), &refs, frames, soft).page_ins
         };
-        // The first pass reads nothing again. In each later one, the soft frames are of no use, and
+        // The first pass reads nothing again. In each later pass, the soft frames are useless, and
         // less than a fifth of the frames is for newcomers and blocks under way.
         let least = u64::from(data - frames as u32) + soft as u64;
         let most = least * 7 + frames as u64 * 5 / 4;
@@ -374,7 +374,7 @@ fn a_little_too_much_costs_little() {
     }
 }
 
-/// Blocks that came first and are not used any more make room for blocks that are used now.
+/// Blocks that came first and are no longer used make room for blocks in use.
 #[test]
 fn what_is_used_no_more_gives_way() {
     let frames = 4000;
@@ -382,7 +382,8 @@ fn what_is_used_no_more_gives_way() {
     // Nine tenths of memory hold the blocks that came last.
     let refs: Vec<u32> = (0..8000).chain((0..rounds).flat_map(|_| 8000..11_600)).collect();
     let auto = simulate_soft(policy("auto", frames).as_mut(), &refs, frames, SoftFrames::exactly(80));
-    // There are not many more page-ins than frames: after a while every touch is a hit.
+    // The number of page-ins is not much larger than that of frames: after a while every touch is a
+    // hit.
     assert!(auto.page_ins < frames as u64 * 3 / 2, "{auto:?}");
 }
 
@@ -420,7 +421,8 @@ fn where_all_is_in_use_little_is_watched() {
         }
         auto.insert(block);
         inserted += 1;
-        // Watched blocks that are in use are touched soon. The pager takes a few out at a time.
+        // Watched blocks that are in use are touched soon. The pager takes out a few of them at a
+        // time.
         for block in std::iter::from_fn(|| auto.watch()).take(4).collect::<Vec<_>>() {
             watched += 1;
             if block < hot {

@@ -1,5 +1,5 @@
 //! The default: sequential and strided streams, with shorter runs if reads are wasted, and
-//! neighbourhoods that are touched all over in random order.
+//! neighbourhoods whose blocks are all touched in random order.
 
 use super::dense::Dense;
 use super::recent::Recent;
@@ -11,8 +11,8 @@ use super::{Ahead, Prefetch};
 const JUDGED: u32 = 64;
 
 /// Streams of both kinds. Windows shrink if more than half of the blocks read ahead left memory
-/// untouched, and grow if three quarters were used. If hardly any were, nothing is asked for until
-/// that would pay ([`Worth`]).
+/// untouched, and grow if three quarters were used. If hardly any were used, the policy requests
+/// nothing until that would pay ([`Worth`]).
 pub struct Auto {
     streams: Streams,
     recent: Recent,

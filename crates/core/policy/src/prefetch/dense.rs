@@ -1,47 +1,49 @@
-//! Neighbourhoods that are touched in random order, but soon all over: each is read as a whole.
+//! Neighbourhoods whose blocks are touched in random order, but soon all of them: each is read as a
+//! whole.
 //!
-//! A program that uses a part of its data at random touches each block of it before long. If that
+//! A program that uses a part of its data at random soon touches each block of that part. If that
 //! part fits into memory, one large read of a neighbourhood saves many small ones, for each of
-//! which a thread would wait. Whether it fits is estimated from how many neighbourhoods are touched
-//! in a while, and seen from how soon they have to be read again.
+//! which a thread would wait. The number of neighbourhoods that are touched in a while gives an
+//! estimate of whether the part fits; how soon they must be read again shows it.
 
 use super::Ahead;
 
-/// Touches of a neighbourhood after which the rest of it is read, at first.
+/// The number of touches of a neighbourhood after which the rest of it is read, at first.
 const TOUCHES: u8 = 4;
-/// The same, once such reads have paid.
+/// The same number, once such reads have paid.
 const TOUCHES_PROVEN: u8 = 2;
 
-/// After this many neighbourhoods read as a whole, it is judged whether that pays.
+/// After this many neighbourhoods have been read as a whole, the policy judges whether such reads
+/// pay.
 const JUDGED: u32 = 64;
 
-/// A neighbourhood that was read as a whole has paid if it need not be read again for this many
-/// whiles: one and a half times the time in which memory is filled anew.
+/// Reading a neighbourhood as a whole has paid if it need not be read again for this many whiles:
+/// one and a half times the time in which memory is refilled.
 const LASTS: u32 = 12;
 
-/// Nothing is read as a whole for this many whiles once most such reads did not pay.
+/// After most such reads did not pay, nothing is read as a whole for this many whiles.
 const REST: u32 = 32;
 
-/// The least blocks of a neighbourhood: in a smaller one, most blocks are touched anyway before the
-/// rest is read.
+/// The minimum number of blocks of a neighbourhood: in a smaller one, most blocks are touched
+/// before the rest is read.
 const EXTENT_MIN: u32 = 16;
 
-/// A while: the time in which one part in this many of the frames is filled anew.
+/// A while: the time in which the number of frames divided by this is refilled.
 const WHILE: u32 = 8;
 
 /// The part of the frames, in eighths, that the neighbourhoods in use may need.
 const FITS: u32 = 7;
 
-/// Neighbourhoods that are remembered, for each that fits into memory.
+/// The number of neighbourhoods that are remembered, for each that fits into memory.
 const PLACES: u64 = 4;
 
 /// What is known about a neighbourhood.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     number: u32,
-    /// The while of its last touch.
+    /// The while in which it was last touched.
     at: u32,
-    /// Touches in this while and the one before.
+    /// Touches in this while and the previous one.
     touches: u8,
     /// The while in which it was read as a whole, or 0.
     read_at: u32,
@@ -49,7 +51,7 @@ struct Extent {
 
 /// Neighbourhoods that are touched out of order.
 pub struct Dense {
-    /// Neighbourhoods by number, modulo the length; the one touched last has the place.
+    /// Neighbourhoods by number, modulo the length; the last touched one has the place.
     extents: Vec<Extent>,
     /// The number of blocks in a neighbourhood, as an exponent of two.
     shift: u32,
@@ -58,7 +60,7 @@ pub struct Dense {
     now: u32,
     /// Blocks that came in during the present while.
     came: u32,
-    /// Neighbourhoods touched in the present while, and in the one before.
+    /// Neighbourhoods touched in the present while, and in the previous one.
     active: [u32; 2],
     /// Neighbourhoods read as a whole since the last judgement.
     read: u32,
@@ -100,8 +102,8 @@ impl Dense {
         }
     }
 
-    /// `block` was touched and belongs to no stream. Returns the neighbourhood to read, if it is
-    /// time.
+    /// `block` was touched and belongs to no stream. Returns the neighbourhood to read, if there
+    /// have been enough touches.
     pub fn touched(&mut self, block: u32) -> Option<Ahead> {
         let count = 1 << self.shift;
         if count < EXTENT_MIN {

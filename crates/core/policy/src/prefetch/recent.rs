@@ -1,9 +1,9 @@
-//! The last touches that belong to no stream: new streams are found among them.
+//! The last touches that belong to no stream, among which new streams are found.
 
 /// Touches remembered.
 const RECENT: usize = 32;
 
-/// The longest step that is looked for, in blocks.
+/// The longest step that is considered, in blocks.
 const STEP_MAX: i64 = 4096;
 
 /// A ring of touches.

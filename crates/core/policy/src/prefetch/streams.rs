@@ -1,21 +1,22 @@
-//! Streams that are followed: the part that all prefetch policies share.
+//! Streams that are followed: the common part of all prefetch policies.
 
 use super::Ahead;
 
-/// Streams followed at once; a new one replaces the one unused longest.
+/// The number of streams followed at once; a new one replaces the one that was unused longest.
 const STREAMS: usize = 32;
 
 /// Blocks asked for if a stream was just found.
 const WINDOW_FIRST: u32 = 2;
 
-/// Runs by which a stream is ahead of the program at first; more if they come too late.
+/// The number of runs by which a stream is ahead of the program at first; more if the runs arrive
+/// too late.
 const RUNS_FIRST: i64 = 2;
 
-/// With each run that comes in time, this distance shrinks by one part in this many of a run.
+/// With each run that arrives in time, this distance shrinks by a run divided by this.
 const DECAY: i64 = 16;
 
-/// After this many touches behind a stream, and none in front, it is given up: the program has gone
-/// back, and a new stream is to be found.
+/// After this many touches behind a stream, and none in front, the stream is dropped: the program
+/// has gone back, and a new stream must be found.
 const BEHIND_MAX: u32 = 4;
 
 /// Blocks touched one after the other at a fixed distance.
@@ -29,16 +30,16 @@ struct Stream {
     step: i64,
     /// Blocks to ask for at the next touch.
     window: u32,
-    /// Blocks that may be asked for beyond the furthest touch.
+    /// The number of blocks that may be requested beyond the furthest touch.
     reach: i64,
-    /// Touches behind `last` since it moved.
+    /// The number of touches behind `last` since it moved.
     behind: u32,
     /// The time of the last touch.
     at: u64,
 }
 
 impl Stream {
-    /// Steps from the furthest touch to `block`; `None` if it is not on the stream's way.
+    /// Steps from the furthest touch to `block`; `None` if the stream does not pass it.
     fn steps_to(&self, block: i64) -> Option<i64> {
         let distance = block - self.last;
         (distance % self.step == 0).then(|| distance / self.step)
@@ -52,15 +53,15 @@ impl Stream {
 
 /// How a touch relates to the streams.
 pub enum Follow {
-    /// It is on the way of a stream with this step. The run to ask for, if it is time.
+    /// A stream with this step passes the block. The run to request, if it is time.
     Known(i32, Option<Ahead>),
-    /// It is on the way of no stream.
+    /// No stream passes the block.
     Unknown,
 }
 
 /// Streams, each with a window that doubles up to the length of a run. A stream is no further ahead
-/// of the program than it must be: blocks that wait long in memory take the place of blocks in use.
-/// (The idea is from Gill, Bathen, "AMP", FAST 2007.)
+/// of the program than necessary: blocks that wait long in memory displace blocks in use. (The idea
+/// is from Gill, Bathen, "AMP", FAST 2007.)
 pub struct Streams {
     run_max: u32,
     ahead_max: u32,
@@ -85,7 +86,7 @@ impl Streams {
         Streams { run_max, ahead_max, run: run_max, clock: 0, streams, current: None, late: false }
     }
 
-    /// The block that is touched next was asked for, but has not come.
+    /// The block that is touched next was requested, but has not arrived.
     pub fn late(&mut self) {
         self.late = true;
     }
@@ -98,15 +99,15 @@ impl Streams {
         }
     }
 
-    /// Doubles the longest run, up to what was allowed at the start.
+    /// Doubles the longest run, up to the maximum that was set at the start.
     pub fn grow(&mut self) {
         self.run = (self.run * 2).min(self.run_max);
     }
 
-    /// Follows the stream on whose way `block` is.
+    /// Follows the stream that passes `block`.
     ///
-    /// A stream's way reaches one step beyond what was asked for, and back over the
-    /// last `ahead` blocks: threads that share a stream touch it out of order.
+    /// A stream passes the blocks up to one step beyond the last request, and back over the last
+    /// `ahead` blocks: threads that share a stream touch it out of order.
     pub fn follow(&mut self, block: u32) -> Follow {
         self.clock += 1;
         let late = std::mem::take(&mut self.late);
@@ -146,14 +147,14 @@ impl Streams {
         Follow::Known(step, self.ask(index))
     }
 
-    /// One more run of the stream touched last, if its window has full length: so the distance
-    /// ahead grows by a run at each touch, up to what is allowed.
+    /// One more run of the stream that was touched last, if its window has full length. In this way
+    /// the distance ahead grows by a run at each touch, up to its maximum.
     pub fn more(&mut self) -> Option<Ahead> {
         let index = self.current.take()?;
         if self.streams[index].window < self.run { None } else { self.ask(index) }
     }
 
-    /// Starts a stream at `block` with `step`, which is not 0; returns the run to ask for.
+    /// Starts a stream at `block` with `step`, which is not 0; returns the run to request.
     pub fn open(&mut self, block: u32, step: i32) -> Option<Ahead> {
         let (last, step) = (i64::from(block), i64::from(step));
         let window = WINDOW_FIRST;

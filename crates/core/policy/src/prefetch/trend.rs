@@ -1,8 +1,8 @@
 //! The step that most of the last touches agree on.
 //!
-//! Source: Al Maruf, Chowdhury, "Effectively Prefetching Remote Memory with Leap",
-//! USENIX ATC 2020, algorithm 1. Leap also reads ahead from a touch that does not
-//! follow the trend; here such a touch asks for nothing.
+//! Source: Al Maruf, Chowdhury, "Effectively Prefetching Remote Memory with Leap", USENIX ATC 2020,
+//! algorithm 1. Leap also reads ahead from a touch that does not follow the trend; here such a
+//! touch requests nothing.
 
 use super::streams::{Follow, Streams};
 use super::{Ahead, Prefetch};
@@ -10,7 +10,7 @@ use super::{Ahead, Prefetch};
 /// Steps remembered.
 const STEPS: usize = 32;
 
-/// The fewest steps in which a majority is looked for; doubled until there is one.
+/// The smallest number of steps in which a majority is sought; it doubles until there is one.
 const STEPS_FIRST: usize = 8;
 
 /// A majority vote over the last steps.
@@ -50,7 +50,7 @@ impl Trend {
     }
 }
 
-/// Boyer and Moore's vote: if a step has the majority, it is this one.
+/// Boyer and Moore's vote: if any step has the majority, it is the result.
 fn vote(steps: &[i32]) -> i32 {
     let (mut candidate, mut lead) = (0, 0);
     for &step in steps {
@@ -70,7 +70,7 @@ impl Prefetch for Trend {
     fn touched(&mut self, block: u32) -> Option<Ahead> {
         let last = self.last.replace(block);
         if let Follow::Known(step, ahead) = self.streams.follow(block) {
-            // The touches in between were not seen: they count as one step.
+            // The pager did not see the touches in between: they count as one step.
             self.remember(step);
             return ahead;
         }

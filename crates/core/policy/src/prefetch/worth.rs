@@ -1,45 +1,46 @@
-//! Whether blocks that are read ahead are worth it: samples of them tell how many are used.
+//! Whether reading ahead is worth its cost: samples of the blocks tell how many are used.
 //!
-//! A block read ahead and never touched costs a part of a read, and the place of another block. So
-//! if few are touched, prefetch stops. From then on *ghosts* are judged: samples of the blocks that
-//! would have been read. A ghost is used if a thread waits for the block within half a turnover of
-//! the frames. If enough of them are, prefetch goes on.
+//! A block that is read ahead and never touched costs a part of a read, and displaces another
+//! block. So if few of the blocks are touched, prefetch stops. From then on *ghosts* are judged:
+//! samples of the blocks that would have been read. A ghost is used if a thread waits for the block
+//! within half a turnover of the frames. If enough ghosts are used, prefetch resumes.
 
 use super::Ahead;
 use std::collections::VecDeque;
 
 /// Samples of a window, which is judged as a whole. Chosen, not measured.
 const WINDOW: u32 = 32;
-/// Prefetch stops after two windows in a row in which less than this part was used, per cent.
-/// Chosen by PyPy and OCaml: docs/measurements.md.
+/// Prefetch stops after two successive windows in which less than this part was used, per cent. The
+/// value was tuned on PyPy and OCaml: docs/measurements.md.
 const STOP_PERCENT: u64 = 45;
 const STOP_WINDOWS: u32 = 2;
-/// It goes on after a window in which at least this part of the ghosts would have been used, per
-/// cent. If it stops again before `PROVEN` windows, the ghosts were wrong: then it takes twice as
-/// many such windows in a row the next time, up to `GO_WINDOWS_MAX`. Chosen, not measured.
+/// Prefetch resumes after a window in which at least this part of the ghosts would have been used,
+/// per cent. If it stops again before `PROVEN` windows, the ghosts were wrong: then the next
+/// resumption needs twice as many such windows in a row, up to `GO_WINDOWS_MAX`. Chosen, not
+/// measured.
 const GO_PERCENT: u64 = 65;
 const PROVEN: u32 = 16;
 const GO_WINDOWS_MAX: u32 = 16;
 
-/// One ghost stands for so many blocks, or for all of a shorter run.
+/// The number of blocks for which one ghost stands; a shorter run has one ghost.
 const GHOST_EACH: u32 = 8;
-/// A ghost has left, untouched, once the blocks that came could have filled one part in this many
-/// of the frames: newcomers have a part of memory.
+/// A ghost has left, untouched, once the blocks that came in could have filled the number of frames
+/// divided by this: newcomers have only a part of memory.
 const GHOST_PART: u64 = 2;
-/// The most ghosts at a time: each major fault looks through them.
+/// The most ghosts at a time, since each major fault searches them.
 const GHOSTS: usize = 128;
 
 /// A block that would have been read.
 #[derive(Clone, Copy, Debug)]
 struct Ghost {
     block: u32,
-    /// The blocks that had come by then.
+    /// The number of blocks that had come in by then.
     came: u64,
-    /// Blocks that it stands for.
+    /// The number of blocks for which the ghost stands.
     stands_for: u32,
 }
 
-/// Judges whether prefetch is worth it.
+/// Judges whether prefetch is worth its cost.
 #[derive(Debug, Default)]
 pub struct Worth {
     frames: u32,
@@ -47,11 +48,11 @@ pub struct Worth {
     samples: u32,
     used: u64,
     all: u64,
-    /// Windows in a row that say that it should be the other way: stopped, or not.
+    /// Successive windows that speak against the present state (stopped or not).
     contrary: u32,
-    /// Windows of that kind after which it goes on.
+    /// The number of such windows after which prefetch resumes.
     needed: u32,
-    /// Windows since it went on.
+    /// Windows since it resumed.
     windows: u32,
     stopped: bool,
     ghosts: VecDeque<Ghost>,
@@ -93,7 +94,7 @@ impl Worth {
         }
     }
 
-    /// What may be read of a run that a policy asks for: all of it, or nothing.
+    /// The part of a requested run that may be read: all of it, or nothing.
     pub fn allow(&mut self, ahead: Option<Ahead>) -> Option<Ahead> {
         if !self.stopped {
             return ahead;
@@ -115,7 +116,7 @@ impl Worth {
 
     /// A sample of blocks read ahead, which stands for `blocks`, was used or not.
     pub fn sampled(&mut self, used: bool, blocks: u32) {
-        // What was read before the stop says nothing new.
+        // Blocks that were read before the stop show nothing new.
         if !self.stopped {
             self.count(used, blocks);
         }
@@ -138,7 +139,7 @@ impl Worth {
         }
     }
 
-    /// Stops, or goes on.
+    /// Stops, or resumes.
     fn turn(&mut self) {
         if !self.stopped {
             let proven = self.windows >= PROVEN;
@@ -168,7 +169,7 @@ mod tests {
         let mut worth = Worth::new(1000);
         (0..1000).for_each(|sample| worth.sampled(sample % 2 == 0, 8));
         assert!(!worth.is_stopped());
-        // Few samples that stand for many blocks weigh more.
+        // A few samples that stand for many blocks weigh more.
         (0..1000).for_each(|sample| worth.sampled(sample % 2 == 0, if sample % 2 == 0 { 2 } else { 64 }));
         assert!(worth.is_stopped());
         assert_eq!(worth.allow(Some(Ahead { first: 10, count: 4, step: 1 })), None);

@@ -3,12 +3,12 @@
 //! Source: Megiddo, Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache",
 //! FAST 2003, figure 4.
 //!
-//! Told of each newcomer before it chooses (`victim_for`), this is the figure. A pager chooses its
-//! victims before it is known which block comes: then the border moves when the block has come, and
-//! the paper's tie (the newcomer is in B2, and T1 is as long as its share) is settled as if it were
-//! not. And the last block of T2 stays while T1 has any: it may just have been rescued, and were it
-//! to leave next again, a thread could wait for it for ever. With objects of their own sizes a step
-//! of the border is counted in the newcomer's size.
+//! If the policy knows each newcomer before it chooses (`victim_for`), this is the paper's figure.
+//! A pager chooses its victims before the newcomer is known. Then the border moves after the block
+//! has come in, and the paper's tie (the newcomer is in B2, and T1 is as long as its share) is
+//! decided as if the newcomer were not in B2. Also, the last block of T2 stays while T1 has any: it
+//! may just have been rescued, and if it left next, a thread could wait for it for ever. If objects
+//! have sizes, the border moves by the newcomer's size.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -32,7 +32,7 @@ pub struct Arc {
     frames: usize,
     /// Frames meant for blocks seen once, `p` of the paper: a real number.
     once: f64,
-    /// The block that comes next, and the list of ghosts that it was in, or 0.
+    /// The newcomer, and the ghost list in which it was, or 0.
     coming: Option<(u32, u8)>,
 }
 
@@ -56,7 +56,7 @@ impl Arc {
         self.lists.trim(GHOST_AGAIN, again);
     }
 
-    /// Moves the border for a block that comes, and takes it from the ghosts; says of which it was.
+    /// Moves the border for a newcomer, and removes it from the ghosts; returns its ghost list.
     fn adapt(&mut self, block: u32) -> u8 {
         let once = self.lists.size(GHOST_ONCE) as f64;
         let again = self.lists.size(GHOST_AGAIN) as f64;
@@ -71,7 +71,7 @@ impl Arc {
         ghost
     }
 
-    /// The oldest of either list leaves.
+    /// The oldest block of one list leaves.
     fn leave(&mut self, once: bool) -> Option<u32> {
         let (from, to) = if once { (ONCE, OUT_ONCE) } else { (AGAIN, OUT_AGAIN) };
         let block = self.lists.oldest(from)?;

@@ -1,27 +1,27 @@
 //! The default: neighbours are judged together, by samples.
 //!
-//! A pager sees a touch only if it causes a fault, so it is expensive to learn which blocks are in
-//! use. But neighbouring blocks are mostly used alike. So blocks are grouped into *extents* of up
-//! to 64 neighbours, and one watched block stands for all of them: it leaves the address space, but
-//! not memory, while the extent waits for its turn. If it is touched in that time, the extent is in
-//! use, and knowing this cost one fault.
+//! A pager sees a touch only if it causes a fault, so finding out which blocks are in use is
+//! expensive. But neighbouring blocks are mostly used in the same way. So blocks are grouped into
+//! *extents* of up to 64 neighbours, and one watched block stands for the whole extent: it leaves
+//! the address space, but not memory, while the extent waits for its turn. If the watched block is
+//! touched in that time, the extent is in use, and this knowledge cost one fault.
 //!
-//! - Newcomers wait in a queue of their own, so that a scan evicts only newcomers. The others are
-//!   in an LRU list. The older part of each is watched. An extent that is found in use goes to the
-//!   new end of the LRU list.
-//! - If an extent comes back while the oldest kept one is in use, that one stays, and newcomers get
-//!   fewer frames: in repeated passes over more data than fit, the same extents are kept, as the
-//!   optimum would. If the oldest kept one is not in use, the extent that came back is kept, and
-//!   the newcomers' share follows ARC: it grows if the extent was gone as a newcomer, and shrinks
-//!   if not.
-//! - The blocks of an extent leave together, in order: one write takes many. A block that was
-//!   touched on its way out is spared the next time, if others of its extent can go. If a second
-//!   one is touched, all blocks of the extent that are still in memory come back.
+//! - Newcomers wait in a separate queue, so that a scan evicts only newcomers. The other extents
+//!   are in an LRU list. The older part of the queue and of the list is watched. An extent that is
+//!   found in use goes to the new end of the LRU list.
+//! - If an extent comes back while the oldest kept extent is in use, the kept one stays, and
+//!   newcomers get fewer frames: in repeated passes over more data than fit, the same extents are
+//!   kept, as in the optimum. If the oldest kept extent is not in use, the returning extent is
+//!   kept, and the newcomers' share follows ARC: it grows if the extent had left as a newcomer, and
+//!   otherwise shrinks.
+//! - The blocks of an extent leave together, in order, so that one write can take many. A block
+//!   that was touched on its way out is spared the next time, if other blocks of its extent can go.
+//!   If a second block is touched, all blocks of the extent that are still in memory come back.
 //!
 //! Sources: Park, Lee, Yeom, "Profiling Dynamic Data Access Patterns with Controlled Overhead and
 //! Quality" (DAMON), Middleware Industry 2019, for samples; Johnson, Shasha, "2Q", VLDB 1994;
 //! Megiddo, Modha, "ARC", FAST 2003; Jiang, Zhang, "LIRS", SIGMETRICS 2002, for the comparison of
-//! the distances between two uses. `docs/policies.md` has its results on traces.
+//! the distances between two uses. `docs/policies.md` has the results of this policy on traces.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -41,17 +41,18 @@ const LEAVING: u8 = 5;
 
 /// The most blocks of an extent: the bits of a word.
 const EXTENT_MAX: usize = 64;
-/// Extents are made smaller until more than half of the frames make at least this many, so that
+/// Extents are made smaller until more than half of the frames hold at least this many, so that
 /// there is a choice of victims.
 const EXTENTS_MIN: usize = 512;
 /// The least frames for each watched block.
 const FRAMES_PER_SAMPLE: usize = 50;
 /// At least this many blocks come in for each block that is chosen to be watched. If all blocks are
-/// in use, each watched block is touched at once and the next one chosen: without this price, they
-/// would cost one fault after the other and tell nothing new.
+/// in use, each watched block is touched at once and the next one chosen: without this price, the
+/// samples would cost one fault after another and show nothing new.
 const SAMPLE_PRICE: usize = 4;
 
-/// If this many blocks of an extent are touched on their way out, the others are kept as well.
+/// If this many blocks of an extent are touched on their way out, the other blocks are kept as
+/// well.
 const NEIGHBOURS_MIN: u32 = 2;
 
 /// The part of the kept blocks that is watched, in per cent.
@@ -62,22 +63,23 @@ const NEW_START: usize = 25;
 const NEW_MIN: usize = 5;
 /// The greatest share.
 const NEW_MAX: usize = 90;
-/// Extents that are left in each younger part, and of each kind, while there are others.
+/// The number of extents that stay in each younger part, and of each kind, while there are others.
 const YOUNG_MIN: usize = 2;
-/// If an extent comes back, the newcomers' share changes by this many blocks at least.
+/// If an extent comes back, the newcomers' share changes by at least this many blocks.
 const STEP: usize = 4;
-/// Or by one part in this many of an extent, if that is more.
+/// Or by an extent divided by this, if that is more.
 const STEP_PART: usize = 4;
 /// A kept extent is unused if its watched block was not touched for this many times the distance
 /// between two arrivals of an extent.
 const UNUSED: u64 = 2;
 /// At most about this many blocks wait for their first use, after they were read for streams.
 const AHEAD: usize = 2048;
-/// One part in this many of the frames is being read or written at times. Passes over three arrays
-/// of 2 GiB in all (a = b + 3 c) within 1.6 GiB: a sixteenth, 32 MiB at most, takes 2.8 times as
-/// long.
+/// The number of frames divided by this may be under way (being read or written). With a sixteenth,
+/// at most 32 MiB, passes over three arrays of 2 GiB in all (a = b + 3 c) within 1.6 GiB take 2.8
+/// times as long.
 const UNDER_WAY_PART: usize = 12;
-/// An extent is remembered until this many times as many blocks as there are frames have come in.
+/// An extent is remembered until the number of blocks that have come in is this many times the
+/// number of frames.
 const REMEMBERED: u64 = 4;
 
 /// An extent: neighbouring blocks. Each bit stands for a block.
@@ -93,9 +95,9 @@ struct Extent {
     gone_at: u64,
     /// The number of insertions before its first block came in.
     came_at: u64,
-    /// The number of insertions before its last use that is known.
+    /// The number of insertions before its last known use.
     used_at: u64,
-    /// The same, or the number before a block was chosen to be watched, if that was later.
+    /// The same number, or the number before a block was chosen to be watched, if that was later.
     watched_at: u64,
 }
 
@@ -105,8 +107,8 @@ impl Extent {
     }
 }
 
-/// A share of the frames. Several threads may each wait for a newcomer: so even if there are few
-/// frames, some are left to newcomers until these threads have run.
+/// A share of the frames. Several threads may each wait for a newcomer. So even if there are few
+/// frames, some remain for newcomers until these threads have run.
 fn share(frames: usize, percent: usize) -> usize {
     (frames * percent / 100).max(frames.min(8) / 2)
 }
@@ -126,22 +128,22 @@ pub struct Auto {
     watched: usize,
     inserted: u64,
     random: u64,
-    /// Blocks that have come in and were not yet spent: each block chosen to be watched costs
+    /// Blocks that have come in and are not yet spent: each block chosen to be watched costs
     /// `SAMPLE_PRICE` of these.
     paid: usize,
     /// Blocks to be watched next.
     to_watch: Vec<u32>,
-    /// Whether a block ever had to leave: while there is room for all, none is watched.
+    /// Whether any block ever had to leave: while there is room for all, none is watched.
     short: bool,
     /// Victims chosen since a block was last gone.
     given: usize,
-    /// The number of blocks that may come back together with others.
+    /// The number of blocks that may come back together with other blocks.
     credit: usize,
     /// Insertions between two arrivals of an extent: about the most of late.
     distance: u64,
-    /// The number of insertions before a watched block of a kept extent was touched last.
+    /// The number of insertions before the last touch of a watched block of a kept extent.
     seen_at: u64,
-    /// Kept extents that were not used since this many insertions are unused.
+    /// Kept extents whose last use was before this number of insertions are unused.
     unused_until: u64,
 }
 
@@ -192,7 +194,7 @@ impl Auto {
         self.blocks[usize::from(list)] += self.extents[extent].len();
     }
 
-    /// Keeps an extent that is found in use: `present` is the bit of the block that showed it.
+    /// Keeps an extent that was found in use: `present` is the bit of the block that showed this.
     fn keep(&mut self, extent: u32, present: u64) {
         self.unlist(extent);
         self.extents[extent].present |= present;
@@ -201,7 +203,7 @@ impl Auto {
         self.enlist(KEPT, extent);
     }
 
-    /// Blocks of a newcomer are back: it is the youngest again.
+    /// Blocks of a newcomer are back: it is the youngest newcomer again.
     fn stay_new(&mut self, extent: u32, present: u64) {
         self.unlist(extent);
         self.extents[extent].present |= present;
@@ -220,8 +222,8 @@ impl Auto {
         self.blocks[usize::from(NEW)] + self.blocks[usize::from(NEW_OLD)]
     }
 
-    /// While there is room for all, newcomers beyond their share go to the kept extents. So a
-    /// program that goes over all its data again finds the first blocks in memory, not the last.
+    /// While there is room for all, newcomers beyond their share become kept extents. So a program
+    /// that passes over all its data again finds the first blocks in memory, not the last.
     fn settle(&mut self) {
         while !self.short && self.new_len() > self.new_share && self.lists.len(NEW) > YOUNG_MIN {
             let extent = self.lists.oldest(NEW).expect("a list with extents has an oldest");
@@ -235,7 +237,8 @@ impl Auto {
     fn age(&mut self) {
         while self.short {
             let [_, new, new_old, kept, kept_old, _] = self.blocks;
-            // The youngest are left alone: a thread that waited for one must be able to use it.
+            // The youngest extents are left alone: a thread that waited for one must be able to use
+            // it.
             let some = |list: u8| self.lists.len(list) > YOUNG_MIN;
             let (from, to) = if kept_old * 100 < OLD_PERCENT * (kept + kept_old) && some(KEPT) {
                 (KEPT, KEPT_OLD)
@@ -285,8 +288,8 @@ impl Auto {
             true => news > YOUNG_MIN || kepts <= YOUNG_MIN,
             false => kepts <= YOUNG_MIN && (news > YOUNG_MIN || kepts == 0),
         };
-        // Blocks that I/O holds come back at once. If one kind has only such blocks, it is the
-        // other kind's turn.
+        // Blocks that I/O holds come back at once. If one kind has only such blocks, the other kind
+        // gives the victims.
         let stuck = self.given > self.frames / 4 + 64 && (self.given / 64).is_multiple_of(2);
         let new = (new != stuck || kepts == 0) && news > 0;
         let (lists, kind) = if new { ([NEW_OLD, NEW], NEW) } else { ([KEPT_OLD, KEPT], KEPT) };
@@ -298,7 +301,7 @@ impl Auto {
         Some(extent)
     }
 
-    /// Forgets that a block is watched, if it is.
+    /// Stops watching a block, if it is watched.
     fn unwatch(&mut self, extent: u32, bit: u64) {
         let extent = &mut self.extents[extent];
         if extent.watched & bit != 0 {
@@ -307,7 +310,7 @@ impl Auto {
         }
     }
 
-    /// Blocks that left from list `left` are needed after all: their kind gets more of the frames.
+    /// Blocks that left from list `left` are needed after all: their kind gets more frames.
     fn regret(&mut self, left: u8) {
         let step = STEP.max((1 << self.shift) / STEP_PART);
         self.new_share = match left {
@@ -316,8 +319,8 @@ impl Auto {
         };
     }
 
-    /// Whether the oldest kept extent is in use, as far as is known. If it is not watched yet, it
-    /// is from now on.
+    /// Whether the oldest kept extent is in use, as far as is known. If it is not watched yet, its
+    /// watch begins.
     fn kept_are_used(&mut self) -> bool {
         let Some(oldest) = [KEPT_OLD, KEPT].iter().find_map(|&list| self.lists.oldest(list)) else {
             return false;
@@ -328,7 +331,7 @@ impl Auto {
         }
         let long_ago = |at: u64| self.inserted - at > self.distance * UNUSED;
         if long_ago(watched_at) && (watched != 0 || long_ago(self.seen_at)) {
-            // Those that were used at about the same time are unused too.
+            // Extents that were last used at about the same time are unused too.
             self.unused_until = used_at + self.distance / 2;
             return false;
         }
@@ -338,19 +341,19 @@ impl Auto {
         true
     }
 
-    /// Whether newcomers have so many frames that one more extent may be kept, though the others
-    /// are in use. Blocks that are being read have frames, too, but are not newcomers yet.
+    /// Whether newcomers have so many frames that one more extent may be kept, though the kept
+    /// extents are in use. Blocks that are being read have frames, too, but are not newcomers yet.
     fn may_keep(&self) -> bool {
         let extents = 2 << self.shift;
         self.new_len() > self.new_share + (self.frames / UNDER_WAY_PART).max(extents)
     }
 
-    /// An extent that was gone comes back: adjusts the newcomers' share. Whether the extent is to
-    /// be kept.
+    /// An extent that was gone comes back: adjusts the newcomers' share. Returns whether to keep
+    /// the extent.
     ///
-    /// If the kept extents are in use, another one would only take the place of one that is as
-    /// useful: in passes over more data than fit, all would leave before their next use. So the
-    /// same ones stay, and newcomers get few frames.
+    /// If the kept extents are in use, another extent would only replace an equally useful one: in
+    /// passes over more data than fit, all would leave before their next use. So the same extents
+    /// stay, and newcomers get few frames.
     fn returned(&mut self, extent: u32) -> bool {
         let Extent { left, gone_at, came_at, present, .. } = self.extents[extent];
         if left == 0 || self.inserted - gone_at > REMEMBERED * self.frames as u64 {
@@ -360,7 +363,7 @@ impl Auto {
             self.distance = (self.inserted - came_at).max(self.distance - self.distance / 64);
         }
         if present != 0 || self.kept_are_used() {
-            // What was read ahead waits among the newcomers for its first use.
+            // Blocks that were read ahead wait among the newcomers for their first use.
             let least = share(self.frames, NEW_MIN).min(AHEAD);
             self.new_share = self.new_share.saturating_sub(1 << self.shift).max(least);
             return self.may_keep();
@@ -398,7 +401,7 @@ impl Replacement for Auto {
         if spared == 0 && left != 0 {
             self.regret(left);
             if stays_new {
-                // Newcomers leave before their first use, perhaps.
+                // Newcomers may be leaving before their first use.
                 self.new_share = (self.new_share + (1 << self.shift)).min(share(self.frames, NEW_MAX));
             }
         }
@@ -466,8 +469,8 @@ impl Replacement for Auto {
             let extent = self.leaving.or_else(|| self.choose())?;
             let Extent { present, spared, .. } = self.extents[extent];
             if present & !spared == 0 {
-                // All blocks left in the extent were touched: they wait for another round, and are
-                // not spared again.
+                // All remaining blocks of the extent were touched: they wait for another round, and
+                // are not spared again.
                 self.unlist(extent);
                 self.extents[extent].spared = 0;
                 if present != 0 {

@@ -3,8 +3,8 @@
 use super::Replacement;
 use crate::list::Lists;
 
-/// Blocks in order of arrival. A rescued block has left and arrives anew. If it left next again, a
-/// thread could wait for it for ever within a budget of few frames.
+/// Blocks in order of arrival. A rescued block has left and arrives again. If it left next again, a
+/// thread could wait for it for ever, in a budget of few frames.
 #[derive(Default)]
 pub struct Fifo {
     lists: Lists<1>,

@@ -1,9 +1,9 @@
-//! S3-FIFO: a small queue filters out blocks that are used once, and a main queue keeps the rest.
+//! S3-FIFO: a small queue filters out blocks that are used once, and a main queue keeps the others.
 //!
 //! Source: Yang, Zhang, Qiu, Yue, Rashmi, "FIFO Queues are All You Need for Cache
 //! Eviction", SOSP 2023, algorithm 1.
 //!
-//! A block that was rescued goes to the main queue, which the paper does not know.
+//! A rescued block goes to the main queue; the paper has no rescues.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -17,7 +17,7 @@ const OUT_SMALL: u8 = 4;
 /// Blocks chosen as victims out of the main queue.
 const OUT_MAIN: u8 = 5;
 
-/// Touches that are counted: 0 to 3.
+/// The highest count of touches. 0 to 3.
 const COUNT_MAX: u8 = 3;
 
 /// Two queues and a ghost queue; the mark counts touches.
@@ -25,9 +25,9 @@ pub struct S3Fifo {
     lists: Lists<5>,
     /// Blocks that the small queue keeps before it gives victims: a tenth of the frames.
     small: usize,
-    /// Ghosts kept: as many as the main queue has frames.
+    /// The number of ghosts: as many as the main queue has frames.
     ghosts: usize,
-    /// The block that comes next, if it was a ghost.
+    /// The newcomer, if it was a ghost.
     returning: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ impl S3Fifo {
         }
     }
 
-    /// The next victim of the main queue; a touched block goes round once more for each touch.
+    /// The next victim of the main queue; a touched block gets another round for each touch.
     fn main_victim(&mut self) -> Option<u32> {
         loop {
             let block = self.lists.oldest(MAIN)?;

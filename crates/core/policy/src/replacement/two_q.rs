@@ -3,8 +3,8 @@
 //! Source: Johnson, Shasha, "2Q: A Low Overhead High Performance Buffer Management
 //! Replacement Algorithm", VLDB 1994, the full version, with the sizes that it recommends.
 //!
-//! A block that was rescued goes to the LRU list, which the paper does not know. The newcomer
-//! leaves the ghosts before the victim becomes one, which the paper leaves open.
+//! A rescued block goes to the LRU list; the paper has no rescues. The newcomer leaves the ghosts
+//! before the victim becomes a ghost, which the paper leaves open.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -25,9 +25,9 @@ pub struct TwoQ {
     lists: Lists<5>,
     /// If there are more newcomers than this, they are the victims: a quarter of the frames.
     new: usize,
-    /// Ghosts kept: half as many as there are frames.
+    /// The number of ghosts: half as many as frames.
     ghosts: usize,
-    /// The block that comes next, if it was a ghost.
+    /// The newcomer, if it was a ghost.
     returning: Option<u32>,
 }
 
