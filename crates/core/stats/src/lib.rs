@@ -2,7 +2,7 @@
 //!
 //! The counters lie in a memory file that the process holds open under a known name
 //! ([`FILE_NAME`]). So `terapage stat` and `terapage top` can map it through `/proc/PID/fd`,
-//! without help of the process. Nothing is left behind when the process ends.
+//! without help from the process. Nothing is left behind when the process ends.
 
 mod condition;
 mod regions;
@@ -32,7 +32,7 @@ pub struct Shared {
     unused: [u64; (CONDITION_AT - BYTES) / 8],
     /// What is wrong, in words.
     pub condition: Condition,
-    /// The counters of its regions.
+    /// The counters of the process's regions.
     pub regions: RegionTable,
 }
 
@@ -106,13 +106,13 @@ macro_rules! counters {
         }
 
         impl Snapshot {
-    /// The counters as JSON, in one line with its end.
+    /// The counters as JSON, in one complete line.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 
-            /// Reads a memory file. `None` if it has fewer bytes, or does not begin with [`MAGIC`]:
-            /// there are no counters, not yet, or they have another layout.
+            /// Reads a memory file. `None` if the file is too short, or does not begin with
+            /// [`MAGIC`]: there are no counters yet, or they have another layout.
             pub fn from_bytes(file: &[u8]) -> Option<Snapshot> {
                 let counters = file.get(..BYTES)?;
                 let (words, _) = counters.as_chunks::<8>();
@@ -132,7 +132,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// The process, by its id.
+    /// The process number.
     pid,
     /// When paging started, in seconds since 1970.
     started_s,
@@ -160,15 +160,16 @@ counters! {
     demand_blocks,
     /// Blocks read ahead.
     prefetched_blocks,
-    /// Prefetched runs that the program came to: their markers were touched.
+    /// Prefetched runs that the program reached: their markers were touched.
     prefetch_used_runs,
-    /// Prefetched runs whose markers left, or could not be read, before they were touched.
+    /// Prefetched runs whose markers were paged out, or could not be read, before they were
+    /// touched.
     prefetch_wasted_runs,
-    /// Blocks read ahead that were touched: an estimate by samples.
+    /// Blocks read ahead that were touched: an estimate from samples.
     prefetch_used_blocks,
-    /// Blocks read ahead that left before they were touched: an estimate by samples.
+    /// Blocks read ahead that were paged out untouched: an estimate from samples.
     prefetch_wasted_blocks,
-    /// How often prefetch has stopped because little of what it read was used.
+    /// How often prefetch has stopped because the program used little of what was read ahead.
     prefetch_stops,
     /// Whether prefetch is stopped (1, or 0).
     prefetch_stopped,
@@ -180,7 +181,7 @@ counters! {
     clean_page_outs,
     /// Blocks that left memory without a write, because they were all zero.
     zero_page_outs,
-    /// Blocks that left memory by a write.
+    /// Blocks that left memory with a write.
     dirty_page_outs,
     /// Pages that could not be moved at once, and were tried again or copied.
     retries,
@@ -195,18 +196,18 @@ counters! {
     major_wait_us,
     /// Microseconds that threads waited for minor faults and first touches, all threads together.
     minor_wait_us,
-    /// Calls for memory that waited for the pager (`munmap`, `madvise`, ...), and its other
+    /// Calls for memory that waited for the pager (`munmap`, `madvise`, ...), and the pager's other
     /// requests.
     requests,
     /// Microseconds that threads waited for requests, all threads together.
     request_wait_us,
-    /// Microseconds of processor time that the program's own threads have used, at the last look.
+    /// Microseconds of processor time that the program's own threads have used, when last measured.
     program_us,
-    /// Blocks of which another page was touched soon after the first one: what trials have found.
+    /// Blocks of which another page was touched soon after the first one, as trials have found.
     trials_together,
     /// Blocks of which none was.
     trials_apart,
-    /// Bytes in memory that the budget does not count: private ones, and shared ones.
+    /// Bytes in memory that the budget does not count: private and shared ones.
     untracked_bytes,
     /// The most that `untracked_bytes` was found to be.
     untracked_peak_bytes,
@@ -214,7 +215,7 @@ counters! {
     shared_bytes,
     /// The most that `shared_bytes` was found to be.
     shared_peak_bytes,
-    /// The part of the budget that is the process's now, bytes.
+    /// The part of the budget that the process may use now, bytes.
     lease_bytes,
     /// The job whose processes share the budget; 0 if each has its own.
     job,
@@ -241,16 +242,16 @@ impl Snapshot {
         self.major_wait_us.saturating_add(self.minor_wait_us).saturating_add(self.request_wait_us)
     }
 
-    /// The share of the threads' time that they waited for memory, 0 to 1: of the time in which
-    /// they waited for memory or worked. Threads that sleep, or wait for anything else, count
-    /// neither way. `None` if it is not known how long they worked.
+    /// The share of the threads' time, 0 to 1, in which they waited for memory: of the time in
+    /// which they waited for memory or worked. Time in which threads sleep, or wait for anything
+    /// else, does not count. `None` if the time of their work is unknown.
     pub fn waited_share(&self) -> Option<f64> {
         let waited = self.waited_us() as f64;
         (self.program_us > 0).then(|| waited / (waited + self.program_us as f64))
     }
 
-    /// The latency below which a share `p` (0 to 1) of the major faults stayed, in
-    /// microseconds: the upper end of its bucket. `None` without major faults.
+    /// The latency that a share `p` (0 to 1) of the major faults did not exceed, in microseconds:
+    /// the upper end of its bucket. `None` without major faults.
     pub fn major_latency_percentile_us(&self, p: f64) -> Option<u64> {
         let total: u64 = self.major_latency_us.iter().sum();
         let wanted = (total as f64 * p).ceil().max(1.0) as u64;

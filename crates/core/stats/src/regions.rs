@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The most regions. The first is for memory without a name.
 pub const REGIONS: usize = 32;
 
-/// The offset of their counters in the memory file, bytes.
+/// The offset of the regions' counters in the memory file, bytes.
 pub const REGIONS_AT: usize = 4096;
 
 /// Words of a name, which ends at its first zero byte.
@@ -15,7 +15,7 @@ const NAME_WORDS: usize = 8;
 /// Words of one region's counters.
 const WORDS: usize = size_of::<RegionCounters>() / 8;
 
-/// Bytes of the memory file that one pager's counters take.
+/// Bytes of the memory file that the counters of one pager take.
 pub const FILE_BYTES: usize = REGIONS_AT + size_of::<RegionTable>();
 
 /// The counters of one region. They have one writer at a time and any number of readers.
@@ -88,7 +88,7 @@ impl RegionCounters {
         ]
     }
 
-    /// Adds all counts of `other` to these, and sets them to zero there.
+    /// Adds all counts of `other` to these counters, and sets those of `other` to zero.
     pub fn absorb(&self, other: &RegionCounters) {
         for (to, from) in self.counts().into_iter().zip(other.counts()) {
             to.fetch_add(from.swap(0, Relaxed), Relaxed);
@@ -97,8 +97,8 @@ impl RegionCounters {
         other.start.store(0, Relaxed);
     }
 
-    /// Takes over name, place, size and bytes from the same region of another process, but not what
-    /// happened there.
+    /// Copies name, place, size and bytes from the same region of another process, but not its
+    /// counts of events.
     pub fn inherit(&self, other: &RegionCounters) {
         let same = other.name.iter().zip(&self.name);
         let whole = [
@@ -140,7 +140,7 @@ impl Region {
         }
     }
 
-    /// The first `count` regions, and the sum of the rest, if there are any, as one more.
+    /// The first `count` regions, and, if there are more, the sum of the rest as one more.
     pub fn largest(mut regions: Vec<Region>, count: usize) -> Vec<Region> {
         if regions.len() <= count + 1 {
             return regions;

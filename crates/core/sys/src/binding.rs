@@ -1,8 +1,9 @@
-//! Threads of the program that the pager has bound to one processor for a while, so that its own
-//! thread can wait on the same processor.
+//! Threads of the program that the pager has temporarily bound to one processor, so that the
+//! pager's thread can wait on the same processor.
 //!
-//! The program must not see the binding. Before it asks for processors or sets them, and before it
-//! begins a thread or a process, which would inherit the binding, that ends: see [`freed`].
+//! The program must not see the binding. So the binding ends before the program asks for processors
+//! or sets them, and before it begins a thread or a process, which would inherit the binding: see
+//! [`freed`].
 
 use crate::thread::{self, Processors};
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,10 +14,10 @@ pub const MOST: usize = 4;
 
 /// The number of threads that are bound, or `CHANGING`.
 static COUNT: AtomicU32 = AtomicU32::new(0);
-/// Threads are being bound, or given their processors back.
+/// Threads are being bound, or are getting their processors back.
 const CHANGING: u32 = u32::MAX;
 
-/// Each thread that is bound, and the processors that it had before and will have again.
+/// Each bound thread, and the processors that it had before and will have again.
 static BOUND: [Bound; MOST] = [const { Bound::new() }; MOST];
 
 /// Threads inside [`freed`]: while there are any, no thread is bound.
@@ -36,7 +37,8 @@ impl Bound {
         Processors::from_words(std::array::from_fn(|index| self.before[index].load(SeqCst)))
     }
 
-    /// Binds a thread to a processor. Whether it may run there, and the kernel allows it.
+    /// Binds a thread to a processor. Returns whether the thread may run there, and the kernel
+    /// allows it.
     fn bind(&self, thread: u32, processor: usize) -> bool {
         let Some(had) = Processors::of(thread) else { return false };
         had.words().into_iter().zip(&self.before).for_each(|(word, place)| place.store(word, SeqCst));
@@ -61,8 +63,8 @@ pub fn count() -> usize {
     }
 }
 
-/// Binds `threads`, [`MOST`] at most, to one processor: the one on which the first of them ran
-/// last. Returns the processor; `None` if they may not be bound now, or others are.
+/// Binds `threads`, at most [`MOST`], to one processor: the one on which the first of them last
+/// ran. Returns the processor; `None` if these threads may not be bound now, or others are bound.
 pub fn bind(threads: &[u32]) -> Option<usize> {
     COUNT.compare_exchange(0, CHANGING, SeqCst, SeqCst).ok()?;
     let processor = if FREED.load(SeqCst) == 0 { thread::processor_of(*threads.first()?) } else { None };
@@ -86,7 +88,7 @@ pub fn unbind() {
     loop {
         match COUNT.load(SeqCst) {
             0 => return,
-            // It takes a few system calls, which wait for nothing.
+            // The change takes a few system calls, which do not wait.
             CHANGING => drop(thread::pause()),
             count => {
                 if COUNT.compare_exchange(count, CHANGING, SeqCst, SeqCst).is_ok() {
@@ -98,8 +100,8 @@ pub fn unbind() {
     }
 }
 
-/// Calls `work` while all threads have the processors that the program gave them: work that begins
-/// a thread or a process, or that asks for processors or sets them.
+/// Calls `work` while all threads have the processors that the program gave them. `work` begins a
+/// thread or a process, or asks for processors or sets them.
 pub fn freed<T>(work: impl FnOnce() -> T) -> T {
     FREED.fetch_add(1, SeqCst);
     unbind();
@@ -109,8 +111,9 @@ pub fn freed<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Gives the calling thread its processors back if it has inherited a binding: in the child of a
-/// `vfork`, which shares its parent's memory, before it executes a program. Takes no lock.
+/// Gives the calling thread its processors back if it has inherited a binding. Call it in the child
+/// of a `vfork`, which shares its parent's memory, before the child executes a program. Takes no
+/// lock.
 pub fn disinherit() {
     if COUNT.load(SeqCst) == 0 {
         return;
@@ -121,7 +124,7 @@ pub fn disinherit() {
     }
 }
 
-/// In the child of a fork, in its only thread: no thread is bound.
+/// In the child of a fork, in its only thread: marks no thread as bound.
 pub fn forget() {
     disinherit();
     FREED.store(0, SeqCst);
@@ -133,7 +136,7 @@ mod tests {
     use super::{bind, count as bound, disinherit, freed, unbind};
     use crate::thread::{self, Processors};
 
-    /// One test, since there is one binding in a process.
+    /// There is one test, since a process has one binding.
     #[test]
     fn a_binding_ends_before_anything_can_see_it() {
         let all = Processors::of(0).expect("a set");

@@ -1,9 +1,10 @@
-//! The census: how many threads of a process are the pager's, whichever copy of this crate began
-//! them. `terapage run` loads one copy, and the program may have linked or loaded others.
+//! The census: the number of threads of a process that belong to the pager, whichever copy of this
+//! crate began them. `terapage run` loads one copy, and the program may have linked or loaded
+//! others.
 //!
-//! Each copy counts its threads in a place of its own. The places are in one census that all copies
-//! find: that of the first library, in the loader's order, that exports `terapage_census`. A place
-//! is never given back. A copy that finds no free place counts alone.
+//! Each copy counts its threads in a separate place. The places are in one census that all copies
+//! find: the census of the first library, in the loader's order, that exports `terapage_census`. A
+//! place is never given back. A copy that finds no free place counts separately.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The most copies that can have a place.
 const PLACES: usize = 16;
 
-/// The places in which copies count. Another version of this crate may read it, so any change here
-/// must change [`NAME`].
+/// The places in which copies count. Another version of this crate may read this structure, so any
+/// change here must change [`NAME`].
 #[repr(C)]
 #[derive(Debug)]
 pub struct Census {
@@ -53,8 +54,8 @@ pub fn own() -> &'static Census {
     &OWN
 }
 
-/// Finds the process's census, once. Call it at load, while no lock is held that the loader could
-/// wait for.
+/// Finds the process's census, once. Call it at load, while the caller holds no lock that the
+/// loader could wait for.
 pub fn join() -> &'static (&'static Census, &'static AtomicUsize) {
     JOINED.get_or_init(|| {
         let census = found().unwrap_or(&OWN);
@@ -82,18 +83,17 @@ pub(crate) fn mine() -> &'static AtomicUsize {
     join().1
 }
 
-/// The number of threads of all copies. A thread that is just beginning or ending may not be
-/// counted.
+/// The number of threads of all copies. A thread that is just beginning or ending may be missing.
 pub(crate) fn threads() -> usize {
     join().0.sum()
 }
 
-/// Whether the caller is the one to wait for the program's last thread: nobody did so before.
+/// Whether the caller must wait for the program's last thread: no other thread has begun to wait.
 pub(crate) fn begin_to_wait() -> bool {
     join().0.awaits.swap(1, Relaxed) == 0
 }
 
-/// Notes that nobody waits any more: no thread could begin, or this is a forked child.
+/// Notes that no thread waits any longer: no thread could begin, or this is a forked child.
 pub(crate) fn wait_no_more() {
     join().0.awaits.store(0, Relaxed);
 }

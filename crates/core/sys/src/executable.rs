@@ -1,8 +1,8 @@
-//! What keeps the library out of a program, as far as its file says. It is asked before the program
-//! is executed.
+//! The properties of a program's file that keep the library out of the program. The check runs
+//! before the program is executed.
 //!
-//! Children of `vfork` and signal handlers ask, too: so nothing is allocated, no lock is taken, and
-//! all files are closed again.
+//! Children of `vfork` and signal handlers run it, too. So it allocates nothing, takes no lock, and
+//! closes all files again.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -10,33 +10,34 @@ use std::fmt;
 /// Why the memory of a program cannot be paged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It is static: no loader loads libraries into it.
+    /// The program is static: no loader loads libraries into it.
     Static,
-    /// It is a Go program, whose runtime maps memory by direct system calls.
+    /// The program is written in Go, whose runtime maps memory by direct system calls.
     Go {
-        /// Whether it has no loader.
+        /// Whether the program has no loader.
         is_static: bool,
     },
-    /// It is for processors of 32 bits.
+    /// The program is for processors of 32 bits.
     Narrow,
-    /// It is for another processor; the number is ELF's (`e_machine`).
+    /// The program is for another processor; the number is ELF's (`e_machine`).
     Machine(u16),
-    /// Its loader is not that of the GNU C library.
+    /// The program's loader is not that of the GNU C library.
     Loader(Name),
-    /// It gains the rights of a user or group, or capabilities: the loader ignores `LD_PRELOAD`.
+    /// The program gains the rights of a user or group, or capabilities: the loader ignores
+    /// `LD_PRELOAD`.
     Privileged(&'static str),
 }
 
 impl Why {
     /// Whether the environment must not name the library, since the program's loader, or that of
-    /// programs it starts, would complain or give up. Static programs pass `LD_PRELOAD` on to
+    /// programs that it starts, would complain or fail. Static programs pass `LD_PRELOAD` on to
     /// children that can be paged.
     pub fn bars_library(&self) -> bool {
         matches!(self, Why::Narrow | Why::Machine(_) | Why::Loader(_))
     }
 
-    /// Whether the host (crate `host`) can page it: it loads no library, but it is for this
-    /// processor.
+    /// Whether the host (crate `host`) can page the program: it loads no library, but it is for
+    /// this processor.
     pub fn is_hostable(&self) -> bool {
         cfg!(target_arch = "x86_64") && matches!(self, Why::Static | Why::Go { .. } | Why::Loader(_))
     }
@@ -103,10 +104,10 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Bytes at the beginning of a file by which the kernel tells what it is.
+/// Bytes at the beginning of a file by which the kernel recognises its kind.
 const HEAD: usize = 256;
 
-/// How many scripts, each the interpreter of the one before, the kernel follows.
+/// The number of scripts, each the interpreter of the one before, that the kernel follows.
 const DEPTH: usize = 5;
 
 /// Numbers of the ELF format.
@@ -134,7 +135,7 @@ impl Look {
 
     /// Reads into `into` from `offset` on: the bytes that the file has there.
     fn read<'a>(&self, into: &'a mut [u8], offset: u64) -> &'a [u8] {
-        // SAFETY: the buffer has the length given.
+        // SAFETY: the buffer has the given length.
         let got =
             unsafe { libc::syscall(libc::SYS_pread64, self.0, into.as_mut_ptr(), into.len(), offset as i64) };
         &into[..usize::try_from(got).unwrap_or(0)]
@@ -150,13 +151,13 @@ impl Look {
 
 impl Drop for Look {
     fn drop(&mut self) {
-        // SAFETY: only this value has the descriptor.
+        // SAFETY: only this value owns the descriptor.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 
-/// Why the program at `path` cannot be paged; `None` if no reason is found. A script is judged by
-/// its interpreter. `each` is called with the path of every file that is looked at.
+/// Why the program at `path` cannot be paged; `None` if no reason is found. For a script, its
+/// interpreter decides. `each` is called with the path of every inspected file.
 pub fn cannot_be_paged(path: &CStr, each: &mut dyn FnMut(&CStr)) -> Option<Why> {
     each(path);
     let mut head = [0; HEAD];
@@ -166,7 +167,7 @@ pub fn cannot_be_paged(path: &CStr, each: &mut dyn FnMut(&CStr)) -> Option<Why> 
         let len = look.read(&mut head, 0).len();
         let Some(interpreter) = interpreter(&head[..len], &mut next) else {
             let why = elf(&head[..len], &look);
-            // What the host loads would not gain its rights.
+            // A program that the host loads would not gain its rights.
             return match why {
                 Some(why) if !why.is_hostable() => Some(why),
                 why => privileged(&look).or(why),
@@ -178,7 +179,7 @@ pub fn cannot_be_paged(path: &CStr, each: &mut dyn FnMut(&CStr)) -> Option<Why> 
     None
 }
 
-/// The first line of a script: an interpreter, and what it gets before the script's path.
+/// The first line of a script: an interpreter, and the argument that precedes the script's path.
 pub struct FirstLine {
     interpreter: [u8; HEAD],
     argument: [u8; HEAD],
@@ -186,7 +187,7 @@ pub struct FirstLine {
 }
 
 impl FirstLine {
-    /// Reads the first line of the file at `path`. `None` if it is no script.
+    /// Reads the first line of the file at `path`. `None` if it is not a script.
     pub fn of(path: &CStr) -> Option<FirstLine> {
         let (mut head, mut line) = ([0; HEAD], FirstLine::empty());
         let look = Look::at(path)?;
@@ -235,7 +236,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// What in an executable's format keeps the library out.
+/// The property of an executable's format that keeps the library out.
 fn elf(head: &[u8], look: &Look) -> Option<Why> {
     if !head.starts_with(b"\x7fELF") || head.len() < HEADER {
         return None;
@@ -321,7 +322,7 @@ fn privileged(look: &Look) -> Option<Why> {
         return Some(Why::Privileged("run with an effective user or group that is not its real one"));
     }
     let mut value = [0u8; 64];
-    // SAFETY: the name ends in a zero byte, and the value has the length given.
+    // SAFETY: the name ends in a zero byte, and the value has the given length.
     let got = unsafe {
         let name = c"security.capability".as_ptr();
         libc::syscall(libc::SYS_fgetxattr, look.0, name, value.as_mut_ptr(), value.len())

@@ -1,14 +1,14 @@
 //! File descriptors with high numbers, out of the program's way.
 //!
 //! Programs close descriptors that they did not open (daemons close all of 3 to 1023), and expect
-//! low numbers from `open`. So the pager's descriptors have high numbers, which are noted here, and
+//! low numbers from `open`. So the pager's descriptors have high numbers. These are noted here, and
 //! the library's hook for `close` leaves them open.
 
 use crate::{Result, check};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The least number, if the limit on open files allows it.
+/// The lowest number, if the limit on open files allows it.
 const HIGH: RawFd = 700;
 
 /// The numbers that have a bit: a process with many forked children has a pipe for each. Higher
@@ -22,12 +22,12 @@ fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     Some((OURS.get(fd / 64)?, 1 << (fd % 64)))
 }
 
-/// Whether `fd` is one of the pager's.
+/// Whether `fd` belongs to the pager.
 pub fn is_ours(fd: RawFd) -> bool {
     place(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
 }
 
-/// Notes a descriptor as the pager's, under its present number.
+/// Notes that a descriptor belongs to the pager, under its present number.
 pub fn note(fd: RawFd) {
     if let Some((word, bit)) = place(fd) {
         word.fetch_or(bit, Relaxed);
@@ -40,11 +40,11 @@ pub fn ours_sorted() -> Vec<RawFd> {
     words.flat_map(|(_, first)| first..first + 64).filter(|&fd| is_ours(fd)).collect()
 }
 
-/// Descriptors that a pager opens when it begins, with some to spare.
+/// The number of descriptors that a pager opens when it begins, with some to spare.
 const NEEDED: u64 = 32;
 
-/// Room for a pager's descriptors, even if the program has opened as many as it may: while this
-/// value lives, the limit on open files is higher.
+/// Room for a pager's descriptors, even if the program has opened as many files as it may: while
+/// this value lives, the limit on open files is higher.
 #[derive(Debug)]
 pub struct Room {
     /// The limit on open files before and now, if it was raised.
@@ -53,10 +53,10 @@ pub struct Room {
 
 impl Room {
     /// # Errors
-    /// The hard limit allows no more either, and this process may not raise it.
+    /// The hard limit does not allow more either, and this process may not raise it.
     pub fn make() -> Result<Room> {
         let was = open_files(None)?;
-        // `open` returns the least free number, so the numbers just below the limit are taken last.
+        // `open` returns the lowest free number, so the numbers just below the limit are used last.
         let mut last = was.rlim_cur.saturating_sub(NEEDED)..was.rlim_cur;
         let is_free = |fd: u64| {
             // SAFETY: fcntl with F_GETFD touches no memory.
@@ -83,11 +83,11 @@ impl Drop for Room {
     }
 }
 
-/// Sets the limit on open files, if there is a `new` one. Returns the limit before.
+/// Sets the limit on open files, if `new` is given. Returns the previous limit.
 fn open_files(new: Option<&libc::rlimit>) -> Result<libc::rlimit> {
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: one limit is read, if there is a new one, and one is written. (A system call, since
+    // SAFETY: the call reads one limit, if `new` is given, and writes one. (A system call, since
     // the program or this library may replace the C library's function.)
     check("prlimit64(RLIMIT_NOFILE)", unsafe {
         libc::syscall(libc::SYS_prlimit64, 0_i64, i64::from(libc::RLIMIT_NOFILE), new, &raw mut old)
@@ -110,11 +110,11 @@ pub fn move_up(fd: OwnedFd) -> Result<OwnedFd> {
         "fcntl(F_DUPFD_CLOEXEC); the limit on open files (ulimit -n) should be 128 or more",
         high.unwrap_or(-1).into(),
     )?;
-    // SAFETY: the duplicate was made just now, and nobody else uses it.
+    // SAFETY: the duplicate was made just now, and has no other user.
     Ok(unsafe { OwnedFd::from_raw_fd(high as RawFd) })
 }
 
-/// Said if a thread has a table of descriptors of its own: it cannot reach the pager's.
+/// The message if a thread has a separate table of descriptors: it cannot reach the pager's.
 const OWN_TABLE: &str = "terapage: a thread does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES); the program is stopped\n";
 
 /// A descriptor of the pager, closed on exec, and closed when dropped.
@@ -122,15 +122,15 @@ const OWN_TABLE: &str = "terapage: a thread does not have the pager's descriptor
 pub struct Fd(OwnedFd);
 
 impl Fd {
-    /// Takes `fd` over: moves it to a high number, and notes it as the pager's.
+    /// Takes ownership of `fd`: moves it to a high number, and notes it as the pager's.
     pub fn adopt(fd: OwnedFd) -> Result<Fd> {
         let high = move_up(fd)?;
         note(high.as_raw_fd());
         Ok(Fd(high))
     }
 
-    /// Takes `fd` over without changing its number or its behaviour on exec: others know it by its
-    /// number.
+    /// Takes ownership of `fd` without changing its number or its behaviour on exec, because others
+    /// know the number.
     pub fn keep(fd: OwnedFd) -> Fd {
         if let Some((word, bit)) = place(fd.as_raw_fd()) {
             word.fetch_or(bit, Relaxed);
@@ -161,7 +161,7 @@ impl Fd {
         let (tv_sec, tv_nsec) = ((ms / 1000) as i64, (ms % 1000) as i64 * 1_000_000);
         let period = libc::timespec { tv_sec, tv_nsec };
         let times = libc::itimerspec { it_interval: period, it_value: period };
-        // SAFETY: `times` is valid; the old times are not asked for.
+        // SAFETY: `times` is valid; the old times are not requested.
         check("timerfd_settime", unsafe {
             libc::timerfd_settime(timer.raw(), 0, &raw const times, std::ptr::null_mut()).into()
         })?;
@@ -181,7 +181,8 @@ impl Fd {
     /// Adds one to an event counter.
     pub fn signal(&self) {
         let one = 1u64;
-        // SAFETY: eight bytes are read from `one`. If the counter is full, it is signalled already.
+        // SAFETY: the call reads eight bytes from `one`. If the counter is full, it is already
+        // signalled.
         let written = unsafe { libc::syscall(libc::SYS_write, self.raw(), &raw const one, 8) };
         if written < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
             // The other side would never get the signal.

@@ -1,4 +1,4 @@
-//! Files: the stores' files and devices, and what else Terapage reads and writes.
+//! Files: the stores' files and devices, and other files that Terapage reads and writes.
 
 use crate::fd::Fd;
 use crate::{Error, Result, check, thread};
@@ -24,11 +24,11 @@ fn open(path: &Path, flags: i32) -> Result<OwnedFd> {
 pub struct Opened {
     /// The file.
     pub fd: Fd,
-    /// Whether it was opened with O_DIRECT, past the page cache.
+    /// Whether it was opened with O_DIRECT, which bypasses the page cache.
     pub direct: bool,
 }
 
-/// Opens `path` with `flags`, and with O_DIRECT if the file system has it.
+/// Opens `path` with `flags`, and with O_DIRECT if the file system supports it.
 fn open_direct(path: &Path, flags: i32) -> Result<Opened> {
     match open(path, flags | libc::O_RDWR | libc::O_DIRECT) {
         Ok(fd) => Ok(Opened { fd: Fd::adopt(fd)?, direct: true }),
@@ -39,7 +39,7 @@ fn open_direct(path: &Path, flags: i32) -> Result<Opened> {
     }
 }
 
-/// Makes a file without a name in `directory`: it vanishes with its last descriptor, whatever
+/// Makes a file without a name in `directory`: the file vanishes with its last descriptor, whatever
 /// happens.
 ///
 /// If the file system cannot do this (NFS, an overlay before Linux 6.1), the file has a name for a
@@ -78,9 +78,9 @@ pub fn device(path: &Path) -> Result<Opened> {
 /// Allocates room in the file for the bytes from `from` to `from + len`. A file system without the
 /// call answers EOPNOTSUPP.
 ///
-/// Beyond the limit on the size of files (`RLIMIT_FSIZE`) it fails with EFBIG, without the signal
-/// that comes with that: the signal would end a program that did not write the file itself, and the
-/// pager can do without more room.
+/// Beyond the limit on the size of files (`RLIMIT_FSIZE`), this function fails with EFBIG, without
+/// the signal that accompanies it. The signal would end a program that did not write the file
+/// itself, and the pager can do without more room.
 pub fn allocate(fd: &Fd, from: u64, len: u64) -> Result<()> {
     within_limit(Error::errno, || {
         loop {
@@ -104,7 +104,7 @@ pub fn write_all(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> 
 }
 
 /// Calls a function that may exceed the limit on the size of files, and removes the signal that
-/// comes with EFBIG.
+/// accompanies EFBIG.
 fn within_limit<E>(
     errno: impl FnOnce(&E) -> i32,
     work: impl FnOnce() -> std::result::Result<(), E>,
@@ -139,9 +139,9 @@ pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
     if at == -1 { Err(Error::last("mmap")) } else { Ok((fd, at as *mut u8)) }
 }
 
-/// A file that is read by system calls alone and without allocating. In a program's first moments
-/// another library's `open` may replace the C library's and not be ready yet; and while locks are
-/// held, nothing may be allocated.
+/// A file that is read only by system calls and without allocating. In a program's first moments
+/// another library's `open` may replace the C library's and not be ready yet; and a thread that
+/// holds locks may not allocate.
 pub struct Early(i64);
 
 impl Early {
@@ -153,7 +153,7 @@ impl Early {
         (fd >= 0).then_some(Early(fd))
     }
 
-    /// Reads bytes from `offset` on. Returns how many; 0 at the end, or if they cannot be read.
+    /// Reads bytes from `offset` on. Returns their number; 0 at the end, or if they cannot be read.
     pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> usize {
         // SAFETY: the kernel writes into the slice.
         let got =
@@ -164,7 +164,7 @@ impl Early {
 
 impl Drop for Early {
     fn drop(&mut self) {
-        // SAFETY: only this value has the descriptor, and it is closed once.
+        // SAFETY: only this value owns the descriptor, and it is closed once.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }

@@ -1,11 +1,11 @@
 //! The last thread: a process whose `main` has ended by `pthread_exit` ends when its last thread
 //! does.
 //!
-//! The C library counts threads for this, the pager's included, so its count would never reach zero
-//! and the process would never end. So, after the first thread has ended (in the child of a fork:
-//! the thread that forked), one thread checks whether the program still has threads, and if not
-//! ends the process. There is only one such thread, even if there are several copies of this crate
-//! ([`census`]).
+//! The C library counts threads for this, including the pager's, so its count would never reach
+//! zero and the process would never end. So after the first thread has ended (in the child of a
+//! fork: the forking thread), one thread checks whether the program still has threads. If it has
+//! none, that thread ends the process. There is only one such thread, even if there are several
+//! copies of this crate ([`census`]).
 
 use crate::{census, thread};
 use std::fs::{DirEntry, File};
@@ -13,25 +13,25 @@ use std::io::Read;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The first pause between two checks. Few programs end so, and they may live long before.
+/// The first pause between two checks. Few programs end in this way, and they may live long before.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// The longest pause: each is longer than the one before, up to this.
+/// The longest pause: each pause is longer than the previous one, up to this.
 const LONGEST: Duration = Duration::from_millis(32);
 
-/// The beginning of the names of the kernel's threads that work for an io_uring; then follows the
-/// id of the owner.
+/// The beginning of the names of the kernel's threads that work for an io_uring; the id of the
+/// owner follows.
 const WORKER: &[u8] = b"iou-wrk-";
 
 /// The key for which the C library calls [`ended`] at the end of a thread that has a value: the
 /// process's first thread.
 static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
 
-/// A function through which [`look`] is called again, if the program has opened all the files that
-/// it may.
+/// A function through which [`look`] is called again, if the program has opened as many files as it
+/// may.
 static AGAIN: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// Prepares to be called at the end of the first thread, which is the calling one. (Another thread
-/// may load the library; then the end is not noticed.)
+/// Prepares a call at the end of the first thread, which is the calling one. (Another thread may
+/// load the library; then the end is not noticed.)
 pub fn open(again: fn() -> bool) {
     census::join();
     if thread::id() != std::process::id() {
@@ -49,7 +49,8 @@ pub fn open(again: fn() -> bool) {
 /// Notes that the calling thread is its process's first: at the start, and in a forked child.
 pub fn is_first() {
     if let Some(&key) = KEY.get() {
-        // SAFETY: the key was made. The value may be any pointer but null, and nobody follows it.
+        // SAFETY: the key was made. The value may be any pointer except null, and is never
+        // dereferenced.
         unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) };
         census::wait_no_more();
     }
@@ -57,7 +58,7 @@ pub fn is_first() {
 
 /// Called at the end of the first thread; not if the process ends by `exit` or `_exit`.
 unsafe extern "C" fn ended(_value: *mut libc::c_void) {
-    // Two threads would call `exit` at the same time.
+    // Otherwise two threads would call `exit` at the same time.
     if !census::begin_to_wait() {
         return;
     }
@@ -88,23 +89,23 @@ fn is_alone() -> bool {
     look().unwrap_or_else(|_| AGAIN.get().is_some_and(|again| again()))
 }
 
-/// Whether the first thread has ended, and only the library's threads are left; or why that cannot
-/// be told.
+/// Whether the first thread has ended, and only the library's threads are left. An error says why
+/// this cannot be determined.
 ///
 /// # Errors
-/// The list of threads cannot be read: perhaps the program has opened all the files that it may.
+/// The list of threads cannot be read: perhaps the program has opened as many files as it may.
 pub fn look() -> std::io::Result<bool> {
     let before = thread::ours();
     let mut stat = [0; 1024];
     let len = File::open("/proc/self/stat")?.read(&mut stat)?;
     let stat = String::from_utf8_lossy(&stat[..len]);
-    // The name, in brackets, may contain anything. Behind it come the first thread's state and, 17
-    // fields later, the number of threads (proc(5)).
+    // The name, in brackets, may contain anything. The first thread's state follows the name and,
+    // 17 fields later, the number of threads (proc(5)).
     let Some((_, fields)) = stat.rsplit_once(')') else { return Ok(false) };
     let mut fields = fields.split_ascii_whitespace();
     let has_ended = fields.next() == Some("Z");
     let threads = fields.nth(16).and_then(|threads| threads.parse::<usize>().ok());
-    // The number of threads is tried first, as it needs no further file to be opened.
+    // The number of threads is checked first, because this opens no further file.
     Ok(has_ended && (threads == Some(1 + before.min(thread::ours())) || is_one()?))
 }
 
@@ -116,9 +117,9 @@ pub fn has_one_thread() -> bool {
 }
 
 /// Whether there is one thread, apart from the library's and the kernel's. The kernel's threads
-/// work for the pager's ring if a file system cannot do otherwise (an overlay, in containers), and
-/// the last one stays even if it has nothing to do. If a thread of the library begins or ends
-/// meanwhile, there may seem to be more.
+/// work for the pager's ring if a file system requires it (an overlay, in containers), and the last
+/// one stays even if it has no work. If a thread of the library begins or ends meanwhile, there may
+/// seem to be more threads.
 fn is_one() -> std::io::Result<bool> {
     let before = thread::ours();
     let tasks = std::fs::read_dir("/proc/self/task")?;
@@ -126,8 +127,8 @@ fn is_one() -> std::io::Result<bool> {
         let name = std::fs::read(task.path().join("comm")).unwrap_or_default();
         !name.starts_with(WORKER) && !name.starts_with(thread::FOR_NOW.to_bytes())
     };
-    // No more names are read than needed: a program may have thousands of threads. A thread that is
-    // just ending counts.
+    // No more names are read than necessary: a program may have thousands of threads. A thread that
+    // is just ending counts.
     let tasks = tasks.filter_map(Result::ok).filter(is_other).take(2 + before).count();
     Ok(tasks <= 1 + before.min(thread::ours()))
 }

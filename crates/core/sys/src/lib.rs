@@ -25,7 +25,7 @@ pub const PAGE: usize = 4096;
 pub struct Error {
     /// The system call.
     pub call: &'static str,
-    /// The error that it returned.
+    /// The error that the call returned.
     pub source: std::io::Error,
 }
 

@@ -14,28 +14,28 @@ pub const MADV_NOHUGEPAGE: i32 = libc::MADV_NOHUGEPAGE;
 /// Bytes of address space that are reserved.
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of address space that this process has reserved by [`reserve`] and its kin, and not given
-/// back.
+/// Bytes of address space that this process has reserved by [`reserve`] and its kin, and not
+/// returned.
 pub fn reserved() -> usize {
     RESERVED.load(Relaxed)
 }
 
-/// Reserves `len` bytes of private anonymous memory, readable and writable. It is not promised that
-/// all of them can be used at once. A core dump leaves them out, and they get no huge pages unless
-/// asked for.
+/// Reserves `len` bytes of private anonymous memory, readable and writable. All of them together
+/// may exceed the usable memory. A core dump leaves them out, and they get no huge pages unless the
+/// caller asks for these.
 pub fn reserve(len: usize) -> Result<*mut u8> {
     // SAFETY: the kernel chooses the place; nothing is replaced.
     let at = unsafe { map(std::ptr::null_mut(), len, libc::MAP_NORESERVE) }?;
     RESERVED.fetch_add(len, Relaxed);
-    // A core dump would look at each page of terabytes.
+    // A core dump would inspect each page of terabytes.
     advise(at as usize, len, libc::MADV_DONTDUMP);
-    // Tables are touched here and there. If the kernel gives huge pages to all memory, each touch
+    // Touches of tables are scattered. If the kernel gave huge pages to all memory, each touch
     // would cost 2 MiB.
     advise(at as usize, len, MADV_NOHUGEPAGE);
     Ok(at)
 }
 
-/// Maps `len` bytes of zeros that this process shares with its forks.
+/// Maps `len` bytes of zeros that this process shares with its forked children.
 pub fn share(len: usize) -> Result<*mut u8> {
     let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
     // SAFETY: the kernel chooses the place; nothing is replaced.
@@ -53,7 +53,7 @@ pub fn reserve_huge(len: usize) -> Result<usize> {
 /// Puts fresh private anonymous memory at exactly `at`, over whatever is there.
 ///
 /// # Safety
-/// Nobody relies on what was mapped there.
+/// Nobody relies on the memory that was mapped there.
 pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     // SAFETY: the caller promises that nobody relies on the old mappings.
     unsafe { put_over(at, len, libc::PROT_READ | libc::PROT_WRITE) }
@@ -69,7 +69,7 @@ unsafe fn put_over(at: *mut u8, len: usize, prot: i32) -> Result<()> {
         // A process that has all the mappings that it may have (vm.max_map_count) gets no more,
         // even in place of others: so the others are unmapped first. SAFETY: the caller promises
         // that nobody relies on the old mappings. If another thread maps something there meanwhile,
-        // that stays, and this fails.
+        // its mapping stays, and this call fails.
         unsafe {
             check("munmap", libc::syscall(libc::SYS_munmap, at, len))?;
             map_with(at, len, prot, libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE)
@@ -78,10 +78,10 @@ unsafe fn put_over(at: *mut u8, len: usize, prot: i32) -> Result<()> {
     replaced.map(|_| ())
 }
 
-/// Makes addresses untouchable again, whatever is there. A core dump leaves them out.
+/// Makes addresses inaccessible again, whatever is mapped there. A core dump leaves them out.
 ///
 /// # Safety
-/// Nobody relies on what was mapped there.
+/// Nobody relies on the memory that was mapped there.
 pub unsafe fn close(at: usize, len: usize) -> Result<()> {
     // SAFETY: the caller promises that nobody relies on the old mappings.
     unsafe { put_over(at as *mut u8, len, libc::PROT_NONE) }?;
@@ -101,16 +101,16 @@ unsafe fn map_with(at: *mut u8, len: usize, prot: i32, flags: i32) -> Result<*mu
     if answer == -1 { Err(Error::last("mmap")) } else { Ok(answer as *mut u8) }
 }
 
-/// Whether the process may have `more` mappings than it has (`vm.max_map_count`): tries it.
+/// Whether the process may have `more` additional mappings (`vm.max_map_count`): tries it.
 pub fn has_room_for_mappings(more: usize) -> bool {
     let len = (more + 1) * crate::PAGE;
     // SAFETY: the kernel chooses the place; nothing is replaced.
     let made = unsafe { map_with(std::ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_NORESERVE) };
     let Ok(at) = made else { return false };
-    // Each page with other rights than its neighbours is one mapping more.
+    // Each page whose rights differ from its neighbours' is one more mapping.
     let has_room = (1..=more).step_by(2).all(|page| {
         let page = at as usize + page * crate::PAGE;
-        // SAFETY: the memory was mapped just now, and nobody else uses it.
+        // SAFETY: the memory was mapped just now, and has no other user.
         unsafe { libc::syscall(libc::SYS_mprotect, page, crate::PAGE, libc::PROT_READ as i64) == 0 }
     });
     // SAFETY: as above.
@@ -118,13 +118,12 @@ pub fn has_room_for_mappings(more: usize) -> bool {
     has_room
 }
 
-/// Whether the process locks all that it maps (`mlockall` with `MCL_FUTURE`): then all reserved
-/// memory would be present at once.
+/// Whether the process locks all memory that it maps (`mlockall` with `MCL_FUTURE`): then all
+/// reserved memory would be present at once.
 pub fn is_locked_when_mapped() -> Result<bool> {
     // SAFETY: the kernel chooses the place; nothing is replaced.
     let at = unsafe { map(std::ptr::null_mut(), crate::PAGE, libc::MAP_NORESERVE) }?;
-    // SAFETY: the page was mapped just now, and nobody else uses it. A locked page cannot be
-    // dropped.
+    // SAFETY: the page was mapped just now, and has no other user. A locked page cannot be dropped.
     unsafe {
         let dropped = libc::syscall(libc::SYS_madvise, at, crate::PAGE, libc::MADV_DONTNEED as i64);
         libc::syscall(libc::SYS_munmap, at, crate::PAGE);
@@ -148,14 +147,14 @@ pub fn personality_changed(was: i64, is: i64) {
     }
 }
 
-/// Runs `change`, which maps memory or changes its rights, under the personality that the process
-/// had at first: pages move only between mappings with the same rights.
+/// Runs `change`, which maps memory or changes its rights, under the personality with which the
+/// process began: pages move only between mappings with the same rights.
 pub fn alike<T>(change: impl FnOnce() -> T) -> T {
     if !CHANGED.load(Relaxed) {
         return change();
     }
-    // SAFETY: the personality concerns only this thread, and is set back below; the number
-    // 0xffffffff only asks.
+    // SAFETY: the personality concerns only this thread, and is restored below; the number
+    // 0xffffffff only queries.
     let personality = |to: i64| unsafe { libc::syscall(libc::SYS_personality, to) };
     let now = personality(0xffff_ffff);
     if (now & READ_IMPLIES_EXEC != 0) == EXECUTABLE.load(Relaxed) {
@@ -173,19 +172,19 @@ pub fn alike<T>(change: impl FnOnce() -> T) -> T {
 /// Gives reserved address space back.
 ///
 /// # Safety
-/// The range was [`reserve`]d, and nobody uses it any more.
+/// The range was [`reserve`]d, and is no longer used.
 pub unsafe fn unmap(at: *mut u8, len: usize) -> Result<()> {
-    // SAFETY: the caller promises a reserved range that nobody uses any more.
+    // SAFETY: the caller promises a reserved range that is no longer used.
     check("munmap", unsafe { libc::syscall(libc::SYS_munmap, at, len) })?;
     RESERVED.fetch_sub(len, Relaxed);
     Ok(())
 }
 
-/// Makes a whole mapping `new_len` bytes long, at its address or another. It keeps the bytes that
-/// the old and new lengths share; the others are zero.
+/// Changes the length of a whole mapping to `new_len` bytes, in place or at a new address. The
+/// bytes up to the smaller length are kept; new bytes are zero.
 ///
 /// # Safety
-/// Only the caller uses the mapping, and nobody uses its old place any more.
+/// Only the caller uses the mapping, and nobody uses its old place any longer.
 pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> Result<*mut u8> {
     // SAFETY: the caller promises that only it uses the mapping.
     let answer = unsafe { libc::syscall(libc::SYS_mremap, at, len, new_len, libc::MREMAP_MAYMOVE as i64) };
@@ -195,8 +194,8 @@ pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> Result<*mut u8> 
     Ok(at as *mut u8)
 }
 
-/// Frees the pages of a range of private anonymous memory: from then on it reads as zeros, or
-/// faults.
+/// Frees the pages of a range of private anonymous memory: from then on the range reads as zeros,
+/// or faults.
 ///
 /// # Safety
 /// Nobody relies on the bytes.
@@ -205,14 +204,14 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
     unsafe { drop_bytes(at, len, libc::MADV_DONTNEED) }
 }
 
-/// Frees the pages of several ranges: an address and a length each. If the kernel can (Linux 6.16),
-/// it interrupts other processors once for all ranges, else once for each.
+/// Frees the pages of several ranges, each an address and a length. If the kernel can (Linux 6.16),
+/// it interrupts other processors once for all ranges, otherwise once for each range.
 ///
 /// # Safety
 /// Nobody relies on the bytes.
 pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
     /// Names the memory of the calling thread, without a descriptor (Linux 6.15, `linux/pidfd.h`).
-    /// The process itself cannot be named: its first thread may have ended.
+    /// The process itself cannot be named, because its first thread may have ended.
     const PIDFD_SELF_THREAD: i32 = -10000;
     /// The most ranges of one call.
     const MOST: usize = 1024;
@@ -239,8 +238,8 @@ pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
             }
             UNKNOWN.store(true, Relaxed);
         }
-        // SAFETY: the caller promises that nobody relies on the bytes; to discard a range twice
-        // does no harm.
+        // SAFETY: the caller promises that nobody relies on the bytes; discarding a range twice is
+        // harmless.
         ranges.iter().try_for_each(|&(at, len)| unsafe { discard(at, len) })?;
     }
     Ok(())
@@ -256,16 +255,16 @@ pub unsafe fn drop_bytes(at: usize, len: usize, advice: i32) -> Result<()> {
     check("madvise", unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) }).map(|_| ())
 }
 
-/// Gives advice about a range that changes no bytes (huge pages, dump, fork). Whether the kernel
-/// took it.
+/// Gives advice about a range that changes no bytes (huge pages, dump, fork). Returns whether the
+/// kernel accepted it.
 pub fn advise(at: usize, len: usize, advice: i32) -> bool {
     debug_assert!(![libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE].contains(&advice));
     // SAFETY: such advice changes no bytes.
     unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) == 0 }
 }
 
-/// Whether any of the first pages of a mapping is in memory, or its last one: whether somebody has
-/// begun to use it.
+/// Whether any of the first pages of a mapping, or its last page, is in memory: whether its use has
+/// begun.
 pub fn is_begun(at: usize, len: usize) -> bool {
     let mut pages = [0_u8; 256];
     let mut begun = |from: usize, len: usize| {
@@ -280,19 +279,19 @@ pub fn is_begun(at: usize, len: usize) -> bool {
 /// Makes every page of a range present and writable, as a write to it would.
 pub fn populate(at: usize, len: usize) -> Result<()> {
     const MADV_POPULATE_WRITE: i32 = 23;
-    // SAFETY: populating changes no bytes that anybody sees.
+    // SAFETY: populating changes no visible bytes.
     let answer = unsafe { libc::syscall(libc::SYS_madvise, at, len, MADV_POPULATE_WRITE) };
     check("madvise(MADV_POPULATE_WRITE)", answer).map(|_| ())
 }
 
-/// Makes the page at `at` exclusive to this process if a fork has left it shared, by writing a word
-/// of it back to itself.
+/// If a fork has left the page at `at` shared, makes it exclusive to this process, by writing one
+/// of its words back to itself.
 ///
 /// # Safety
 /// `at` is the address of a present, writable page.
 pub unsafe fn make_exclusive(at: usize) {
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-    // SAFETY: the page is present and writable. To exchange a word for itself, atomically, changes
+    // SAFETY: the page is present and writable. An atomic exchange of a word with itself changes
     // nothing for other threads and loses none of their writes.
     let word = unsafe { AtomicU64::from_ptr(at as *mut u64) };
     let mut now = word.load(SeqCst);
@@ -301,31 +300,31 @@ pub unsafe fn make_exclusive(at: usize) {
     }
 }
 
-/// Lets the kernel split the huge page that contains the page at `at`, if there is one and as far
-/// as the kernel can.
+/// Lets the kernel split the huge page that contains the page at `at`, if there is one and if the
+/// kernel can.
 ///
 /// `UFFDIO_MOVE` checks whether the first page of the huge page is exclusive to this process,
 /// whichever page it moves. If that first page was copied after a fork, the others could never be
 /// moved (Linux 6.18).
 pub fn part(at: usize) {
-    // The kernel splits a huge page of which only a part is marked as cold.
+    // The kernel splits a huge page if only a part of it is marked as cold.
     advise(at, crate::PAGE, libc::MADV_COLD);
 }
 
 /// The bytes of a range, to read and write.
 ///
 /// # Safety
-/// The range is mapped and populated, and nobody else touches it while the slice lives.
+/// The range is mapped and populated, and has no other user while the slice lives.
 pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
-    // SAFETY: the caller promises a mapped range that nobody else touches.
+    // SAFETY: the caller promises a mapped range without other users.
     unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) }
 }
 
 /// The most pieces of one call: the kernel's limit (`IOV_MAX`).
 pub const PIECES: usize = 1024;
 
-/// Copies `len` bytes from an address that a program gave; `false` if they cannot all be read. The
-/// kernel checks the address, as in any system call.
+/// Copies `len` bytes from an address that a program passed; `false` if some of them cannot be
+/// read. The kernel checks the address, as in any system call.
 ///
 /// # Safety
 /// `to` has room for `len` bytes.
@@ -335,7 +334,7 @@ pub unsafe fn copy_what_is_there(to: *mut u8, from: *const u8, len: usize) -> bo
         let piece =
             |at: usize| libc::iovec { iov_base: (at + done) as *mut libc::c_void, iov_len: len - done };
         let (into, there) = (piece(to as usize), piece(from as usize));
-        // SAFETY: the caller promises room at `to`; the kernel reports what it cannot read.
+        // SAFETY: the caller promises room at `to`; the kernel reports unreadable bytes.
         let got = unsafe {
             libc::syscall(
                 libc::SYS_process_vm_readv,
@@ -362,8 +361,8 @@ pub unsafe fn copy_what_is_there(to: *mut u8, from: *const u8, len: usize) -> bo
     true
 }
 
-/// Whether a program's array of pieces can be read: the array itself, not the memory that its
-/// pieces name.
+/// Whether a program's array of pieces can be read: only the array itself, not the memory of its
+/// pieces.
 pub fn are_readable(pieces: *const libc::iovec, count: usize) -> bool {
     const PART: usize = 256;
     let (from, len) = (pieces as usize, count.saturating_mul(size_of::<libc::iovec>()));

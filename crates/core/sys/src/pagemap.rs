@@ -21,7 +21,7 @@ const EXCLUSIVE: u64 = 1 << 56;
 pub struct Pagemap(Fd);
 
 impl Pagemap {
-    /// Opens the page map of the calling process. A child of a fork needs its own.
+    /// Opens the page map of the calling process. A forked child needs to open it again.
     pub fn open() -> Result<Pagemap> {
         let path = c"/proc/thread-self/pagemap";
         // SAFETY: the path ends in a zero byte.
@@ -31,7 +31,7 @@ impl Pagemap {
         let mut raw = open();
         if raw < 0 && Error::last("open").errno() == libc::EACCES {
             // The file belongs to root if the process has changed its user. While the process is
-            // dumpable, the file is its own again. SAFETY: no memory is touched.
+            // dumpable, the file belongs to the process's user again. SAFETY: no memory is touched.
             unsafe {
                 let before = libc::prctl(libc::PR_GET_DUMPABLE);
                 libc::prctl(libc::PR_SET_DUMPABLE, 1);
@@ -44,8 +44,8 @@ impl Pagemap {
         Ok(Pagemap(Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as i32) })?))
     }
 
-    /// Calls `each` with every range of present pages in this range. The time depends on how many
-    /// pages are present, not on the length. Whether the kernel can tell (Linux 6.7).
+    /// Calls `each` with every range of present pages in this range. The time depends on the number
+    /// of present pages, not on the length. Returns whether the kernel can tell (Linux 6.7).
     ///
     /// # Errors
     /// Only if the range is not aligned to pages.
@@ -69,7 +69,7 @@ impl Pagemap {
                 category_anyof_mask: there,
                 return_mask: there,
             };
-            // SAFETY: the kernel writes to `scan`, and no more regions than there is room for.
+            // SAFETY: the kernel writes to `scan`, and to no more regions than there is room for.
             let answer = unsafe { libc::syscall(libc::SYS_ioctl, self.0.raw(), PAGEMAP_SCAN, &raw mut scan) };
             let count = match check("ioctl(PAGEMAP_SCAN)", answer) {
                 Ok(count) => count as usize,
@@ -83,14 +83,13 @@ impl Pagemap {
         Ok(true)
     }
 
-    /// For each page from `at` on, whether it holds bytes: present, in swap, or on its way between
-    /// places.
+    /// For each page from `at` on, whether it has bytes: present, in swap, or in migration.
     pub fn present(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         self.each_word(at, pages, |word| word & (PRESENT | SWAPPED) != 0)
     }
 
     /// For each page from `at` on, whether it is present and shared: with relatives by a fork, or,
-    /// if it was only read, with the kernel, as its page of zeros.
+    /// if it was only read, with the kernel (the zero page).
     pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         self.each_word(at, pages, |word| word & (PRESENT | EXCLUSIVE) == PRESENT)
     }
@@ -139,7 +138,7 @@ mod tests {
         // SAFETY: the page is present and writable.
         unsafe { memory::make_exclusive(at) };
         assert_eq!(shared(), ([true, true, false], [false; 3]));
-        // SAFETY: nobody uses the memory any more.
+        // SAFETY: the memory is no longer used.
         unsafe { memory::unmap(at as *mut u8, 3 * PAGE) }.unwrap();
     }
 
@@ -161,7 +160,7 @@ mod tests {
         } else {
             eprintln!("skipped: this kernel has no PAGEMAP_SCAN");
         }
-        // SAFETY: nobody uses the memory any more.
+        // SAFETY: the memory is no longer used.
         unsafe { memory::unmap(at as *mut u8, pages * PAGE) }.unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! Memory files that several processes share, and locks on their bytes.
 //!
-//! The locks belong to an open file description (`F_OFD_SETLK`): they last until the last
-//! descriptor of that is closed, at the latest when the process ends.
+//! The locks belong to an open file description (`F_OFD_SETLK`): they last until its last
+//! descriptor is closed, at the latest when the process ends.
 
 use crate::fd::{Fd, move_up, note};
 use crate::{Error, Result, check};
@@ -25,7 +25,7 @@ pub fn make(name: &std::ffi::CStr, len: usize) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Opens a file again, in a description of its own, as the pager's: `number` is that of a
+/// Opens a file again, with a separate file description, as the pager's: `number` is that of a
 /// descriptor of the process `pid`, or of this one.
 pub fn reopen(pid: Option<u32>, number: RawFd) -> Result<Fd> {
     let process = pid.map_or("thread-self".to_owned(), |pid| pid.to_string());
@@ -50,13 +50,13 @@ pub fn keep_on_exec(number: RawFd) -> Result<()> {
     check("fcntl(F_SETFD)", unsafe { libc::fcntl(number, libc::F_SETFD, 0) }.into()).map(|_| ())
 }
 
-/// Closes a descriptor that was [opened again](reopen), whose owner was forgotten.
+/// Closes a descriptor that was [opened again](reopen), and that no value owns any longer.
 pub fn close(number: RawFd) {
-    // SAFETY: the caller gives the descriptor up, and nobody else has it.
+    // SAFETY: the caller gives the descriptor up, and it has no other owner.
     drop(Fd::keep(unsafe { OwnedFd::from_raw_fd(number) }));
 }
 
-/// Notes a descriptor that was handed on as the pager's: the program does not close it.
+/// Notes an inherited descriptor as the pager's: the program does not close it.
 pub fn take(number: RawFd) {
     note(number);
 }
@@ -97,7 +97,7 @@ fn lock(fd: RawFd, command: i32, kind: i32, byte: u64) -> Option<libc::flock> {
     (answer == 0).then_some(lock)
 }
 
-/// Locks a byte of a file, if no other description has it locked.
+/// Locks a byte of a file, if no other file description has locked it.
 pub fn try_lock(fd: RawFd, byte: u64) -> bool {
     lock(fd, libc::F_OFD_SETLK, libc::F_WRLCK, byte).is_some()
 }

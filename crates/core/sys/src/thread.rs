@@ -3,21 +3,22 @@
 use crate::{Result, census, check};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Threads of the pager, or that do its work for a while: their allocations must not be paged
-/// memory. Two places are taken for ever. The others are for threads of the program that end, grow
-/// mappings and so on at the same time. A thread that finds no free place waits for one, no longer
-/// than it takes to read a file of `/proc`.
+/// Threads of the pager, or threads that do its work for a while: their allocations must not be
+/// paged memory. Two places are taken for ever. The other places are for threads of the program
+/// that end, grow mappings and so on at the same time. A thread that finds no free place waits for
+/// one, at most for the time of reading a file of `/proc`.
 static INTERNAL: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 const PLACES: usize = 128;
 
-/// How many places were ever used. Each allocation looks through them, and most programs use few.
+/// The number of places that were ever used. Each allocation searches them, and most programs use
+/// few.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The `pthread_self` of the calling thread: never 0.
 #[inline]
 pub fn own_name() -> usize {
     // The C library's function reads the same word, which the processor's ABI fixes (the thread
-    // pointer, TLS variant II); the call costs more. SAFETY: the word is there in every thread.
+    // pointer, TLS variant II), but the call costs more. SAFETY: the word is there in every thread.
     #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
     unsafe {
         let name: usize;
@@ -38,8 +39,8 @@ pub fn is_internal(thread: usize) -> bool {
     INTERNAL[..USED.load(Relaxed).min(INTERNAL.len())].iter().any(|slot| slot.load(Relaxed) == thread)
 }
 
-/// Says that the calling thread does the pager's work until this is dropped. Meanwhile no signal
-/// handler runs in it, and it is not cancelled.
+/// Marks the calling thread as doing the pager's work until this value is dropped. Meanwhile the
+/// thread runs no signal handler, and is not cancelled.
 pub struct Internal(Option<(&'static AtomicUsize, Signals)>);
 
 impl Internal {
@@ -71,13 +72,13 @@ impl Drop for Internal {
     }
 }
 
-/// How many threads of this process were begun by [`spawn`] and [`spawn_quiet`], of this copy of
-/// the crate or another. A thread that is just beginning or ending may not be counted.
+/// The number of threads of this process that were begun by [`spawn`] and [`spawn_quiet`], of this
+/// copy of the crate or another. A thread that is just beginning or ending may be missing.
 pub fn ours() -> usize {
     census::threads()
 }
 
-/// Forgets the threads that were counted, in the child of a fork, which does not have them.
+/// Resets the count of threads in the child of a fork, which does not have them.
 pub fn forget_others() {
     census::mine().store(0, Relaxed);
     OURS.iter().for_each(|place| place.store(0, Relaxed));
@@ -103,20 +104,20 @@ type CreateSimply = unsafe extern "C" fn(
     *mut libc::c_void,
 ) -> libc::c_int;
 
-/// The C library's `pthread_create`, if [`find`] found it; else 0.
+/// The C library's `pthread_create`, if [`find`] found it; otherwise 0.
 static CREATE: AtomicUsize = AtomicUsize::new(0);
-/// The C library's `thrd_create`, if [`find`] found no such `pthread_create`; else 0.
+/// The C library's `thrd_create`, if [`find`] found no such `pthread_create`; otherwise 0.
 static CREATE_SIMPLY: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds the function that begins threads. A program (Firefox) or a library may have its own
-/// `pthread_create`, which takes memory of the program and waits for the new thread: it would wait
-/// for the pager that this thread is to become. So the `pthread_create` behind this library is
-/// taken if it is the C library's, else `thrd_create`, which nobody replaces. Without this call,
-/// threads are begun by the first function that the loader finds. After this call, threads whose
-/// signals are blocked are not cancelled either.
+/// `pthread_create`, which takes memory of the program and waits for the new thread. It would wait
+/// for the pager, which the new thread itself must become. So this function uses the
+/// `pthread_create` behind this library if it is the C library's, and otherwise `thrd_create`,
+/// which nobody replaces. Without this call, the first function that the loader finds begins
+/// threads. After this call, threads whose signals are blocked are not cancelled either.
 pub fn find() {
-    // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are a
-    // value.
+    // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are
+    // valid.
     unsafe {
         let cancel = libc::dlsym(libc::RTLD_NEXT, c"pthread_setcancelstate".as_ptr());
         SET_CANCEL_STATE.store(cancel as usize, Relaxed);
@@ -171,10 +172,9 @@ unsafe fn create(
     }
 }
 
-/// The ids of this copy's threads, 0 where there is none. More than these are not told apart from
-/// the program's.
+/// The ids of this copy's threads; 0 marks a free place. Further threads count as the program's.
 static OURS: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
-/// The processor time that those of them used which have ended, ns.
+/// The processor time of those threads that have ended, ns.
 static USED_BY_ENDED: AtomicU64 = AtomicU64::new(0);
 
 /// Does `work` as one of this copy's threads.
@@ -183,7 +183,7 @@ fn as_one_of_ours(work: impl FnOnce()) {
     let place = OURS.iter().find(|place| place.compare_exchange(0, me, Relaxed, Relaxed).is_ok());
     work();
     if let Some(place) = place {
-        // First the sum: a look in between counts the thread twice, and not never.
+        // The sum comes first: a reading in between counts the thread twice rather than never.
         USED_BY_ENDED.fetch_add(used_ns(), Relaxed);
         place.store(0, Relaxed);
     }
@@ -198,7 +198,7 @@ pub fn used_by_program_ns() -> u64 {
 
 /// Starts a thread that no signal of the program reaches.
 ///
-/// The standard library's threads allocate by `malloc`, which may be the one that pages; this one
+/// The standard library's threads allocate by `malloc`, which may be the paged one; this thread
 /// does not.
 pub fn spawn(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
     spawn_quiet(name, move || {
@@ -207,25 +207,25 @@ pub fn spawn(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static
     })
 }
 
-/// Like [`spawn`], for a thread that never allocates: it need not be [`Internal`], so it takes no
-/// place of those.
+/// Like [`spawn`], for a thread that never allocates: it need not be [`Internal`], so it takes none
+/// of those places.
 ///
 /// # Errors
 /// As for [`spawn`].
 pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
     launch(name, move || {
-        // Counted by the thread itself, so that never more are counted than there are.
+        // The thread counts itself, so the count never exceeds the number of threads.
         census::mine().fetch_add(1, Relaxed);
         work();
         census::mine().fetch_sub(1, Relaxed);
     })
 }
 
-/// The name of a thread that lives for a moment, by which others recognise it.
+/// The name of a short-lived thread, by which others recognise it.
 pub const FOR_NOW: &std::ffi::CStr = c"terapage-fork";
 
-/// Like [`spawn`], for a thread that ends at once. It is not counted in [`ours`]: a count taken
-/// after its end would be wrong.
+/// Like [`spawn`], for a thread that ends at once. It is not counted in [`ours`], because the count
+/// could be wrong after its end.
 ///
 /// # Errors
 /// As for [`spawn`].
@@ -274,14 +274,14 @@ pub fn id() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-/// The C library's `pthread_setcancelstate`, if [`find`] found it; else 0. A sanitizer has its own,
-/// which cannot be called at every moment: under a sanitizer it is not looked for.
+/// The C library's `pthread_setcancelstate`, if [`find`] found it; otherwise 0. A sanitizer has its
+/// own version, which cannot be called at every moment: under a sanitizer this stays 0.
 static SET_CANCEL_STATE: AtomicUsize = AtomicUsize::new(0);
 
 /// `PTHREAD_CANCEL_DISABLE`, for which the libc crate has no name.
 const NOT_CANCELLED: libc::c_int = 1;
 
-/// Allows or forbids that the calling thread is cancelled. Returns the state before; `None` if
+/// Allows or forbids the cancellation of the calling thread. Returns the previous state; `None` if
 /// nothing was done.
 fn set_cancel_state(state: libc::c_int) -> Option<libc::c_int> {
     let at = SET_CANCEL_STATE.load(Relaxed);
@@ -295,23 +295,24 @@ fn set_cancel_state(state: libc::c_int) -> Option<libc::c_int> {
     Some(old)
 }
 
-/// Signals, a bit for each, in the kernel's form, and whether the thread could be cancelled. (The C
-/// library's functions for its own form may be replaced by others, which cannot be called at every
-/// moment.) `None` if nothing had to be changed.
+/// The blocked signals, one bit each, in the kernel's form, and whether the thread could be
+/// cancelled. (Others may replace the C library's functions for its own form, and these cannot be
+/// called at every moment.) `None` if nothing had to be changed.
 #[derive(Clone, Copy)]
 pub struct Signals(Option<(u64, Option<libc::c_int>)>);
 
-/// The `pthread_self` of the thread that is quiet, if there is one; else 0.
+/// The `pthread_self` of the quiet thread, if there is one; otherwise 0.
 static QUIET: AtomicUsize = AtomicUsize::new(0);
 
 /// Says that the signals of the calling thread, whose `pthread_self` is `me`, are blocked, and stay
-/// so until [`end_quiet`]. Until then, [`block_signals`] costs no system call in this thread. One
-/// thread at a time may say so: the holder of a certain lock.
+/// blocked until [`end_quiet`]. Until then, [`block_signals`] costs no system call in this thread.
+/// One thread at a time may say so: the holder of a certain lock.
 pub fn begin_quiet(me: usize) {
     QUIET.store(me, Relaxed);
 }
 
-/// Ends what [`begin_quiet`] began. All that blocked signals meanwhile has restored them.
+/// Ends the state that [`begin_quiet`] began. All code that blocked signals meanwhile has restored
+/// them.
 pub fn end_quiet() {
     QUIET.store(0, Relaxed);
 }
@@ -328,15 +329,15 @@ const NEVER: u64 =
 /// The `pthread_self` of a thread whose signals are always blocked; 0 if there is none.
 static SILENT: AtomicUsize = AtomicUsize::new(0);
 
-/// Says that whoever has the calling thread's `pthread_self` has all signals blocked: it is lent to
-/// threads of another C library, which must not be unblocked here.
+/// Says that any thread with the calling thread's `pthread_self` has all signals blocked: the value
+/// is lent to threads of another C library, which must not be unblocked here.
 pub fn is_silent() {
     SILENT.store(own_name(), Relaxed);
 }
 
-/// Blocks every signal in the calling thread, and returns which were blocked before. The thread is
-/// not cancelled either: the library opens and reads files, and a cancelled thread would end there,
-/// with the locks that it holds.
+/// Blocks every signal in the calling thread, and returns the signals that were already blocked.
+/// The thread is not cancelled either: the library opens and reads files, and a cancelled thread
+/// would end there, with the locks that it holds.
 pub fn block_signals() -> Signals {
     // A thread sees its own writes, and only it writes its own name.
     let me = own_name();
@@ -357,8 +358,8 @@ pub fn restore_signals(old: &Signals) {
     change_signals(signals, std::ptr::null_mut());
 }
 
-/// While this value lives, the calling thread is not cancelled: it would end in the middle of a
-/// call, with the locks that it holds.
+/// While this value lives, the calling thread is not cancelled: otherwise it could end in the
+/// middle of a call, with the locks that it holds.
 #[derive(Debug)]
 pub struct Uncancelled(libc::c_int);
 
@@ -385,10 +386,10 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
 }
 
-/// Removes a signal that is pending for the calling thread, which must have it blocked.
+/// Removes a pending signal of the calling thread, which must have the signal blocked.
 pub fn forget_signal(signal: libc::c_int) {
     let (set, now) = (bit(signal), libc::timespec { tv_sec: 0, tv_nsec: 0 });
-    // SAFETY: the set has the length given; no information is asked for; the call does not wait.
+    // SAFETY: the set has the given length; no information is requested; the call does not wait.
     unsafe {
         libc::syscall(libc::SYS_rt_sigtimedwait, &raw const set, 0_usize, &raw const now, size_of::<u64>())
     };
@@ -396,7 +397,7 @@ pub fn forget_signal(signal: libc::c_int) {
 
 fn change_signals(new: u64, old: *mut u64) {
     let bytes = size_of::<u64>();
-    // SAFETY: both sets have the length given; `old` is null or belongs to the caller.
+    // SAFETY: both sets have the given length; `old` is null or belongs to the caller.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const new, old, bytes) };
 }
 
@@ -413,8 +414,8 @@ pub fn wait_ms(word: &AtomicU32, value: u32, ms: u64) {
 
 fn sleep_on(word: &AtomicU32, value: u32, most: Option<&libc::timespec>) {
     let most = most.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the word and the time are valid while the call lasts; without a time it is not
-    // limited.
+    // SAFETY: the word and the time are valid while the call lasts; without a time it waits without
+    // limit.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -510,8 +511,8 @@ impl Processors {
     /// The processors that a thread may use (0 is the calling thread); `None` if their numbers are
     /// too high for the set, or there is no such thread.
     pub fn of(thread: u32) -> Option<Processors> {
-        // SAFETY: zeros are a valid set, which has room for what is written. The bare system call
-        // leaves out the hook of the preload library.
+        // SAFETY: zeros are a valid set, which has room for the result. The bare system call
+        // bypasses the hook of the preload library.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             let answer = libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&set), &raw mut set);
@@ -556,11 +557,10 @@ impl Processors {
         }
     }
 
-    /// Lets a thread (0 is the calling thread) run on these processors only. Whether the kernel
-    /// allows it.
+    /// Lets a thread (0 is the calling thread) run on these processors only. Returns whether the
+    /// kernel allows it.
     pub fn give_to(&self, thread: u32) -> bool {
-        // SAFETY: the set is valid. The bare system call leaves out the hook of the preload
-        // library.
+        // SAFETY: the set is valid. The bare system call bypasses the hook of the preload library.
         let answer = unsafe {
             libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(&self.0), &raw const self.0)
         };
@@ -571,13 +571,13 @@ impl Processors {
 /// The number of the processor on which a thread of this process runs, or ran last.
 pub fn processor_of(thread: u32) -> Option<usize> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
-    // The name, in brackets, may contain anything; the processor is the 37th field behind it
+    // The name, in brackets, may contain anything; the processor is the 37th field after the name
     // (proc(5)).
     stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()
 }
 
-/// For how long a thread of this process has run, and for how long it was ready to run and waited
-/// for a processor, ns; `None` if the kernel does not count that.
+/// How long a thread of this process has run, and how long it was ready to run and waited for a
+/// processor, ns; `None` if the kernel does not count that.
 pub fn ran_and_waited(thread: u32) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);
@@ -607,7 +607,7 @@ mod tests {
             std::hint::spin_loop();
         }
         assert!(used_by(id()).expect("this thread") >= before + 20_000_000);
-        // Linux gives no thread so high an id (PID_MAX_LIMIT).
+        // Linux gives no thread an id this high (PID_MAX_LIMIT).
         assert_eq!(used_by(5_000_000), None);
     }
 

@@ -20,15 +20,16 @@ const DONTWAKE: u64 = 1;
 /// Move only the pages of a range that are present.
 const ALLOW_SRC_HOLES: u64 = 1 << 1;
 
-/// What a userfaultfd is for.
+/// The purpose of a userfaultfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Faults wait until they are resolved.
+    /// A faulting thread waits until its fault is resolved.
     Waiting,
     /// Faults wait, and so do calls that [change](Change) the range.
     Hearing {
         /// Whether pages will be copied, not moved. Then the pager itself removes pages by such
-        /// calls, and calls that remove pages do not wait: the pager would wait for itself.
+        /// calls, and calls that remove pages do not wait: otherwise the pager would wait for
+        /// itself.
         copies: bool,
     },
     /// To touch a missing page is a bus error, or EFAULT in a system call.
@@ -48,10 +49,10 @@ pub struct Fault {
     pub thread: u32,
 }
 
-/// What a direct system call does to a registered range.
+/// The effect of a direct system call on a registered range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The pages go once this has been read: the range is to read as zeros.
+    /// The pages go once this event has been read: the range must then read as zeros.
     Removed,
     /// The range is unmapped.
     Unmapped,
@@ -59,10 +60,10 @@ pub enum Change {
     Moved,
 }
 
-/// A change of a range, as the kernel reports it. The call continues once this has been read.
+/// A change of a range, as the kernel reports it. The call continues once this event has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// What the call does.
+    /// The effect of the call.
     pub change: Change,
     /// The start of the range.
     pub from: usize,
@@ -70,7 +71,7 @@ pub struct Changed {
     pub to: usize,
 }
 
-/// Why a transfer stopped, and how far it had come by the kernel's count.
+/// Why a transfer stopped, and how far it had come, by the kernel's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// Bytes done.
@@ -86,7 +87,7 @@ pub struct Userfaultfd {
     features: u64,
 }
 
-/// The device, if it was to be kept; `None` in it if it cannot be opened.
+/// The device, if it should be kept; it contains `None` if the device cannot be opened.
 static DEVICE: OnceLock<Option<Fd>> = OnceLock::new();
 
 fn open_device() -> Option<Fd> {
@@ -98,13 +99,12 @@ fn open_device() -> Option<Fd> {
 }
 
 /// Opens the device that makes userfaultfds and keeps it open, for a process that is about to lose
-/// the right to open it.
+/// the right to open the device.
 pub fn keep_device() {
     DEVICE.get_or_init(open_device);
 }
 
-/// The environment variable that tells an executed program where it has the device, as a
-/// [`Handed`].
+/// The environment variable that tells an executed program where the device is, as a [`Handed`].
 pub const DEVICE_VARIABLE: &str = "TERAPAGE_DEVICE";
 
 /// The device in a descriptor that stays open on exec and on a change of user: as text,
@@ -144,7 +144,7 @@ impl Handed {
     }
 }
 
-/// The least number that is handed on: programs open and close lower ones by number.
+/// The lowest descriptor that is passed on: programs open and close lower ones by number.
 const HANDED_LEAST: RawFd = 64;
 
 /// The character device that a descriptor is open on.
@@ -157,8 +157,8 @@ fn device_of(fd: RawFd) -> Option<(u32, u32)> {
     is_device.then(|| (libc::major(status.st_rdev), libc::minor(status.st_rdev)))
 }
 
-/// Opens the device, if this process may, in a descriptor that stays open on exec and after the
-/// rights to open it are gone.
+/// Opens the device, if this process may do so, in a descriptor that stays open on exec and after
+/// the rights to open the device are gone.
 pub fn hand_on() -> Option<Handed> {
     let device = open_device()?;
     // SAFETY: no memory is touched.
@@ -178,14 +178,14 @@ pub fn hand_on() -> Option<Handed> {
     Some(handed)
 }
 
-/// Takes the device that was handed on, if it is still there. From then on its descriptor counts as
+/// Takes the device that was passed on, if it is still there. From then on its descriptor counts as
 /// the pager's, not the program's.
 pub fn take(handed: Handed) -> bool {
     if !handed.is_there() {
         return false;
     }
-    // SAFETY: the descriptor was opened to be handed to this process, and nobody else uses its
-    // number.
+    // SAFETY: the descriptor was opened to be passed to this process, and its number has no other
+    // user.
     let device = Fd::keep(unsafe { OwnedFd::from_raw_fd(handed.number) });
     DEVICE.set(Some(device)).is_ok()
 }
@@ -194,7 +194,7 @@ impl Userfaultfd {
     /// Opens a userfaultfd, by the system call or, if that is refused, by `/dev/userfaultfd`.
     ///
     /// # Errors
-    /// EPERM if neither is allowed, ENOSYS if the kernel has no userfaultfd.
+    /// EPERM if neither is allowed; ENOSYS if the kernel has no userfaultfd.
     pub fn open(kind: Kind) -> Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         let probe = Self::bare(flags)?;
@@ -227,7 +227,7 @@ impl Userfaultfd {
             if let Some(device) = device {
                 // SAFETY: USERFAULTFD_IOC_NEW (_IO(0xAA, 0)) takes flags.
                 let made = unsafe { libc::syscall(libc::SYS_ioctl, device.raw(), 0xAA00, flags) };
-                // If this fails, too, the first answer says what is wrong.
+                // If this fails, too, the first answer is the one to report.
                 answer = if made < 0 { answer } else { Ok(made) };
             }
         }
@@ -243,7 +243,7 @@ impl Userfaultfd {
     }
 
     fn ioctl<T>(&self, call: &'static str, number: u32, argument: &mut T) -> Result<()> {
-        // SAFETY: each caller passes the structure that the call takes.
+        // SAFETY: each caller passes the structure of its call.
         check(call, unsafe { libc::syscall(libc::SYS_ioctl, self.fd.raw(), number, &raw mut *argument) })
             .map(|_| ())
     }
@@ -263,7 +263,7 @@ impl Userfaultfd {
         self.fd.raw()
     }
 
-    /// Registers a range: from now on its faults come here. `protect` says that
+    /// Registers a range: from now on this descriptor gets its faults. `protect` says that
     /// [`protect`](Self::protect) will be used.
     pub fn register(&self, at: usize, len: usize, protect: bool) -> Result<()> {
         let mode = raw::UFFDIO_REGISTER_MODE_MISSING | if protect { raw::UFFDIO_REGISTER_MODE_WP } else { 0 };
@@ -282,15 +282,16 @@ impl Userfaultfd {
         self.ioctl("ioctl(UFFDIO_WAKE)", ioctl::UFFDIO_WAKE, &mut range(at, len))
     }
 
-    /// Write-protects the range; or ends that (`on` false), and wakes the waiters.
+    /// Write-protects the range; or, if `on` is false, ends the protection and wakes the waiters.
     pub fn protect(&self, at: usize, len: usize, on: bool) -> Result<()> {
         let mut protect = raw::uffdio_writeprotect { range: range(at, len), mode: u64::from(on) };
         self.ioctl("ioctl(UFFDIO_WRITEPROTECT)", ioctl::UFFDIO_WRITEPROTECT, &mut protect)
     }
 
-    /// Moves the pages at `from` to `to`, and wakes the waiters of `to` if `wake`. All pages of
-    /// `from` must be present, and none of `to`. Both are private and anonymous; `to` is registered
-    /// here. If the kernel is busy for a moment (EAGAIN), it is tried up to `patience` times more.
+    /// Moves the pages at `from` to `to`, and wakes the waiters of `to` if `wake` is set. All pages
+    /// of `from` must be present, and none of `to`. Both are private and anonymous; `to` is
+    /// registered here. If the kernel is busy for a moment (EAGAIN), the call is repeated up to
+    /// `patience` times.
     ///
     /// # Safety
     /// Nobody relies on the bytes at `from` staying there.
@@ -305,7 +306,7 @@ impl Userfaultfd {
         self.move_pages(to, from, len, if wake { 0 } else { DONTWAKE }, patience)
     }
 
-    /// Moves the pages that are present, and wakes nobody.
+    /// Moves the pages that are present, and wakes no thread.
     ///
     /// # Safety
     /// As for [`shift`](Self::shift).
@@ -379,16 +380,16 @@ impl Userfaultfd {
         }
     }
 
-    /// Whether a call that changes a range waits to be read, or has not continued yet: until then
-    /// no page can be put into any range.
+    /// Whether a call that changes a range waits to be read, or has not continued yet: until it
+    /// continues, no page can be put into any range.
     pub fn is_changing(&self) -> bool {
-        // The kernel checks for such a call first, and then refuses a copy of no bytes.
+        // The kernel checks for such a call first, and only then refuses a copy of no bytes.
         let mut nothing = raw::uffdio_copy { dst: 0, src: 0, len: 0, mode: 0, copy: 0 };
         let answer = self.ioctl("ioctl(UFFDIO_COPY)", ioctl::UFFDIO_COPY, &mut nothing);
         answer.is_err_and(|error| error.errno() == libc::EAGAIN)
     }
 
-    /// Whether faults have come: they are read before other events. True if that cannot be told.
+    /// Whether faults have come, which are read before other events. True if that is unknown.
     pub fn has_faults(&self) -> bool {
         let path = format!("/proc/thread-self/fdinfo/{}", self.fd.raw());
         let Ok(text) = std::fs::read_to_string(path) else { return true };
@@ -396,7 +397,7 @@ impl Userfaultfd {
         pending.and_then(|count| count.trim().parse::<u64>().ok()).is_none_or(|count| count > 0)
     }
 
-    /// Takes the events that have come, up to `most` (16 or fewer), and returns how many. Never
+    /// Takes the events that have come, up to `most` (16 or fewer), and returns their number. Never
     /// waits.
     pub fn read(&self, most: usize, faults: &mut Vec<Fault>, changes: &mut Vec<Changed>) -> Result<usize> {
         const EMPTY: raw::uffd_msg = {
@@ -405,7 +406,7 @@ impl Userfaultfd {
         };
         let mut messages = [EMPTY; 16];
         let room = &mut messages[..most.min(16)];
-        // SAFETY: `room` has room for as many bytes as are asked for.
+        // SAFETY: `room` has room for the requested number of bytes.
         let answer =
             unsafe { libc::syscall(libc::SYS_read, self.fd.raw(), room.as_mut_ptr(), size_of_val(room)) };
         let got = match check("read(userfaultfd)", answer) {
@@ -448,8 +449,8 @@ fn fault_of(message: &raw::uffd_msg) -> Fault {
     }
 }
 
-/// Repeats a call that may stop part way until all of `len` is done. `step` begins after `done`
-/// bytes, and returns its answer and the kernel's count. After EAGAIN it is tried again, up to
+/// Repeats a call that may stop part way until all of `len` is done. `step` continues after `done`
+/// bytes, and returns its answer and the kernel's count. After EAGAIN the call is repeated, up to
 /// `patience` times.
 fn in_steps(
     len: usize,
@@ -508,7 +509,7 @@ mod tests {
         assert_eq!(device_of(high), Some((1, 3)));
         assert!(!take(Handed { number: high, device: (10, 257) }));
         assert!(!take(Handed { number: file.as_raw_fd().min(HANDED_LEAST - 1), device: (1, 3) }));
-        // SAFETY: the descriptor was made above, and nobody else uses it.
+        // SAFETY: the descriptor was made above, and has no other user.
         drop(unsafe { OwnedFd::from_raw_fd(high) });
         assert!(!take(Handed { number: high, device: (1, 3) }));
     }

@@ -1,7 +1,8 @@
-//! zstd, in memory of its own.
+//! zstd, in separate memory.
 //!
 //! The trace is written inside programs whose `malloc` may be paged. Compression must not wait for
-//! the pager, which may wait for it. So zstd gets its memory once, from Rust's allocator.
+//! the pager, because the pager may wait for compression. So zstd gets its memory once, from Rust's
+//! allocator.
 
 use crate::FRAME_BYTES;
 use std::io;
@@ -18,7 +19,7 @@ pub(crate) struct Compressor {
     packed: Vec<u8>,
 }
 
-// SAFETY: the context lies in memory of the compressor, and nothing else points there.
+// SAFETY: the context lies in the compressor's memory, and nothing else points there.
 unsafe impl Send for Compressor {}
 
 impl Compressor {
@@ -26,7 +27,7 @@ impl Compressor {
         // SAFETY: this is a pure function.
         let bytes = unsafe { zstd_sys::ZSTD_estimateCCtxSize(LEVEL) };
         let mut memory = vec![0u128; bytes.div_ceil(size_of::<u128>())];
-        // SAFETY: the memory is aligned to 16 bytes, has the length given, and lives as long as the
+        // SAFETY: the memory is aligned to 16 bytes, has the given length, and lives as long as the
         // context; moving the vector does not move its bytes.
         let context = unsafe {
             zstd_sys::ZSTD_initStaticCCtx(memory.as_mut_ptr().cast(), memory.len() * size_of::<u128>())
@@ -40,7 +41,7 @@ impl Compressor {
 
     /// The compressed bytes of `raw`.
     pub fn compress(&mut self, raw: &[u8]) -> io::Result<&[u8]> {
-        // SAFETY: the context is valid and used by nobody else; both ranges have the lengths given.
+        // SAFETY: the context is valid and has no other user; both ranges have the given lengths.
         let code = unsafe {
             zstd_sys::ZSTD_compressCCtx(
                 self.context,

@@ -44,7 +44,7 @@ impl Header {
         out.write_all(&bytes)
     }
 
-    /// The header, and its length in bytes.
+    /// Reads the header; returns it with its length in bytes.
     pub(crate) fn read(from: &mut impl Read) -> Result<(Header, u64), Error> {
         let mut bytes = Vec::new();
         extend(from, &mut bytes, MAGIC.len(), "the magic \"TERATRC\" and version 1")?;
@@ -98,7 +98,7 @@ fn extend(
     fill(from, &mut bytes[offset..], offset as u64, expected)
 }
 
-/// Fills `into`. False if there is no byte left and `into` is not empty.
+/// Fills `into`. False if no byte is left and `into` is not empty.
 pub(crate) fn try_fill(
     from: &mut impl Read,
     into: &mut [u8],

@@ -1,8 +1,8 @@
 //! Traces: which blocks a program touched, when, and what the pager did.
 //!
-//! A [`Writer`] writes [`Record`]s in frames that are compressed one by one, so a file that is cut
-//! short still has all earlier frames. A [`Reader`] reads the records; it checks every byte and
-//! never panics. [`references`] turns them into the reference string for simulators.
+//! A [`Writer`] writes [`Record`]s in frames that are compressed one by one, so a truncated file
+//! still has all earlier frames. A [`Reader`] reads the records; it checks every byte and never
+//! panics. [`references`] turns the records into the reference string for simulators.
 //! `docs/trace-format.md` has the layout, with an example in bytes.
 
 mod compressor;
@@ -35,7 +35,7 @@ pub enum Error {
     Io {
         /// Bytes from the beginning of the trace.
         offset: u64,
-        /// The error that it returned.
+        /// The error that the operation returned.
         cause: std::io::Error,
     },
     /// The trace ends too early. All frames before `offset` have been read.
@@ -43,7 +43,7 @@ pub enum Error {
     CutShort {
         /// The offset of the incomplete part, bytes from the beginning.
         offset: u64,
-        /// What should be there.
+        /// What was expected there.
         expected: &'static str,
     },
     /// The bytes are not those that were written.
@@ -51,7 +51,7 @@ pub enum Error {
     Corrupt {
         /// The offset of the wrong part, bytes from the beginning.
         offset: u64,
-        /// What should be there.
+        /// What was expected there.
         expected: &'static str,
         /// What was found.
         found: String,

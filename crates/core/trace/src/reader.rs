@@ -28,7 +28,7 @@ impl Reader<BufReader<File>> {
     /// Opens a trace file.
     ///
     /// # Errors
-    /// There is no such file, or it is no trace.
+    /// The file does not exist, or is not a trace.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|cause| Error::Io { offset: 0, cause })?;
         Reader::new(BufReader::new(file))
@@ -62,15 +62,16 @@ impl<R: Read> Reader<R> {
         &self.header
     }
 
-    /// Lets a trace that is cut short end after its last whole frame, without an error:
-    /// [`cut_short`](Self::cut_short) says so. A killed program leaves such a trace.
+    /// Lets a truncated trace end after its last whole frame, without an error:
+    /// [`cut_short`](Self::cut_short) tells whether that happened. [`cut_short`](Self::cut_short)
+    /// says so. A killed program leaves such a trace.
     #[must_use]
     pub fn allow_cut_short(mut self) -> Self {
         self.allow_cut_short = true;
         self
     }
 
-    /// Where the trace was cut short, after its end was reached.
+    /// The place where the trace was truncated, after its end was reached.
     pub fn cut_short(&self) -> Option<&Error> {
         self.cut_short.as_ref()
     }

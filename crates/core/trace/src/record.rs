@@ -3,15 +3,15 @@
 /// How a block left the program's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageOut {
-    /// It is written to the store.
+    /// The block is written to the store.
     Dirty,
     /// The store has the same bytes.
     Clean,
-    /// It is all zero, and needs no store.
+    /// The block is all zero, and needs no store.
     Zero,
 }
 
-/// What happened to a block or a range of blocks.
+/// An event of a block or a range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A touch of a block that is all zero and has no frame.
@@ -19,8 +19,8 @@ pub enum Event {
         /// The block.
         block: u32,
     },
-    /// A zero block got a frame together with a first touch before it. It is not known to be
-    /// touched.
+    /// A zero block got a frame together with an earlier first touch. Whether it was touched is
+    /// unknown.
     FreshAhead {
         /// The block.
         block: u32,
@@ -46,13 +46,13 @@ pub enum Event {
         /// The block.
         block: u32,
     },
-    /// A prefetched block was put into the program. It is not known to be touched.
+    /// A prefetched block was put into the program. Whether it was touched is unknown.
     Prefetched {
         /// The block.
         block: u32,
     },
-    /// A block that had left the address space, but not memory, was put back with a neighbour that
-    /// was touched. It is not known to be touched.
+    /// A block that had left the address space, but not memory, was put back with a touched
+    /// neighbour. Whether it was touched itself is unknown.
     PutBack {
         /// The block.
         block: u32,
@@ -61,10 +61,10 @@ pub enum Event {
     PageOut {
         /// The block.
         block: u32,
-        /// What the store had to do.
+        /// What the page-out needed from the store.
         how: PageOut,
     },
-    /// The program gave blocks up: they read as zeros from now on.
+    /// The program discarded blocks: they read as zeros from now on.
     Discard {
         /// The first block.
         block: u32,
@@ -77,7 +77,7 @@ pub enum Event {
         start: u64,
         /// The number of bytes.
         len: u64,
-        /// The number of its first block.
+        /// The number of the region's first block.
         first: u32,
     },
 }
@@ -123,20 +123,20 @@ impl Event {
 /// An event and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Microseconds since the recording began. Never less than that of the record before.
+    /// Microseconds since the recording began. Never less than the time of the previous record.
     pub time_us: u64,
     /// What happened.
     pub event: Event,
 }
 
-/// The record before, in the same frame: records are stored as differences from it.
+/// The previous record in the same frame: records are stored as differences from it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Before {
     time_us: u64,
     block: u32,
 }
 
-/// The most bytes of a record: its head, its time, an address and a length.
+/// The maximum length of a record: its head, its time, an address and a length.
 pub(crate) const RECORD_BYTES: usize = 6 + 10 + 10 + 10;
 
 impl Before {
@@ -158,7 +158,7 @@ impl Before {
         *self = Before { time_us: self.time_us.max(record.time_us), block };
     }
 
-    /// Takes a record from the front of `raw`. The error names what should be there.
+    /// Takes a record from the front of `raw`. The error says what was expected.
     pub fn take(&mut self, raw: &mut &[u8]) -> Result<Record, &'static str> {
         let head = take_varint(raw).ok_or("the head of a record")?;
         let zigzag = head >> 4;

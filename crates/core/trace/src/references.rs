@@ -3,16 +3,16 @@
 use crate::{Error, Event, Record};
 use std::collections::HashMap;
 
-/// The blocks in the order in which they were referenced, as far as the pager saw: first touches,
-/// major and minor faults, and touches of prefetch markers. Blocks that were put into the program
-/// unasked count at that moment.
+/// The blocks in the order of their references, as far as the pager saw them: first touches, major
+/// and minor faults, and touches of prefetch markers. Blocks that were put into the program without
+/// a touch count at that moment.
 ///
-/// A block keeps its number, except that a block that was discarded, or was all zero, gets a new
-/// number, above all others, at its next first touch, which costs no page-in. So the least page-ins
-/// for these references (Belady) are never more than the pager's own.
+/// A block keeps its number, with one exception: a block that was discarded, or was all zero, gets
+/// a new number, above all others, at its next first touch, which costs no page-in. So the minimum
+/// number of page-ins for these references (Belady) never exceeds the pager's.
 ///
 /// # Errors
-/// The first error of the records; or there are too many blocks.
+/// The first error of the records, or too many blocks.
 pub fn references(records: impl IntoIterator<Item = Result<Record, Error>>) -> Result<Vec<u32>, Error> {
     // New numbers are counted from 0 until the highest old number is known.
     let mut references = Vec::new();

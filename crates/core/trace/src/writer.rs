@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 /// Writes a trace: a header, frames of records, and an end.
 ///
-/// After an error, the trace is good up to the frame before; write no more.
+/// After an error, the trace is valid up to the previous frame; write no more.
 pub struct Writer<W: Write> {
     out: W,
     raw: Vec<u8>,
@@ -27,8 +27,8 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, raw, before: Before::default(), compressor: Compressor::new()? })
     }
 
-    /// Appends a record. If its time is before that of the last record, the last record's time is
-    /// written.
+    /// Appends a record. If its time is earlier than that of the last record, the last record's
+    /// time is written.
     ///
     /// # Errors
     /// `out` fails to write a frame that has become full.
@@ -40,7 +40,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends the frame, if it has any record, and writes it.
+    /// Ends the frame, if it has records, and writes it.
     ///
     /// # Errors
     /// `out` fails.

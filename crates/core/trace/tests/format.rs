@@ -1,5 +1,5 @@
-//! The format: records that are written are read again, broken traces are errors, and the example
-//! of the docs is right.
+//! The format: written records can be read again, broken traces are errors, and the example of the
+//! docs is right.
 
 use proptest::prelude::*;
 use terapage_trace::{Error, Event, Header, PageOut, Reader, Record, Writer, references};
@@ -174,7 +174,7 @@ fn the_example_of_the_docs_is_what_is_written_and_read() {
     let docs = include_str!("../../../../docs/trace-format.md");
     let (_, after) = docs.split_once("```bytes\n").expect("the docs have the example");
     let (text, _) = after.split_once("```").expect("the example ends");
-    // Each line has bytes, two spaces or more, and what the bytes are.
+    // Each line has bytes, two spaces or more, and the meaning of the bytes.
     let bytes: Vec<u8> = text
         .lines()
         .flat_map(|line| line.split("  ").next().unwrap_or_default().split(' '))

@@ -6,18 +6,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// It is printed in a paper or a data sheet.
+    /// The value is printed in a paper or a data sheet.
     Published,
-    /// Several publications repeat it, but its first source is not at hand; the source names one.
+    /// Several publications repeat the value, but its first source is not available; the source
+    /// names one of them.
     Cited,
-    /// It was measured on a machine.
+    /// The value was measured on a machine.
     Measured,
-    /// It was chosen so that a model reproduces published or measured results.
+    /// The value was chosen so that a model reproduces published or measured results.
     Fitted,
-    /// It is estimated: the usual value of such things.
+    /// The value is estimated: it is usual for such things.
     #[default]
     Estimated,
-    /// The user chose it.
+    /// The user chose the value.
     Chosen,
 }
 
@@ -44,9 +45,9 @@ pub struct Sourced<T> {
     /// The unit; empty if the value has none, or the field's name says it.
     #[serde(default = "String::new", skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// What kind of value it is.
+    /// The kind of the origin.
     pub origin: Origin,
-    /// The source, and what the value stands for.
+    /// The source, and the meaning of the value.
     pub source: String,
 }
 

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Does `work` for each job from 0 to `jobs`, on `threads` threads (at least 1), and passes each
-/// result to `done` as it comes, with the number of its job. If `done` fails, no further job
-/// begins; those under way are finished.
+/// result to `done` when it is ready, with the number of its job. If `done` fails, no further job
+/// begins; jobs under way are finished.
 ///
 /// # Errors
 /// The first error of `done`.
@@ -31,7 +31,7 @@ pub fn in_parallel<R: Send, E>(
             });
         }
         drop(sender);
-        // Moved in, so that it is dropped if this ends early: then the threads take no further
+        // The receiver is moved in, so that an early end drops it: then the threads take no further
         // jobs.
         let receiver = receiver;
         receiver.iter().try_for_each(|(job, result)| done(job, result))
@@ -48,7 +48,7 @@ pub fn map<R: Send>(jobs: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
     results.into_iter().flatten().collect()
 }
 
-/// The same for work that may fail. After an error no further job begins.
+/// Like `in_parallel`, for work that may fail. After an error no further job begins.
 ///
 /// # Errors
 /// The first error of `work`, in the order of the jobs that were done.

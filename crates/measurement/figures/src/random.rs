@@ -22,7 +22,7 @@ impl SplitMix {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A place in a list of `len` things; 0 if there are none.
+    /// An index into a list of `len` items; 0 if there are none.
     #[inline]
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize

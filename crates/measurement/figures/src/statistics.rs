@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The value below which a share of `values` lies, from 0 to 1; between two values, it is
-/// interpolated. `None` of none.
+/// The value below which a share of `values` lies, from 0 to 1, interpolated between two values.
+/// `None` if there are no values. `None` of none.
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -15,12 +15,12 @@ pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; `None` of none.
+/// The middle value, or the mean of the two in the middle; `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// A figure taken several times: its median and its ends.
+/// A figure that was taken several times: its median and its extremes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle value, or the mean of the two in the middle.
@@ -31,7 +31,7 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// Median, least and greatest of `values`; `None` of none.
+/// Median, minimum and maximum of `values`; `None` if there are none.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     Some(Spread {
         median: median(values)?,
@@ -40,10 +40,10 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
     })
 }
 
-/// A figure taken with several seeds: its mean, and how far the values lie from it.
+/// A figure that was taken with several seeds: its mean, and the spread of the values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
-    /// The mean; not a number of no values.
+    /// The mean; NaN if there are no values.
     pub mean: f64,
     /// The standard deviation of the values; 0 for one value.
     pub deviation: f64,
@@ -66,8 +66,8 @@ pub fn mean(values: &[f64]) -> Mean {
     }
 }
 
-/// The 97.5 % point of Student's t for so many degrees of freedom (1 or more), from its table;
-/// above 10, that of the normal distribution.
+/// The 97.5 % point of Student's t for this number of degrees of freedom (1 or more), from its
+/// table; above 10, that of the normal distribution.
 pub fn student(freedom: usize) -> f64 {
     const TABLE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     freedom.checked_sub(1).and_then(|row| TABLE.get(row)).copied().unwrap_or(1.96)

@@ -1,6 +1,6 @@
-//! The first process of an emulated machine: loads drivers, measures each path with each
-//! scheduler, prints the results, and switches the machine off. A second machine measures what is
-//! in [`crate::second`].
+//! The first process of an emulated machine: loads drivers, measures each path with each scheduler,
+//! prints the results, and switches the machine off. A second machine does the measurements of
+//! [`crate::second`].
 //!
 //! The first machine has one processor, and an instruction takes one nanosecond of its own clock
 //! (`-icount shift=0`). So the nanoseconds in which a spinner of the lowest priority does not run
@@ -23,7 +23,7 @@ use terapage_rig::spinner::{Alone, Spinners, Spun, TaskClock};
 /// Bytes of a read.
 pub const BLOCK: usize = 8192;
 
-/// I/Os of a call; 0 is pread.
+/// The number of I/Os in a call; 0 is pread.
 pub const MULTIPLICITIES: [usize; 6] = [0, 1, 2, 4, 8, 32];
 
 /// The I/Os of a call with which a scheduler is measured: the usual two schedulers with all.
@@ -34,7 +34,7 @@ fn multiplicities(scheduler: &str) -> Vec<usize> {
     }
 }
 
-/// Schedulers; those that the kernel lacks are left out.
+/// Schedulers; those that the kernel lacks are skipped.
 pub const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
 
 /// Drivers, in an order that works with most kernels. A driver that fails at first is tried again.
@@ -67,8 +67,8 @@ pub const MODULES: [&str; 26] = [
     "xfs",
 ];
 
-/// The same for an array, in the second machine alone: it takes a second until they have tried
-/// which way to compute parity is the fastest.
+/// The modules for an array, only in the second machine: they try for a second which way to compute
+/// parity is the fastest.
 pub const ARRAY_MODULES: [&str; 9] = [
     "async_tx",
     "async_memcpy",
@@ -87,8 +87,8 @@ pub const DEVICES: [(&str, &str); 2] = [
     ("scsi_debug", "delay=0 dev_size_mb=64 fake_rw=1 max_luns=1 num_tgts=1"),
 ];
 
-/// Calls of a cell, the first of which only warm up: more calls if a call has fewer I/Os. Chosen,
-/// not measured.
+/// The number of calls of a cell, the first of which only warm up: more calls if a call has fewer
+/// I/Os. Chosen, not measured.
 fn calls(multiplicity: usize) -> usize {
     match multiplicity {
         0 | 1 => 256,
@@ -97,7 +97,7 @@ fn calls(multiplicity: usize) -> usize {
     }
 }
 
-/// Of the calls of a cell, the first part in this many only warms up. Chosen, not measured.
+/// The calls of a cell, divided by this, only warm up. Chosen, not measured.
 const WARM_UP: usize = 4;
 
 /// The cost of a cell.
@@ -107,18 +107,18 @@ pub struct Counted {
     pub path: String,
     /// The scheduler.
     pub scheduler: String,
-    /// I/Os of a call; 0 is pread.
+    /// The number of I/Os in a call; 0 is pread.
     pub multiplicity: usize,
     /// Instructions for each I/O, of all that ran.
     pub busy: f64,
-    /// The part of them that the submitting thread ran.
+    /// The part of the instructions that the submitting thread ran.
     pub thread: f64,
 }
 
 /// Devices with this serial number have an XFS on which files are made.
 pub const FILES_SERIAL: &str = "files";
 
-/// Files that are made and removed. Chosen, not measured.
+/// The number of files that are made and removed. Chosen, not measured.
 const FILES: usize = 2000;
 
 /// The cost of files on a file system.
@@ -150,7 +150,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// As the option has it.
+    /// The name in the option.
     pub fn name(self) -> &'static str {
         match self {
             Part::Paths => "paths",
@@ -163,7 +163,7 @@ impl Guest {
     /// Measures, and switches the machine off. Does not return in the machine.
     ///
     /// # Errors
-    /// It is not the first process of a machine.
+    /// This is not the first process of a machine.
     pub fn run(self) -> anyhow::Result<()> {
         ensure!(
             std::process::id() == 1,
@@ -186,16 +186,16 @@ impl Guest {
     }
 }
 
-/// Mounts what is needed, and loads drivers.
+/// Mounts file systems, and loads drivers.
 fn start(part: Part) -> anyhow::Result<()> {
     for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
         mount(kind, place).with_context(|| place.to_owned())?;
     }
     // The kernel's messages go elsewhere.
     let port = OpenOptions::new().write(true).open("/dev/ttyS0").context("/dev/ttyS0")?;
-    // SAFETY: both descriptors are open, and nobody else has standard output.
+    // SAFETY: both descriptors are open, and only this process uses standard output.
     unsafe { libc::dup2(port.as_raw_fd(), 1) };
-    // It is off in a machine of little memory.
+    // A machine with little memory has huge pages off.
     fs::write("/sys/kernel/mm/transparent_hugepage/enabled", "madvise").context("huge pages")?;
     let mut left: Vec<&str> = MODULES.to_vec();
     left.extend(ARRAY_MODULES.iter().filter(|_| part == Part::More));
@@ -203,7 +203,7 @@ fn start(part: Part) -> anyhow::Result<()> {
         left.retain(|name| load(name, "").is_err());
     }
     for (name, options) in DEVICES {
-        // The second machine makes its own.
+        // The second machine makes its devices itself.
         let options = if part == Part::More && name == "null_blk" { "nr_devices=0" } else { options };
         if let Err(error) = load(name, options) {
             println!("left out: {name}: {error:#}");
@@ -369,7 +369,7 @@ fn cell(
     Ok(Counted { path: path.into(), scheduler: scheduler.into(), multiplicity, busy, thread })
 }
 
-/// Instructions since the last look.
+/// Instructions since the previous reading.
 pub fn since(last: &mut Spun, spinners: &Spinners, alone: &Alone) -> f64 {
     let now = spinners.now();
     let busy = Spinners::busy_s(last, &now, alone) * 1e9;
@@ -378,8 +378,8 @@ pub fn since(last: &mut Spun, spinners: &Spinners, alone: &Alone) -> f64 {
 }
 
 /// Instructions for an I/O, and the part of them that this thread ran: the median of single calls.
-/// Most calls have no tick of the clock, and no answer of the emulator that was late by the host's
-/// time; a mean would include those that have.
+/// Most calls contain no tick of the clock, and no late answer of the emulator; a mean would
+/// include the calls that do.
 ///
 /// # Errors
 /// An I/O fails.
@@ -391,7 +391,7 @@ pub fn cost(
 ) -> anyhow::Result<(f64, f64)> {
     let m = multiplicity.max(1);
     let sectors: u64 = fs::read_to_string(format!("/sys/block/{device}/size"))?.trim().parse()?;
-    // Enough calls that the places are alike for all.
+    // Enough calls that all have similar places.
     let places = (sectors * 512 / BLOCK as u64).clamp(1, 8192);
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(format!("/dev/{device}"))?;
     let parts = Parts::huge(BLOCK, m)?;
@@ -401,7 +401,7 @@ pub fn cost(
         _ => Way::Aio(Aio::new(file, parts)?),
     };
     let count = calls(multiplicity);
-    // To read the clock takes instructions, too.
+    // Reading the clock takes instructions, too.
     let mut last = spinners.now();
     let looks: Vec<f64> = (0..64).map(|_| since(&mut last, spinners, alone)).collect();
     let mut clock = TaskClock::Thread;

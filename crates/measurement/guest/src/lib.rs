@@ -1,8 +1,9 @@
 //! Instructions for each I/O, counted in an emulated machine: a Debian kernel under qemu without
-//! KVM, whose clock counts instructions. Two machines boot at the same time, and must agree.
+//! KVM, whose clock counts instructions. Two machines boot at the same time, and their results must
+//! agree.
 //!
-//! [`boot`] runs on the host, which lends it files and runs its programs ([`Host`]); [`Guest`] is
-//! the first process of the machine.
+//! [`boot`] runs on the host, which provides files and runs programs ([`Host`]); [`Guest`] is the
+//! first process of the machine.
 
 mod init;
 mod machine;
@@ -20,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The time that two machines are expected to take, and the disk that they need meanwhile.
+/// The expected time of two machines, and the disk space that they need meanwhile.
 pub const SECONDS: f64 = 45.0;
 /// See [`SECONDS`].
 pub const DISK_BYTES: u64 = 256 << 20;
@@ -42,28 +43,28 @@ pub struct Told {
 
 /// What the host does for machines.
 pub trait Host: Sync {
-    /// Makes a file with this at the end of its name, which is removed when the first part of the
-    /// result is dropped.
+    /// Makes a file whose name ends in `suffix`. Dropping the first part of the result removes the
+    /// file.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// The file cannot be made.
     fn file(&self, suffix: &str) -> io::Result<(Box<dyn AsRef<Path> + '_>, File)>;
 
-    /// Runs a program to its end, for `limit` at most.
+    /// Runs a program to its end, at most for `limit`.
     ///
     /// # Errors
-    /// When it cannot be started, or all shall stop.
+    /// The program cannot be started, or everything must stop.
     fn run(&self, program: PathBuf, arguments: Vec<OsString>, limit: Duration) -> anyhow::Result<Ran>;
 
-    /// What leads to the lab in its program's command line.
+    /// The arguments that lead to the lab in its program's command line.
     fn lab_arguments(&self) -> &[String];
 }
 
-/// A program of the host's that has ended.
+/// A program on the host that has ended.
 pub struct Ran {
-    /// How long it took.
+    /// The run time.
     pub seconds: f64,
-    /// How it ended, if not well.
+    /// The failure, if there was one.
     pub failed: Option<String>,
 }
 

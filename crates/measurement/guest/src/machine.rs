@@ -1,6 +1,6 @@
-//! The emulated machine: its kernel, what it starts from, its devices, and its words.
+//! The emulated machine: its kernel, its first file system, its devices, and its output.
 //!
-//! The machine boots from an archive in memory, with the lab's own program, the libraries that the
+//! The machine boots from an archive in memory, with the lab's own program, the libraries that this
 //! program has loaded, and the drivers. Nothing is installed; the kernel is kept in the user's
 //! cache.
 
@@ -22,7 +22,7 @@ use terapage_rig::{Cannot, tools};
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Kernels that can be used, the best known first.
+/// Usable kernels, the best known first.
 const KERNELS: [&str; 2] =
     [r"^linux-image-6\.1\.0-[0-9]+-cloud-amd64$", r"^linux-image-6\.12\.[0-9+a-z]*-cloud-amd64$"];
 
@@ -32,16 +32,16 @@ pub const LIMIT: Duration = Duration::from_secs(900);
 /// Memory of the machine, MiB. Chosen, not measured.
 const MEMORY_MIB: u32 = 512;
 
-/// Memory that a compressed driver may take to unpack, KiB.
+/// Memory that unpacking a compressed driver may need, KiB.
 const XZ_KIB_MAX: u32 = 128 << 10;
 
 /// Bytes of a file system, most of them holes. Chosen, not measured.
 const FILES_BYTES: u64 = 400 << 20;
 
-/// The emulator, where there can be a machine.
+/// The emulator, if a machine is possible here.
 ///
 /// # Errors
-/// A [`Cannot`]: there is none, or this is another kind of processor.
+/// A [`Cannot`]: there is no emulator, or this is another kind of processor.
 pub fn can_be() -> anyhow::Result<PathBuf> {
     ensure!(
         cfg!(target_arch = "x86_64"),
@@ -59,8 +59,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel of a package: the one that was named, one that was unpacked earlier, or one from
-    /// apt.
+    /// The kernel of a package: the named one, one that was unpacked earlier, or one from apt.
     ///
     /// # Errors
     /// There is none.
@@ -240,7 +239,7 @@ pub fn pack(to: File, kernel: &Kernel) -> anyhow::Result<()> {
     archive.file(Path::new("/lab"), 0o755, &program[..parts.end])?;
     let mut libraries = loaded(&fs::read_to_string("/proc/self/maps")?);
     if let Some(interpreter) = parts.interpreter {
-        // By its usual name, which may be a link.
+        // The interpreter has its usual name, which may be a link.
         libraries.retain(|path| *path != interpreter);
         libraries.push(interpreter);
     }
@@ -326,14 +325,15 @@ pub struct Boot {
     /// Rates under limits.
     #[serde(default)]
     pub limits: Vec<Limited>,
-    /// What there was not, and why.
+    /// What was not available, and why.
     pub left_out: Vec<String>,
-    /// How long it took, by the host's clock.
+    /// The run time, by the host's clock.
     pub seconds: f64,
 }
 
-/// File systems of one machine, on which files are made: XFS of version 4. Each transaction has the
-/// counts of free blocks and files, or does not (lazy-count). Newer kernels cannot mount it.
+/// File systems of one machine, on which files are made: XFS of version 4. With lazy-count,
+/// transactions do not include the counts of free blocks and files. Newer kernels cannot mount
+/// version 4.
 fn systems(host: &dyn Host, number: usize) -> Result<Vec<Box<dyn AsRef<Path> + '_>>, String> {
     let mkfs = tools::find("mkfs.xfs")?;
     let mut all = Vec::new();
@@ -353,10 +353,10 @@ fn systems(host: &dyn Host, number: usize) -> Result<Vec<Box<dyn AsRef<Path> + '
     Ok(all)
 }
 
-/// Runs two machines, one after the other, for all that is counted.
+/// Runs two machines, one after the other, for all counts.
 ///
 /// # Errors
-/// One does not finish its work.
+/// A machine does not finish its work.
 pub fn boot(
     host: &dyn Host,
     qemu: &Path,
@@ -417,11 +417,11 @@ fn machine(
     }
 }
 
-/// The words before the emulator's command. With them the devices answer at once, by the machine's
+/// The words before the emulator's command. They make the devices answer at once, by the machine's
 /// own clock: both threads of the emulator run on one processor, where the main thread, which
-/// answers, has priority over the thread that computes. Otherwise the answer comes when the host
-/// has time, and the caller may sleep by then, or not. If tools or rights are missing, words are
-/// left out.
+/// answers, has priority over the thread that computes. Without them, an answer comes when the host
+/// has time, and the caller may or may not be asleep by then. Words are omitted if tools or rights
+/// are missing.
 fn at_once(number: usize) -> Vec<OsString> {
     let processors = processors();
     let mut words = Vec::new();
@@ -457,14 +457,14 @@ fn arguments(part: Part, kernel: &Kernel, initramfs: &Path) -> Vec<OsString> {
 /// The line for the machine's kernel.
 fn line(lab: &[String], part: Part) -> Vec<OsString> {
     let first = [lab, &["workload", "guest", "--part", part.name()].map(str::to_owned)].concat().join(" ");
-    // The kernel's tests of its own ciphers would be half of the start.
+    // The kernel's tests of its own ciphers would take half of the start.
     let line = "console=ttyS1 loglevel=4 panic=-1 mitigations=off nokaslr norandmaps tsc=reliable \
                 cryptomgr.notests=1";
     vec!["-append".into(), format!("{line} rdinit=/lab -- {first}").into()]
 }
 
-/// A device of the emulator that answers at once and does nothing: with I/O that ends in the host's
-/// time, two boots would differ.
+/// A device of the emulator that answers at once and does nothing: if I/O ended in the host's time,
+/// two boots would differ.
 fn nothing(name: &str) -> Vec<OsString> {
     words(&format!("-blockdev driver=null-co,node-name={name},size=1073741824,read-zeroes=off"))
 }

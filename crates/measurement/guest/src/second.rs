@@ -1,6 +1,7 @@
 //! What the second emulated machine measures: I/Os by the queues of a device, an array of RAID-6,
-//! and limits of cgroups of version 2. It has one processor, and room for more, for which the
-//! drivers make queues: qemu 7.2 does not start several whose clock counts instructions.
+//! and limits of cgroups of version 2. The machine has one processor, and room for more, for which
+//! the drivers make queues: qemu 7.2 cannot start several processors if the clock counts
+//! instructions.
 
 use crate::init::{BLOCK, cost, devices, mount, serial, since};
 use anyhow::{Context, ensure};
@@ -24,7 +25,7 @@ pub const QUEUES: [u32; 3] = [1, 2, 4];
 /// I/Os of a call.
 pub const MULTIPLICITIES: [usize; 3] = [1, 4, 32];
 
-/// Serial numbers of the nvme devices begin so; the number of queues follows.
+/// Serial numbers of the nvme devices begin with this; the number of queues follows.
 pub const QUEUES_SERIAL: &str = "queues-";
 
 /// Where devices of null_blk are made.
@@ -34,16 +35,16 @@ const NULL_BLK: &str = "/sys/kernel/config/nullb";
 const ARRAY: usize = 6;
 const ARRAY_MIB: usize = 16;
 
-/// Bytes of a stripe's data, and of the array's part that is used.
+/// Bytes of a stripe's data, and of the part of the array that is used.
 const STRIPE: usize = (ARRAY - 2) * md::CHUNK as usize;
 const ARRAY_BYTES: usize = ((ARRAY - 2) * ARRAY_MIB) << 19;
 
-/// Calls on an array or on one of its devices, and the first ones, which only warm up. Chosen, not
-/// measured.
+/// The number of calls on an array or on one of its devices, and of the first ones, which only warm
+/// up. Chosen, not measured.
 const ARRAY_CALLS: usize = 96;
 const ARRAY_WARM_UP: usize = 16;
 
-/// The cost of an I/O on a device with so many queues.
+/// The cost of an I/O on a device with this number of queues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queued {
     /// The driver.
@@ -59,9 +60,9 @@ pub struct Queued {
 /// The cost of an I/O on an array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrayed {
-    /// What was asked for.
+    /// The operation.
     pub operation: String,
-    /// Instructions for it on one device, if that can be.
+    /// Its instructions on one device, if that is possible.
     pub one: Option<f64>,
     /// The same on an array.
     pub array: f64,
@@ -76,14 +77,14 @@ pub struct Limited {
     pub limit: f64,
     /// The rate by the machine's own clock, MiB/s.
     pub rate: f64,
-    /// The rate of the same without a limit.
+    /// The rate of the same work without a limit.
     pub free: f64,
 }
 
 /// Measures all.
 ///
 /// # Errors
-/// When a device that is there cannot be measured.
+/// An existing device cannot be measured.
 pub fn measure() -> anyhow::Result<()> {
     mount("configfs", "/sys/kernel/config").context("configfs")?;
     for queued in queues().context("queues")? {
@@ -106,7 +107,7 @@ pub fn measure() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a device of null_blk, which answers at once; gives its name in /dev.
+/// Makes a device of null_blk, which answers at once. Returns its name in /dev.
 fn null_blk(name: &str, settings: &[(&str, usize)]) -> anyhow::Result<String> {
     let place = Path::new(NULL_BLK).join(name);
     fs::create_dir(&place).with_context(|| place.display().to_string())?;
@@ -114,7 +115,7 @@ fn null_blk(name: &str, settings: &[(&str, usize)]) -> anyhow::Result<String> {
     for (file, value) in usual.iter().chain(settings).chain(&[("power", 1)]) {
         fs::write(place.join(file), value.to_string()).with_context(|| format!("null_blk's {file}"))?;
     }
-    // Its own name, or one with a number, as the kernel has it.
+    // The device has its own name, or one with a number, depending on the kernel.
     match Path::new("/sys/block").join(name).exists() {
         true => Ok(name.into()),
         false => Ok(format!("nullb{}", fs::read_to_string(place.join("index"))?.trim())),
@@ -187,8 +188,8 @@ fn each(
     Ok(median(&all[ARRAY_WARM_UP..]) - median(&looks))
 }
 
-/// An array of RAID-6 in memory, and one of its devices alone. The bytes are read again with two
-/// devices gone.
+/// Measures an array of RAID-6 in memory, and one of its devices alone. The bytes are read again
+/// after two devices have been removed.
 fn arrays() -> anyhow::Result<Vec<Arrayed>> {
     md::check().map_err(anyhow::Error::msg)?;
     let settings = [("memory_backed", 1), ("size", ARRAY_MIB)];
@@ -209,7 +210,7 @@ fn arrays() -> anyhow::Result<Vec<Arrayed>> {
 fn on_array(array: &Path, parts: &[PathBuf], single: &Path) -> anyhow::Result<Vec<Arrayed>> {
     let (spinners, alone) = Spinners::start_fine().context("a spinner ended")?;
     let (whole, one) = (direct(array)?, direct(single)?);
-    // What the array holds, the whole time; reads go to another place.
+    // The constant contents of the array; reads go to another place.
     let mut all = Parts::huge(ARRAY_BYTES, 1)?;
     let mut numbers = SplitMix(1);
     for word in all.bytes().chunks_exact_mut(8) {
@@ -254,13 +255,13 @@ fn on_array(array: &Path, parts: &[PathBuf], single: &Path) -> anyhow::Result<Ve
     Ok(costs.into_iter().map(arrayed).collect())
 }
 
-/// What a group's work gives: a file that must stay open until all is written.
+/// The result of a group's work: a file that must stay open until everything is written.
 type Work = anyhow::Result<Option<File>>;
 
-/// What a group does on a device.
+/// The work of a group on a device.
 type Working = fn(&Path) -> Work;
 
-/// Where version 2 of cgroups is mounted, and the group that is limited.
+/// The mount point of version 2 of cgroups, and the limited group.
 const GROUPS: &str = "/groups";
 const GROUP: &str = "/groups/lab";
 
@@ -268,7 +269,7 @@ const GROUP: &str = "/groups/lab";
 const MOVED_MIB: usize = 48;
 const LIMIT_MIB: usize = 8;
 
-/// Memory of the group, far less than what moves.
+/// Memory of the group, far less than it moves.
 const GROUP_MIB: usize = 16;
 
 /// A device's bytes written so far.
@@ -295,8 +296,8 @@ fn limits() -> anyhow::Result<Vec<Limited>> {
     Ok(all)
 }
 
-/// MiB/s that reach a new device while the group, of which this process is a member meanwhile,
-/// works. On an old device another group's pages would be written back, at first, as that group's.
+/// MiB/s that reach a new device while the group works; this process is a member during that time.
+/// On an old device, pages of another group would at first be written back as those of this group.
 fn rate(limit: &str, work: Working) -> anyhow::Result<f64> {
     let device = &*null_blk("limits", &[("memory_backed", 1), ("size", 2 * MOVED_MIB)])?;
     let path = &Path::new("/dev").join(device);
@@ -307,7 +308,7 @@ fn rate(limit: &str, work: Working) -> anyhow::Result<f64> {
     let (before, start) = (written(device)?, Instant::now());
     fs::write(format!("{GROUP}/cgroup.procs"), "0").context("cgroup.procs")?;
     let worked = work(path);
-    // Whoever is in no group writes the rest back.
+    // A process outside the group writes the rest back.
     fs::write(format!("{GROUPS}/cgroup.procs"), "0")?;
     let open = worked?;
     // SAFETY: sync takes no memory.
@@ -326,7 +327,7 @@ fn write_direct(device: &Path) -> Work {
     Ok(None)
 }
 
-/// The last one to close a device writes its pages back: that must not be the group.
+/// The last process to close a device writes its pages back: that process must not be in the group.
 fn write_back(device: &Path) -> Work {
     let (file, piece) = (OpenOptions::new().write(true).open(device)?, vec![7; 1 << 20]);
     (0..MOVED_MIB as u64).try_for_each(|i| file.write_all_at(&piece, i << 20))?;

@@ -1,5 +1,6 @@
 //! libaio: the kernel's older asynchronous reads and writes (`io_setup`, `io_submit`), by system
-//! calls. They are asynchronous only past the page cache; otherwise `io_submit` waits for the disk.
+//! calls. They are asynchronous only if they bypass the page cache; otherwise `io_submit` waits for
+//! the disk.
 
 use super::Done;
 use super::workers::Request;
@@ -20,8 +21,8 @@ struct Event {
 }
 const _: () = assert!(size_of::<Event>() == 32);
 
-/// `struct aio_ring` of fs/aio.c, at the address that names the context: the ends, which may be
-/// taken without a system call. fio and QEMU do so, too.
+/// `struct aio_ring` of fs/aio.c, at the address that names the context. Its completions may be
+/// taken without a system call, as in fio and QEMU.
 #[repr(C)]
 struct Header {
     id: u32,
@@ -38,18 +39,18 @@ const MAGIC: u32 = 0xa10a_10a1;
 
 const PREADV: u16 = 7;
 const PWRITEV: u16 = 8;
-/// An end is told by an event counter.
+/// An event counter signals completions.
 const TELLS_EVENT: u32 = 1;
 
-/// Operations that one call submits at most.
+/// The most operations that one call submits.
 const BATCH: usize = 64;
-/// The least operations that a context takes at once.
+/// The smallest number of operations that a context takes at once.
 const LEAST_ENTRIES: u32 = 16;
 
 /// A context of asynchronous operations.
 pub(super) struct Aio {
     context: usize,
-    /// Whether ends may be taken from memory.
+    /// Whether completions may be taken from memory.
     is_mapped: bool,
     event: Fd,
     /// The process that made the context; a forked child does not have it.
@@ -67,7 +68,7 @@ fn set_up(entries: u32) -> Result<usize> {
 }
 
 fn destroy(context: usize) {
-    // SAFETY: the context is this process's, and nobody uses it any more.
+    // SAFETY: the context belongs to this process, and is no longer used.
     unsafe { libc::syscall(libc::SYS_io_destroy, context) };
 }
 
@@ -77,11 +78,11 @@ pub(super) fn works() -> bool {
 }
 
 impl Aio {
-    /// Makes a context for `entries` operations at once, or for as many as the machine has left
+    /// Makes a context for `entries` operations at once, or for as many as the machine still has
     /// (`fs.aio-max-nr`).
     ///
     /// # Errors
-    /// The kernel does not allow one, or has none left.
+    /// The kernel does not allow a context, or has none left.
     pub(super) fn new(entries: u32) -> Result<Aio> {
         let mut size = entries.max(LEAST_ENTRIES);
         let context = loop {
@@ -116,8 +117,8 @@ impl Aio {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: a context's name is the address of its ring, which the kernel has mapped for this
-        // process. It changes head and tail only, which are atomic here.
+        // SAFETY: the name of a context is the address of its ring, which the kernel has mapped for
+        // this process. The kernel changes only head and tail, which are atomic here.
         unsafe { &*(self.context as *const Header) }
     }
 
@@ -127,7 +128,7 @@ impl Aio {
     }
 
     pub(super) fn push(&mut self, request: Request) {
-        // SAFETY: an operation of zeros is a valid one.
+        // SAFETY: an operation of all zeros is valid.
         let mut operation: libc::iocb = unsafe { std::mem::zeroed() };
         operation.aio_data = request.tag;
         operation.aio_lio_opcode = if request.write { PWRITEV } else { PREADV };
@@ -144,7 +145,7 @@ impl Aio {
         !self.pushed.is_empty()
     }
 
-    /// Hands over what was pushed: all of it, unless the context is full.
+    /// Submits the pushed operations: all of them, unless the context is full.
     pub(super) fn submit(&mut self, ended: &mut VecDeque<Done>) {
         while !self.pushed.is_empty() {
             let mut batch = [std::ptr::null_mut::<libc::iocb>(); BATCH];
@@ -152,8 +153,9 @@ impl Aio {
             for (place, operation) in batch.iter_mut().zip(&mut self.pushed) {
                 *place = operation;
             }
-            // SAFETY: the kernel copies the operations during the call; who pushed them promised
-            // that their pieces and memory stay valid until their ends have been taken.
+            // SAFETY: the kernel copies the operations during the call; the code that pushed them
+            // promised that their pieces and memory stay valid until their completions have been
+            // taken.
             let answer = unsafe { libc::syscall(libc::SYS_io_submit, self.context, count, batch.as_ptr()) };
             match check("io_submit", answer) {
                 Ok(0) => return,
@@ -164,7 +166,7 @@ impl Aio {
                 Err(error) if error.errno() == libc::EINTR => {}
                 // The context is full, or there is no memory for the moment.
                 Err(error) if matches!(error.errno(), libc::EAGAIN | libc::ENOMEM) => return,
-                // The first one is refused: that is its end.
+                // The kernel refuses the first operation: this is its completion.
                 Err(error) => {
                     let refused = self.pushed.pop_front().map_or(0, |operation| operation.aio_data);
                     ended.push_back(Done { tag: refused, result: -error.errno(), more: false, flags: 0 });
@@ -173,7 +175,7 @@ impl Aio {
         }
     }
 
-    /// Takes what has ended.
+    /// Takes the completions.
     pub(super) fn reap(&mut self, ended: &mut VecDeque<Done>) {
         if self.under_way == 0 {
             return;
@@ -190,7 +192,7 @@ impl Aio {
     fn reap_mapped(&self, ended: &mut VecDeque<Done>) {
         let header = self.header();
         let mut head = header.head.load(Relaxed);
-        // An end is written before the tail that includes it.
+        // A completion is written before the tail that includes it.
         let tail = header.tail.load(Acquire);
         while head != tail {
             let at = self.context + 32 + head as usize * size_of::<Event>();
@@ -208,7 +210,7 @@ impl Aio {
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
             let at = events.as_mut_ptr();
-            // SAFETY: there is room for as many events, and the call does not wait.
+            // SAFETY: there is room for this number of events, and the call does not wait.
             let got = unsafe {
                 libc::syscall(libc::SYS_io_getevents, self.context, 0_i64, BATCH, at, &raw const now)
             };

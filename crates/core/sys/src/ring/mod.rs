@@ -1,8 +1,8 @@
-//! Reads, writes and waiting of the pager's thread, all in one place: the ring.
+//! Reads, writes and waits of the pager's thread, all in one place: the ring.
 //!
-//! A ring belongs to the thread that made it. Its engine is io_uring. Where that is forbidden
-//! (containers mostly do so), there is a second one: libaio, or threads that read and write, beside
-//! epoll for all that is waited for.
+//! A ring belongs to the thread that made it. Its preferred engine is io_uring. If io_uring is
+//! forbidden (as in most containers), another engine is used: libaio, or threads that read and
+//! write, together with epoll for everything else.
 
 mod aio;
 mod polled;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use uring::Uring;
 
-/// A piece of memory, in the form that readv and writev take.
+/// A piece of memory, in the form of readv and writev.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Piece(libc::iovec);
@@ -60,7 +60,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Whether a poll of a pipe's reading end found that nobody has the other end open any more.
+    /// Whether a poll of a pipe's reading end found that the other end is no longer open anywhere.
     pub fn is_hang_up(&self) -> bool {
         self.result >= 0 && self.result & i32::from(libc::POLLHUP) != 0
     }
@@ -108,7 +108,7 @@ impl From<SocketAddr> for Address {
 
 impl Address {
     fn none() -> Address {
-        // SAFETY: an address of zeros is a valid one, of no family.
+        // SAFETY: an address of all zeros is valid, and of no family.
         Address { storage: unsafe { std::mem::zeroed() }, len: 0 }
     }
 
@@ -117,7 +117,8 @@ impl Address {
         use std::os::unix::ffi::OsStrExt;
         let mut address = Address::none();
         let path = path.as_os_str().as_bytes();
-        // SAFETY: the storage is large and aligned enough for any address, and zeros are one.
+        // SAFETY: the storage is large and aligned enough for any address, and zeros are a valid
+        // address.
         let unix = unsafe { &mut *(&raw mut address.storage).cast::<libc::sockaddr_un>() };
         if path.len() >= unix.sun_path.len() || path.contains(&0) {
             return None;
@@ -144,9 +145,9 @@ pub struct Message(libc::msghdr);
 unsafe impl Send for Message {}
 
 impl Message {
-    /// A message of these pieces. Their array must stay where it is while the message is in use.
+    /// A message of these pieces. Their array must not move while the message is in use.
     pub fn new(pieces: &[Piece]) -> Message {
-        // SAFETY: a message of zeros is a valid one: without an address, pieces and control data.
+        // SAFETY: a message of all zeros is valid: without an address, pieces and control data.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = pieces.as_ptr().cast_mut().cast();
         header.msg_iovlen = pieces.len() as _;
@@ -172,7 +173,7 @@ pub fn forbidden() -> Option<Error> {
     let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1_i64, parameters.as_mut_ptr()) };
     match check("io_uring_setup", made) {
         Ok(ring) => {
-            // SAFETY: the descriptor was made just now, and nobody else uses it.
+            // SAFETY: the descriptor was made just now, and has no other user.
             drop(unsafe { OwnedFd::from_raw_fd(ring as RawFd) });
             None
         }
@@ -195,7 +196,7 @@ impl IoEngine {
     /// All engines, the best first.
     pub const ALL: [IoEngine; 3] = [IoEngine::Uring, IoEngine::Aio, IoEngine::Threads];
 
-    /// What people call it.
+    /// Its usual name.
     pub fn name(self) -> &'static str {
         match self {
             IoEngine::Uring => "io_uring",
@@ -236,10 +237,10 @@ enum Inner {
     Polled(Box<Polled>),
 }
 
-/// Operations under way, and their ends.
+/// Operations under way, and their completions.
 pub struct Ring(Inner);
 
-/// The same call for either engine: one branch, always taken in the same way.
+/// The same call for each engine: one branch, always taken in the same way.
 macro_rules! each {
     ($ring:expr, $engine:ident => $call:expr) => {
         match &mut $ring.0 {
@@ -250,7 +251,7 @@ macro_rules! each {
 }
 
 impl Ring {
-    /// Makes a ring that takes `entries` operations at once, by the best engine that this process
+    /// Makes a ring that takes `entries` operations at once, with the best engine that this process
     /// may use, and with the threads that this engine may need.
     ///
     /// # Errors
@@ -259,13 +260,14 @@ impl Ring {
         Ring::with(None, entries, true)
     }
 
-    /// Makes a ring that takes `entries` operations at once, or as many as the user may lock memory
-    /// for. Further ones are pushed after these were submitted. Without a `wish` the engine is
-    /// io_uring, or, if that is forbidden, libaio, or, if that cannot be had either, threads. If no
-    /// `threads` may begin, that engine reads and writes in the calling thread.
+    /// Makes a ring that takes `entries` operations at once, or as many as the user's limit on
+    /// locked memory allows. Further operations are pushed after these were submitted. Without a
+    /// `wish` the engine is io_uring; if that is forbidden, libaio; if that is not available
+    /// either, threads. If no `threads` may begin, that engine reads and writes in the calling
+    /// thread.
     ///
     /// # Errors
-    /// The engine wished for cannot be had; there is no memory or descriptor for io_uring.
+    /// The requested engine is not available, or there is no memory or descriptor for io_uring.
     pub fn with(wish: Option<IoEngine>, entries: u32, threads: bool) -> Result<Ring> {
         let polled = |engine| Ok(Ring(Inner::Polled(Box::new(Polled::new(engine, entries, threads)?))));
         match wish {
@@ -292,11 +294,11 @@ impl Ring {
     /// Reads into `pieces` from `offset` of `fd`.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The pieces' array and their memory stay valid, and nobody else touches the
-    /// memory, until the end of the operation has been taken.
+    /// The array of pieces and their memory stay valid, and have no other user, until the
+    /// completion has been taken.
     pub unsafe fn read(&mut self, fd: RawFd, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
         // SAFETY: the caller's promise is the engine's.
         unsafe { each!(self, ring => ring.read(fd, pieces, offset, tag)) }
@@ -305,7 +307,7 @@ impl Ring {
     /// Writes `pieces` at `offset` of `fd`.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
     /// As for [`read`](Self::read), except that others may read the memory.
@@ -314,28 +316,27 @@ impl Ring {
         unsafe { each!(self, ring => ring.write(fd, pieces, offset, tag)) }
     }
 
-    /// Sends a piece to a socket: all of it if `whole`, else as much as the socket takes at once.
-    /// If the peer is gone, that is an error, not a signal.
+    /// Sends a piece to a socket: all of it if `whole`, otherwise as much as the socket takes at
+    /// once. If the peer is gone, that is an error, not a signal.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The memory stays valid, and nobody writes to it, until the end of the operation has been
-    /// taken.
+    /// The memory stays valid and unchanged until the completion has been taken.
     pub unsafe fn send(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
         // SAFETY: the caller's promise is the engine's.
         unsafe { each!(self, ring => ring.send(fd, piece, whole, tag)) }
     }
 
-    /// Receives into a piece from a socket: as much as fits if `whole`, else what has come.
+    /// Receives into a piece from a socket: as much as fits if `whole`, otherwise the bytes that
+    /// have arrived.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The memory stays valid, and nobody else touches it, until the end of the operation has been
-    /// taken.
+    /// The memory stays valid, and has no other user, until the completion has been taken.
     pub unsafe fn recv(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
         // SAFETY: the caller's promise is the engine's.
         unsafe { each!(self, ring => ring.recv(fd, piece, whole, tag)) }
@@ -344,11 +345,11 @@ impl Ring {
     /// Sends several pieces to a socket, all of them if `whole`.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The message, its pieces' array and their memory stay valid, and nobody writes to them, until
-    /// the end of the operation has been taken.
+    /// The message, its array of pieces and their memory stay valid and unchanged until the
+    /// completion has been taken.
     pub unsafe fn send_message(&mut self, fd: RawFd, message: &Message, whole: bool, tag: u64) -> Result<()> {
         // SAFETY: the caller's promise is the engine's.
         unsafe { each!(self, ring => ring.send_message(fd, message, whole, tag)) }
@@ -357,11 +358,11 @@ impl Ring {
     /// Receives into several pieces from a socket, as much as fits if `whole`.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The message, its pieces' array and their memory stay valid, and nobody else touches them,
-    /// until the end of the operation has been taken.
+    /// The message, its array of pieces and their memory stay valid, and have no other user, until
+    /// the completion has been taken.
     pub unsafe fn recv_message(
         &mut self,
         fd: RawFd,
@@ -376,10 +377,10 @@ impl Ring {
     /// Connects a socket.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The address stays valid until the end of the operation has been taken.
+    /// The address stays valid until the completion has been taken.
     pub unsafe fn connect(&mut self, fd: RawFd, address: &Address, tag: u64) -> Result<()> {
         // SAFETY: the caller's promise is the engine's.
         unsafe { each!(self, ring => ring.connect(fd, address, tag)) }
@@ -388,38 +389,38 @@ impl Ring {
     /// Ends after `ns` nanoseconds, with ETIME.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     pub fn timeout(&mut self, ns: u64, tag: u64) -> Result<()> {
         each!(self, ring => ring.timeout(ns, tag))
     }
 
-    /// Cancels the operation with the tag `of`, if it is still under way. Both end, each with its
-    /// own tag.
+    /// Cancels the operation with the tag `of`, if it is still under way. Both operations complete,
+    /// each with its own tag.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     pub fn cancel(&mut self, of: u64, tag: u64) -> Result<()> {
         each!(self, ring => ring.cancel(of, tag))
     }
 
-    /// Polls `fd` until it becomes readable or hangs up: once, or, if `again`, each time as long as
+    /// Polls `fd` until it becomes readable or hangs up: once, or, if `again`, each time while
     /// [`Done::more`] is set.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     pub fn poll(&mut self, fd: RawFd, again: bool, tag: u64) -> Result<()> {
         each!(self, ring => ring.poll(fd, again, tag))
     }
 
-    /// Submits what was pushed, and waits until `wanted` operations have ended.
+    /// Submits the pushed operations, and waits until `wanted` operations have ended.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     pub fn enter(&mut self, wanted: u32) -> Result<()> {
         each!(self, ring => ring.enter(wanted))
     }
 
-    /// Whether something was pushed that was not yet submitted.
+    /// Whether an operation was pushed but not yet submitted.
     pub fn has_unsubmitted(&self) -> bool {
         match &self.0 {
             Inner::Uring(ring) => ring.has_unsubmitted(),

@@ -1,5 +1,5 @@
-//! The ring where io_uring is forbidden: libaio or threads for files, and epoll for all that is
-//! waited for. Sockets are tried at once, and again when epoll says that they are ready.
+//! The ring if io_uring is forbidden: libaio or threads for files, and epoll for everything else.
+//! Operations on sockets are tried at once, and again when epoll says that the sockets are ready.
 
 use super::aio::Aio;
 use super::workers::{Request, Workers};
@@ -11,13 +11,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// What epoll reports for the ends of reads and writes; no descriptor has this number.
+/// The name that epoll reports for completions of reads and writes; no descriptor has this number.
 const FILES: u64 = u64::MAX;
 
-/// Events that one call takes.
+/// The number of events that one call takes.
 const EVENTS: usize = 32;
 
-/// What a poll reports: readable, the other side has hung up, an error.
+/// The events that a poll reports: readable, the other side has hung up, an error.
 const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
 /// How files are read and written.
@@ -43,7 +43,7 @@ struct Poll {
     again: bool,
 }
 
-/// What a socket is to do.
+/// The operation of a socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Send,
@@ -57,7 +57,7 @@ struct Transfer {
     fd: RawFd,
     tag: u64,
     kind: Kind,
-    /// What is left of the memory.
+    /// The rest of the memory.
     left: VecDeque<libc::iovec>,
     /// Bytes so far.
     bytes: usize,
@@ -68,27 +68,27 @@ struct Transfer {
 pub(super) struct Polled {
     epoll: Fd,
     files: Files,
-    /// Ends that were not yet taken.
+    /// Completions that were not yet taken.
     ended: VecDeque<Done>,
     polls: Vec<Poll>,
     /// Operations of sockets that were tried and must wait.
     transfers: Vec<Transfer>,
-    /// When timeouts end, ns, and their tags.
+    /// The ends of timeouts, ns, and their tags.
     timers: BinaryHeap<Reverse<(u64, u64)>>,
-    /// epoll was asked, and not all that it said has been taken.
+    /// epoll was called, and some of its events have not been taken.
     looked: bool,
 }
 
-// SAFETY: the addresses in the ring are of memory that is the operations' until their ends have
-// been taken, whichever thread has the ring.
+// SAFETY: the addresses in the ring point to memory that belongs to the operations until their
+// completions have been taken, whichever thread has the ring.
 unsafe impl Send for Polled {}
 
 impl Polled {
-    /// Makes a ring whose files are read and written by `engine`: libaio or threads. If none may
-    /// begin, this thread does their work.
+    /// Makes a ring whose files are read and written by `engine`: libaio or threads. If no thread
+    /// may begin, this thread does their work.
     ///
     /// # Errors
-    /// The engine cannot be had, or there are no descriptors left.
+    /// The engine is not available, or there are no descriptors left.
     pub(super) fn new(engine: IoEngine, entries: u32, threads: bool) -> Result<Polled> {
         // SAFETY: no memory is touched.
         let raw = check("epoll_create1", unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }.into())?;
@@ -108,7 +108,7 @@ impl Polled {
             looked: false,
         };
         let event = files!(ring, files => files.event());
-        // Each end is an event of its own (EPOLLET), so that the counter need not be read.
+        // Each completion is a separate event (EPOLLET), so that the counter need not be read.
         ring.watch(libc::EPOLL_CTL_ADD, event, libc::EPOLLIN | libc::EPOLLET, FILES)?;
         Ok(ring)
     }
@@ -120,7 +120,7 @@ impl Polled {
         }
     }
 
-    /// Changes what epoll looks for.
+    /// Changes what epoll waits for.
     fn watch(&self, change: i32, fd: RawFd, events: i32, name: u64) -> Result<()> {
         let mut event = libc::epoll_event { events: events as u32, u64: name };
         // SAFETY: the event is valid; the kernel copies it.
@@ -132,7 +132,7 @@ impl Polled {
         self.ended.push_back(Done { tag, result, more: false, flags: 0 });
     }
 
-    /// Looks for what waits on `fd`: for its next event only, but for a poll that continues.
+    /// Registers `fd` with epoll: for one event, except for a poll that continues.
     fn arm(&mut self, fd: RawFd) {
         let mut events = 0;
         for transfer in self.transfers.iter().filter(|transfer| transfer.fd == fd) {
@@ -147,7 +147,8 @@ impl Polled {
         if events == 0 {
             return;
         }
-        // Whether epoll knows the descriptor cannot be told: it forgets those that are closed.
+        // epoll forgets closed descriptors, so the ring cannot know whether epoll still has this
+        // one.
         let name = fd as u64;
         let armed = match self.watch(libc::EPOLL_CTL_MOD, fd, events, name) {
             Err(error) if error.errno() == libc::ENOENT => self.watch(libc::EPOLL_CTL_ADD, fd, events, name),
@@ -166,7 +167,7 @@ impl Polled {
         tags.into_iter().for_each(|tag| self.end(tag, result));
     }
 
-    /// `fd` is ready: tells polls, and tries what waits on it once more.
+    /// `fd` is ready: completes polls, and tries waiting transfers again.
     fn ready(&mut self, fd: RawFd, events: u32) {
         let result = (events & READABLE) as i32;
         let mut waits = false;
@@ -181,7 +182,8 @@ impl Polled {
             if transfer.fd != fd {
                 return true;
             }
-            // SAFETY: who began it promised that its memory stays valid until its end.
+            // SAFETY: the code that began the transfer promised that its memory stays valid until
+            // its completion.
             match unsafe { transfer.attempt() } {
                 Some(result) => {
                     self.end(transfer.tag, result);
@@ -202,7 +204,7 @@ impl Polled {
     /// Tries an operation of a socket, and waits if that must be.
     ///
     /// # Safety
-    /// Its memory stays valid until its end has been taken.
+    /// Its memory stays valid until its completion has been taken.
     unsafe fn begin(&mut self, mut transfer: Transfer) -> Result<()> {
         // SAFETY: the caller's promise.
         match unsafe { transfer.attempt() } {
@@ -216,7 +218,7 @@ impl Polled {
         Ok(())
     }
 
-    /// Ends the timeouts whose time has come. Returns the nanoseconds until the next one.
+    /// Completes the timeouts whose time has come. Returns the nanoseconds until the next one.
     fn tell_time(&mut self) -> Option<u64> {
         loop {
             let Reverse((until_ns, tag)) = *self.timers.peek()?;
@@ -229,12 +231,12 @@ impl Polled {
         }
     }
 
-    /// Takes what epoll has, and waits for it up to `timeout_ms`; -1 is for ever.
+    /// Takes the events of epoll, and waits for them up to `timeout_ms`; -1 is for ever.
     fn look(&mut self, timeout_ms: i32) -> Result<()> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         let (at, most) = (events.as_mut_ptr(), EVENTS as i32);
         // (A system call, since the program may replace the C library's function.) SAFETY: there is
-        // room for as many events; no signal mask is given.
+        // room for this number of events; no signal mask is given.
         let got = unsafe {
             libc::syscall(libc::SYS_epoll_pwait, self.epoll.raw(), at, most, timeout_ms, 0_usize, 8_usize)
         };
@@ -326,7 +328,7 @@ impl Polled {
         self.transfers.retain(|transfer| transfer.tag != of);
         self.timers.retain(|Reverse((_, timer))| *timer != of);
         if before == (self.polls.len(), self.transfers.len(), self.timers.len()) {
-            // It has ended already, or is a read or a write, which will.
+            // The operation has already ended, or is a read or a write, which will end.
             self.end(tag, -libc::ENOENT);
         } else {
             self.end(of, -libc::ECANCELED);
@@ -352,7 +354,7 @@ impl Polled {
             let waits = self.ended.len() < wanted as usize && self.may_sleep();
             let timeout_ms = match next_ns {
                 _ if !waits => 0,
-                // The context was full: it takes more once something has ended, or soon.
+                // The context was full: it has room again once an operation has ended, or soon.
                 _ if self.has_unsubmitted() => 1,
                 None => -1,
                 Some(ns) => ns.div_ceil(1_000_000).min(1 << 20) as i32,
@@ -391,7 +393,7 @@ impl Polled {
         // Faults are noticed between other work, too, as io_uring's events are.
         if !std::mem::take(&mut self.looked) {
             self.tell_time();
-            // An error comes again, and is told, where the thread waits.
+            // An error occurs again, and is reported, where the thread waits.
             self.look(0).ok();
         }
         self.ended.pop_front()
@@ -399,10 +401,10 @@ impl Polled {
 }
 
 impl Transfer {
-    /// Does what can be done without waiting. Returns the result once it has ended.
+    /// Does as much as is possible without waiting. Returns the result if the transfer has ended.
     ///
     /// # Safety
-    /// Its memory is valid, and nobody else's; of a send, others may read it.
+    /// Its memory is valid and has no other user; for a send, others may read it.
     unsafe fn attempt(&mut self) -> Option<i32> {
         loop {
             // SAFETY: the caller's promise.
@@ -423,7 +425,7 @@ impl Transfer {
                 (code, _) if code == -libc::EAGAIN => {
                     return (so_far > 0 && !self.whole).then_some(so_far);
                 }
-                // What has been transferred is told first; the error comes again.
+                // The bytes that have been transferred are reported first; the error occurs again.
                 (code, _) if code < 0 => return Some(if so_far > 0 { so_far } else { code }),
                 // The end of the stream, or nothing to transfer.
                 (0, _) => return Some(so_far),
@@ -442,7 +444,7 @@ impl Transfer {
     /// # Safety
     /// As for [`attempt`](Self::attempt).
     unsafe fn call(&mut self) -> libc::c_long {
-        // SAFETY: a message of zeros is a valid one.
+        // SAFETY: a message of all zeros is valid.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.left.make_contiguous().as_mut_ptr();
         message.msg_iovlen = self.left.len() as _;

@@ -1,4 +1,4 @@
-//! Each engine does the same.
+//! All engines behave in the same way.
 
 use super::*;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-/// A ring of each engine that can be had here, and one whose threads may not begin.
+/// A ring of each engine that is available here, and one whose threads may not begin.
 fn rings() -> Vec<Ring> {
     let with = |engine, threads| match Ring::with(Some(engine), 32, threads) {
         Ok(ring) => Some(ring),
@@ -52,7 +52,7 @@ fn files_are_written_and_read_in_pieces() {
         let pairs: Vec<[Piece; 2]> =
             blocks.chunks(2).map(|pair| [piece(&pair[0]), piece(&pair[1])]).collect();
         for (at, pair) in pairs.iter().enumerate() {
-            // SAFETY: the blocks outlive the writes, whose ends are taken below.
+            // SAFETY: the blocks outlive the writes, whose completions are taken below.
             unsafe { ring.write(file.as_raw_fd(), pair, at as u64 * 8192, at as u64) }.unwrap();
         }
         assert!(
@@ -64,7 +64,7 @@ fn files_are_written_and_read_in_pieces() {
         let got = vec![0_u8; 50 * 8192];
         let pieces: Vec<[Piece; 1]> = got.chunks(8192).map(|part| [piece(part)]).collect();
         for (at, one) in pieces.iter().enumerate() {
-            // SAFETY: the memory outlives the reads, and is looked at after their ends.
+            // SAFETY: the memory outlives the reads, and is inspected after their completions.
             unsafe { ring.read(file.as_raw_fd(), one, at as u64 * 8192, at as u64) }.unwrap();
         }
         assert!(ends(&mut ring, 50).iter().all(|done| done.result == 8192));
@@ -81,7 +81,7 @@ fn what_cannot_be_is_an_end_with_an_error() {
     let memory = [0_u8; 16];
     for mut ring in rings() {
         let pieces = [piece(&memory)];
-        // SAFETY: nothing is read from a descriptor that is not there.
+        // SAFETY: nothing is read from a descriptor that does not exist.
         unsafe { ring.read(-1, &pieces, 0, 7) }.unwrap();
         assert_eq!(result_of(&mut ring), -libc::EBADF);
         ring.poll(12_345, false, 8).unwrap();
@@ -157,7 +157,7 @@ fn sockets_send_and_receive_all_or_what_there_is() {
         assert!(got == sent, "other bytes have come");
 
         let place = vec![0_u8; 10];
-        // SAFETY: the place outlives the receive, and is looked at after its end.
+        // SAFETY: the place outlives the receive, and is inspected after its completion.
         unsafe { ring.recv(fd, piece(&place), true, 2) }.unwrap();
         ring.enter(0).unwrap();
         assert!(ring.done().is_none());
@@ -184,7 +184,7 @@ fn sockets_send_and_receive_all_or_what_there_is() {
     }
 }
 
-/// A socket that is to connect.
+/// A socket that is not connected yet.
 fn unconnected() -> OwnedFd {
     // SAFETY: no memory is touched; the descriptor was made just now.
     unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)) }
@@ -206,7 +206,7 @@ fn sockets_connect_and_what_waits_is_cancelled() {
         unsafe { ring.recv(socket.as_raw_fd(), piece(&place), true, 2) }.unwrap();
         assert_eq!((result_of(&mut ring), place[0]), (1, b'x'));
 
-        // SAFETY: as above; the end of the receive is taken below.
+        // SAFETY: as above; the completion of the receive is taken below.
         unsafe { ring.recv(socket.as_raw_fd(), piece(&place), true, 3) }.unwrap();
         ring.enter(0).unwrap();
         ring.cancel(3, 4).unwrap();
@@ -232,7 +232,7 @@ fn the_child_of_a_fork_drops_a_ring_and_makes_its_own() {
     for ring in rings() {
         let engine = ring.engine();
         let file = File::options().create_new(true).write(true).open(place.path().join("file")).unwrap();
-        // SAFETY: the child uses what it has of its own, and ends without the parent's handlers.
+        // SAFETY: the child uses only its own memory, and ends without the parent's handlers.
         let child = unsafe { libc::fork() };
         if child == 0 {
             drop(ring);

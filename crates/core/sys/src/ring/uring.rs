@@ -1,4 +1,4 @@
-//! io_uring: one system call submits, waits, and tells what has ended.
+//! io_uring: one system call submits, waits, and reports completions.
 
 use super::{Address, Done, Message, Piece, recv_flags, send_flags};
 use crate::fd::Fd;
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// A submission and a completion queue.
 pub(super) struct Uring {
-    // The descriptor was moved to another number, so the `IoUring` must not close its old one.
+    // The descriptor has moved to another number, so the `IoUring` must not close the old number.
     ring: ManuallyDrop<IoUring>,
     fd: Fd,
     unsubmitted: u32,
@@ -18,7 +18,8 @@ pub(super) struct Uring {
     times: Vec<Box<types::Timespec>>,
 }
 
-/// The entries of the smallest ring: one page for the operations, one or two for the queues.
+/// The number of entries of the smallest ring: one page for the operations, one or two for the
+/// queues.
 const LEAST_ENTRIES: u32 = 16;
 
 fn build(entries: u32) -> std::io::Result<IoUring> {
@@ -32,8 +33,8 @@ fn build(entries: u32) -> std::io::Result<IoUring> {
 }
 
 impl Uring {
-    /// Makes a ring that takes `entries` operations at once, or as many as the user may lock memory
-    /// for. Further ones are pushed after these were submitted.
+    /// Makes a ring that takes `entries` operations at once, or as many as the user's limit on
+    /// locked memory allows. Further operations are pushed after these were submitted.
     pub(super) fn new(entries: u32) -> Result<Uring> {
         let is_short = |error: &std::io::Error| error.raw_os_error() == Some(libc::ENOMEM);
         let mut size = entries;
@@ -72,8 +73,8 @@ impl Uring {
     /// Reads into `pieces` from `offset` of `fd`.
     ///
     /// # Safety
-    /// The pieces' array and their memory stay valid, and nobody else touches the
-    /// memory, until the end of the operation has been taken.
+    /// The array of pieces and their memory stay valid, and have no other user, until the
+    /// completion has been taken.
     pub(super) unsafe fn read(&mut self, fd: RawFd, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
         let vectors = pieces.as_ptr().cast();
         self.push(
@@ -98,23 +99,22 @@ impl Uring {
         )
     }
 
-    /// Sends a piece to a socket: all of it if `whole`, else as much as the socket takes at once.
-    /// If the peer is gone, that is an error, not a signal.
+    /// Sends a piece to a socket: all of it if `whole`, otherwise as much as the socket takes at
+    /// once. If the peer is gone, that is an error, not a signal.
     ///
     /// # Safety
-    /// The memory stays valid, and nobody writes to it, until the end of the operation has been
-    /// taken.
+    /// The memory stays valid and unchanged until the completion has been taken.
     pub(super) unsafe fn send(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
         let at = piece.at() as *const u8;
         let entry = opcode::Send::new(types::Fd(fd), at, piece.len() as u32).flags(send_flags(whole));
         self.push(entry.build().user_data(tag))
     }
 
-    /// Receives into a piece from a socket: as much as fits if `whole`, else what has come.
+    /// Receives into a piece from a socket: as much as fits if `whole`, otherwise the bytes that
+    /// have arrived.
     ///
     /// # Safety
-    /// The memory stays valid, and nobody else touches it, until the end of the operation has been
-    /// taken.
+    /// The memory stays valid, and has no other user, until the completion has been taken.
     pub(super) unsafe fn recv(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
         let at = piece.at() as *mut u8;
         let entry = opcode::Recv::new(types::Fd(fd), at, piece.len() as u32).flags(recv_flags(whole));
@@ -124,8 +124,8 @@ impl Uring {
     /// Sends several pieces to a socket, all of them if `whole`.
     ///
     /// # Safety
-    /// The message, its pieces' array and their memory stay valid, and nobody writes to them, until
-    /// the end of the operation has been taken.
+    /// The message, its array of pieces and their memory stay valid and unchanged until the
+    /// completion has been taken.
     pub(super) unsafe fn send_message(
         &mut self,
         fd: RawFd,
@@ -140,8 +140,8 @@ impl Uring {
     /// Receives into several pieces from a socket, as much as fits if `whole`.
     ///
     /// # Safety
-    /// The message, its pieces' array and their memory stay valid, and nobody else touches them,
-    /// until the end of the operation has been taken.
+    /// The message, its array of pieces and their memory stay valid, and have no other user, until
+    /// the completion has been taken.
     pub(super) unsafe fn recv_message(
         &mut self,
         fd: RawFd,
@@ -156,7 +156,7 @@ impl Uring {
     /// Connects a socket.
     ///
     /// # Safety
-    /// The address stays valid until the end of the operation has been taken.
+    /// The address stays valid until the completion has been taken.
     pub(super) unsafe fn connect(&mut self, fd: RawFd, address: &Address, tag: u64) -> Result<()> {
         let at = (&raw const address.storage).cast();
         self.push(opcode::Connect::new(types::Fd(fd), at, address.len).build().user_data(tag))
@@ -173,20 +173,20 @@ impl Uring {
         self.push(entry)
     }
 
-    /// Cancels the operation with the tag `of`, if it is still under way. Both end, each with its
-    /// own tag.
+    /// Cancels the operation with the tag `of`, if it is still under way. Both operations complete,
+    /// each with its own tag.
     pub(super) fn cancel(&mut self, of: u64, tag: u64) -> Result<()> {
         self.push(opcode::AsyncCancel::new(of).build().user_data(tag))
     }
 
-    /// Polls `fd` until it becomes readable or hangs up: once, or, if `again`, each time as long as
+    /// Polls `fd` until it becomes readable or hangs up: once, or, if `again`, each time while
     /// [`Done::more`] is set.
     pub(super) fn poll(&mut self, fd: RawFd, again: bool, tag: u64) -> Result<()> {
         let events = (libc::POLLIN | libc::POLLHUP) as u32;
         self.push(opcode::PollAdd::new(types::Fd(fd), events).multi(again).build().user_data(tag))
     }
 
-    /// Submits what was pushed, and waits until `wanted` operations have ended.
+    /// Submits the pushed operations, and waits until `wanted` operations have ended.
     pub(super) fn enter(&mut self, wanted: u32) -> Result<()> {
         self.ring.submission().sync();
         const IORING_ENTER_GETEVENTS: u32 = 1;
@@ -222,7 +222,7 @@ impl Uring {
         }
     }
 
-    /// Whether something was pushed that was not yet submitted.
+    /// Whether an operation was pushed but not yet submitted.
     pub(super) fn has_unsubmitted(&self) -> bool {
         self.unsubmitted > 0
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The threads: as many requests as a disk should have at once.
+/// The number of threads: as many requests as a disk should have at once.
 const COUNT: usize = 8;
 
 /// A read or a write.
@@ -21,8 +21,8 @@ pub(super) struct Request {
     pub tag: u64,
 }
 
-// SAFETY: who makes a request promises that the pieces and their memory are nobody else's until its
-// end has been taken, whichever thread carries it out.
+// SAFETY: the code that makes a request promises that the pieces and their memory have no other
+// user until the completion has been taken, whichever thread executes the request.
 unsafe impl Send for Request {}
 
 impl Request {
@@ -32,8 +32,8 @@ impl Request {
         // The offset is in one word on 64-bit machines; the next is its upper half elsewhere.
         let (at, count, offset, upper, flags) = (self.pieces, self.count, self.offset as i64, 0_i64, 0_i64);
         loop {
-            // SAFETY: who made the request promised that the array of pieces and their memory are
-            // valid, and nobody else's, until its end has been taken.
+            // SAFETY: the code that made the request promised that the array of pieces and their
+            // memory are valid, and have no other user, until the completion has been taken.
             let answer = unsafe { libc::syscall(call, i64::from(self.fd), at, count, offset, upper, flags) };
             let result = match answer {
                 0.. => answer as i32,
@@ -50,7 +50,7 @@ impl Request {
 struct Queue {
     todo: VecDeque<Request>,
     done: VecDeque<Done>,
-    /// Requests that a thread has taken and not yet ended.
+    /// Requests that a thread has taken but not completed.
     at_work: usize,
     /// The ring's thread sleeps, and wants to be woken at the next end.
     asleep: bool,
@@ -68,7 +68,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The loop of a thread. It allocates nothing: the ring's thread has made room for the ends.
+    /// The loop of a thread. It allocates nothing: the ring's thread has made room for the
+    /// completions.
     fn run(&self) {
         let mut queue = self.lock();
         loop {
@@ -92,11 +93,11 @@ impl Shared {
     }
 }
 
-/// The threads and their queue. Without threads, requests are carried out when they are submitted.
+/// The threads and their queue. Without threads, requests are executed when they are submitted.
 pub(super) struct Workers {
     shared: Arc<Shared>,
     threads: usize,
-    /// The process whose threads these are: a forked child has none of them.
+    /// The process that owns these threads: a forked child has none of them.
     process: u64,
     /// Pushed, and not yet submitted.
     pushed: Vec<Request>,
@@ -133,7 +134,7 @@ impl Workers {
         !self.pushed.is_empty()
     }
 
-    /// Hands over what was pushed.
+    /// Submits the pushed requests.
     pub(super) fn submit(&mut self, ended: &mut VecDeque<Done>) {
         if self.pushed.is_empty() {
             return;
@@ -153,7 +154,7 @@ impl Workers {
         }
     }
 
-    /// Takes what has ended.
+    /// Takes the completions.
     pub(super) fn reap(&mut self, ended: &mut VecDeque<Done>) {
         if self.threads > 0 {
             ended.extend(self.shared.lock().done.drain(..));
@@ -164,8 +165,8 @@ impl Workers {
         self.threads > 0 && !self.shared.lock().done.is_empty()
     }
 
-    /// Before the ring's thread sleeps: asks to be woken. Whether it may sleep: false if something
-    /// has ended.
+    /// Before the ring's thread sleeps: asks to be woken. Returns whether it may sleep: false if a
+    /// request has ended.
     pub(super) fn may_sleep(&self) -> bool {
         if self.threads == 0 {
             return true;
@@ -178,7 +179,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // In the child of a fork there are no threads, and the lock may look taken for ever.
+        // In the child of a fork there are no threads, and the lock may remain taken for ever.
         if self.process == thread::pid() {
             self.shared.lock().ended = true;
             self.shared.work.notify_all();
