@@ -1,5 +1,4 @@
-//! The lab as a program of its own:
-//! `cargo run --release -p terapage-lab --example lab -- run scan`.
+//! The lab as a separate program: `cargo run --release -p terapage-lab --example lab -- run scan`.
 
 use clap::Parser;
 use std::process::ExitCode;

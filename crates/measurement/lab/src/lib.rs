@@ -1,9 +1,9 @@
 //! Experiments on programs whose data are larger than memory.
 //!
-//! Each runs the same program in memory, on the kernel's swap, on a mapped file and on Terapage,
-//! in turns, beside what fio gets out of the device, and holds the figures against targets.
+//! Each runs the same program in memory, on the kernel's swap, on a mapped file and on Terapage, in
+//! turns. It compares the figures with the device's speed by fio, and with targets.
 //!
-//! A folder imports from those below it only, which `tests/floors.rs` checks: `commands`,
+//! A folder imports only from those below it, which `tests/floors.rs` checks: `commands`,
 //! `campaign`, `result`, `contender`, `ground`, `experiment`, `workload`.
 
 mod campaign;

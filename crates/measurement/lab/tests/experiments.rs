@@ -1,4 +1,4 @@
-//! Experiments as files, and a user's program: what is run, kept, computed and drawn.
+//! Experiments as files, and a user's program: running, keeping, computing and drawing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ name = "other"
 under = "memory"
 "#;
 
-/// Runs the tiny experiment; gives the lines of its results.
+/// Runs the tiny experiment; returns the lines of its results.
 fn tiny(program: &Path, place: &Path, more: &[&str]) -> (Output, Vec<String>) {
     fs::write(place.join("tiny.toml"), TINY).expect("a file");
     let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0"];
@@ -77,7 +77,8 @@ fn the_same_command_goes_on_and_reports_need_no_machine() {
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["results"][0]["runs"], 10);
 
-    // Ended in the middle of the ninth line: what is there stays, the rest is run.
+    // The run ended in the middle of the ninth line: the earlier lines stay, the missing runs are
+    // made.
     let kept = lines[..8].join("\n") + "\n";
     fs::write(place.path().join("res/tiny.jsonl"), format!("{kept}{}", &lines[8][..50])).expect("a file");
     let (output, again) = tiny(&program, place.path(), &[]);
@@ -93,7 +94,7 @@ fn the_same_command_goes_on_and_reports_need_no_machine() {
     assert_eq!(refused.status.code(), Some(1), "what is there is not written over");
     let compared = run(&program, place.path(), &["compare", "res/tiny.jsonl", "two.jsonl"]);
     assert!(text(&compared).0.contains("1.00"), "{compared:?}");
-    // The record is gone, and nothing of the lab is left but its results.
+    // The record is gone, and only the results of the lab remain.
     let state: Vec<_> = fs::read_dir(place.path().join("state")).expect("a directory").flatten().collect();
     assert_eq!(state.len(), 1, "{state:?}");
     let left = fs::read_dir(place.path()).expect("a directory").flatten();
@@ -223,8 +224,8 @@ fn a_clock_that_jumps_is_no_figure() {
     }
 }
 
-/// Runs a shell's script with the lab as `$lab`, in a file system of 24 MiB that is mounted for it
-/// alone on `small`; `None` where that cannot be had.
+/// Runs a shell script with the lab as `$lab`, in a file system of 24 MiB that is mounted only for
+/// it on `small`; `None` if that is impossible.
 fn in_a_small_file_system(program: &Path, place: &Path, script: &str) -> Option<Output> {
     fs::create_dir(place.join("small")).expect("a directory");
     let mount = "mount -t tmpfs -o size=24M tmpfs small || exit 99";
@@ -240,7 +241,7 @@ fn in_a_small_file_system(program: &Path, place: &Path, script: &str) -> Option<
 fn a_disk_that_fills_up_is_said_and_leaves_nothing() {
     let Some(program) = lab() else { return };
     let place = directory();
-    // It asks for less than it takes, so that it begins.
+    // It asks for less than it needs, so that it begins.
     let large = TINY
         .replace("\"scan\", \"--bytes\", \"{data}\"", "\"raw\", \"--file\", \"{file}\", \"--bytes\", \"{data}\", \"--method\", \"rw\", \"--pattern\", \"sequential-write\", \"--block\", \"1M\"")
         .replace("\"1M\"\n[matrix]", "\"64M\"\n[matrix]");
@@ -267,7 +268,7 @@ fn swap_that_has_other_users_is_said() {
         .replace("data = \"1M\"", "data = \"24M\"\nmemory = \"16M\"")
         .replace("least = 2, most = 2", "least = 1, most = 1");
     fs::write(place.path().join("swapping.toml"), swapping).expect("a file");
-    // The lab sees another /proc/swaps: path, bytes in use and priority of one area.
+    // The lab sees a different /proc/swaps: path, bytes in use and priority of one area.
     let with = |area: &str, results: &str| {
         let script = format!(
             "printf 'Filename Type Size Used Priority\\n{area}\\n' > swaps\n\
@@ -302,7 +303,7 @@ fn results_that_find_no_room_end_the_lab_without_half_a_line() {
     let Some(program) = lab() else { return };
     let place = directory();
     fs::write(place.path().join("tiny.toml"), TINY.replace("most = 2", "most = 2000")).expect("a file");
-    // The disk fills while it runs: whatever is left of it is taken once there are lines.
+    // The disk fills during the run: once there are lines, the rest of the disk is used up.
     let script = "\"$lab\" run tiny.toml --dir . --results small/res --retries 0 &\n\
                   while [ \"$(cat small/res/tiny.jsonl 2> /dev/null | wc -l)\" -lt 3 ]; do sleep 0.05; done\n\
                   head -c 30M /dev/zero > small/filler 2> /dev/null; wait $!; status=$?\n\
@@ -349,7 +350,7 @@ fn a_tool_whose_output_has_changed_is_no_figure() {
     }
 }
 
-/// Writes a program that a test puts before the real one.
+/// Writes a program that replaces the real one in a test.
 fn stand_in(place: &Path, name: &str, script: &str) -> String {
     let path = place.join("bin");
     fs::create_dir_all(&path).expect("a directory");
@@ -378,7 +379,7 @@ fn a_device_is_written_to_until_its_speed_settles_before_it_is_measured() {
     let Some(program) = lab() else { return };
     let place = directory();
     fs::write(place.path().join("tiny.toml"), TINY).expect("a file");
-    // What fio prints and writes, without two minutes of writes.
+    // fio's output and files, without two minutes of writes.
     let script = r#"#!/bin/sh
 echo "$@" > arguments
 for word; do case $word in
@@ -470,11 +471,11 @@ fn a_program_is_measured_and_its_output_compared() {
         assert!(of("memory"), "{cell}");
         match errors.contains("left out: swap") {
             true => println!("SKIPPED: swap: this machine does not let the lab use it"),
-            // Killed, where the disk is too busy for so small a cgroup.
+            // It may be killed if the disk is too busy for such a small cgroup.
             false => assert!(of("swap") || cell["ends"][0][1] == "killed", "{cell}"),
         }
     }
-    // One whose output differs each time fails.
+    // A program whose output differs each time fails.
     let output = run(&program, place.path(), &[&options[..], &["--", "python3", "mine.py", "now"]].concat());
     let (out, errors) = text(&output);
     assert_eq!(output.status.code(), Some(1), "{errors}");
@@ -504,7 +505,7 @@ fn every_way_to_read_and_write_a_file_moves_its_bytes() {
             let passes: Vec<_> = lines.iter().filter(|line| line["pass"].is_string()).collect();
             assert!(passes.iter().all(|pass| pass["bytes"] == 3145728), "{method} {pattern}: {out}");
             if method.starts_with("fio") {
-                // fio's own work is taken off where that leaves something.
+                // fio's own work is subtracted if something is left then.
                 assert!((1..=2).contains(&passes.len()), "{method} {pattern}: {out}");
                 assert_eq!(passes[0]["pass"], "io");
                 let less = passes.get(1).is_none_or(|pass| {
@@ -518,7 +519,7 @@ fn every_way_to_read_and_write_a_file_moves_its_bytes() {
             }
         }
     }
-    // What is in the file matters: a byte of it that is another's is found.
+    // The contents of the file matter: a wrong byte is found.
     let path = place.path().join("data");
     let rw = ["workload", "raw", "--file", "data", "--bytes", "3145728", "--block", "64K", "--method", "rw"];
     let read =

@@ -1,4 +1,4 @@
-//! The lab's folders are floors: each imports from those below it only.
+//! The lab's folders are floors: each imports only from those below it.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn imports_go_down_only() {
     for (floor, folder) in FLOORS.iter().enumerate() {
         for entry in fs::read_dir(source.join(folder)).expect("a folder").flatten() {
             let text = fs::read_to_string(entry.path()).expect("a file of text");
-            // A path is written whole, so that it can be read here.
+            // Paths must be written in full, so that this test can read them.
             let mut upward: Vec<String> =
                 FLOORS[..floor].iter().map(|name| format!("crate::{name}")).collect();
             upward.extend(["crate::{".into(), "super::super::".into()]);

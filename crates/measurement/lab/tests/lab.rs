@@ -1,4 +1,4 @@
-//! The lab as a program: what it prints, what it refuses, and that it leaves nothing behind.
+//! The lab as a program: its output, the input that it refuses, and that it leaves nothing behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything may take before a test gives up on it.
+/// The longest time before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the stand-in's counters say.
+/// The stand-in's counters.
 const STATS: &str =
     r#"{"started_s": 1, "block_bytes": 8192, "budget_bytes": 32768, "page_in_bytes": 327680}"#;
 
@@ -67,7 +67,7 @@ fn state(directory: &Path) -> PathBuf {
     directory.join("state")
 }
 
-/// Runs `experiment`, as a file of its own, and further arguments.
+/// Runs `experiment`, written to a file, with further arguments.
 fn run(program: &Path, place: &Path, experiment: &str, more: &[&str], terapage: Option<&Path>) -> Output {
     let mut command = of_experiment(program, place, experiment, more);
     if let Some(terapage) = terapage {
@@ -84,15 +84,15 @@ fn of_experiment(program: &Path, place: &Path, experiment: &str, more: &[&str]) 
     command
 }
 
-/// A stand-in for terapage: knows `run ... --stats FILE -- PROGRAM ...` and then does `then`.
+/// A stand-in for terapage: understands `run ... --stats FILE -- PROGRAM ...` and then does `then`.
 fn stand_in(directory: &Path, then: &str) -> PathBuf {
     let path = directory.join("stand-in");
     let script = format!(
         "#!/bin/sh\nwhile [ \"$1\" != -- ]; do\n\
          [ \"$1\" = --stats ] && echo '{STATS}' > \"$2\"\nshift\ndone\nshift\n{then}\n"
     );
-    // A process of its own writes it: a file that this one has open for writing could be inherited
-    // by a child of another test, and then not be run (ETXTBSY).
+    // A separate process writes it. If this process had it open for writing, a child of another
+    // test could inherit the descriptor, and the file could not be run (ETXTBSY).
     let writer = ["-c", "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", &script];
     let written = Command::new("sh").args(writer).arg(&path).status().expect("sh runs");
     assert!(written.success());
@@ -123,7 +123,8 @@ fn find(directory: &Path, name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What a lab with this id has left in the directory, in /proc/swaps and among the cgroups.
+/// The things that a lab with this id has left in the directory, in /proc/swaps and among the
+/// cgroups.
 fn left_behind(directory: &Path, id: u32) -> Vec<String> {
     let mine = format!("terapage-lab-{id}");
     let mut left = Vec::new();
@@ -133,7 +134,7 @@ fn left_behind(directory: &Path, id: u32) -> Vec<String> {
             left.push(name);
         }
     }
-    // The record goes last; the lock stays.
+    // The record is removed last; the lock stays.
     for entry in fs::read_dir(state(directory)).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name != "lock" {
@@ -176,8 +177,8 @@ fn a_tiny_scan_is_reported_and_leaves_nothing() {
             continue;
         }
         let ends = ends(&runs, contender);
-        // The kernel kills a small cgroup whose pages wait for a busy disk; who was killed once
-        // does not run again.
+        // The kernel kills a small cgroup whose pages wait for a busy disk; a contender that was
+        // killed once does not run again.
         let killed = contender == "swap" && ends.last().is_some_and(|end| end == "killed");
         assert!(ends.len() == 2 || killed, "{contender}: {ends:?}");
         let all = ["write", "read", "read-again", "rmw", "read2", "read-threads", "rmw-threads", "triad"];
@@ -281,7 +282,7 @@ fn contenders_that_cannot_take_part_are_named_in_a_line() {
     let place = directory();
     let absent = Some(Path::new("/nonexistent/terapage"));
     let scan = SCAN.replace("\"swap\"", "\"terapage\"");
-    // One that was named is missed.
+    // A named contender is missing.
     for (more, status) in [(&[][..], 0), (&["--contenders", "terapage"], 1)] {
         let output = run(&program, place.path(), &scan, more, absent);
         assert_eq!(output.status.code(), Some(status), "{output:?}");
@@ -294,8 +295,7 @@ fn contenders_that_cannot_take_part_are_named_in_a_line() {
 #[test]
 fn a_terapage_that_does_not_page_is_left_out() {
     let Some(program) = lab() else { return };
-    // Runs the program as it should, and leaves no counters, or those of a program that did not
-    // grow.
+    // Runs the program correctly, and leaves no counters, or those of a program that did not grow.
     for counters in ["rm -f \"$file\"", "echo '{\"started_s\": 0, \"regions\": 0}' > \"$file\""] {
         let place = directory();
         let then = format!("for file in \"${{0%/*}}\"/*.stats.json; do {counters}; done; exec \"$@\"");
@@ -309,8 +309,8 @@ fn a_terapage_that_does_not_page_is_left_out() {
     }
 }
 
-/// Starts a long experiment and waits until its workload runs, with a swap file in use where that
-/// is allowed. Gives the workload's id.
+/// Starts a long experiment and waits until its workload runs, with a swap file in use if that is
+/// allowed. Returns the workload's id.
 fn start_long(program: &Path, place: &Path) -> (Child, u32) {
     start_contender(program, place, "swap").unwrap_or_else(|| {
         println!("SKIPPED: swap: this machine does not let the lab use it");
@@ -408,7 +408,7 @@ fn mounts_loops_settings_and_directories_are_undone_by_the_record() {
     if !mounted {
         println!("SKIPPED: mounts: this machine does not let the test use them");
     }
-    // A loop that another file is behind, and a mount that is gone, are not the lab's any more.
+    // A loop with another file behind it, and a mount that is gone, no longer belong to the lab.
     record += &format!("+loop /dev/loop0 {}\n+mount {}\n", path("other"), path("absent"));
     fs::write(state(place.path()).join("lab-1.record"), record).expect("a record");
     let output = clean(&program, place.path());
@@ -423,7 +423,7 @@ fn mounts_loops_settings_and_directories_are_undone_by_the_record() {
     assert_eq!(left_behind(place.path(), 1), [""; 0]);
 }
 
-/// The janitor of a lab: its child that is told what there is to take down.
+/// The janitor of a lab: the child that the lab tells what must be removed.
 fn janitor_of(lab: u32) -> u32 {
     let processes = fs::read_dir("/proc").expect("processes").flatten();
     let found = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|id: &u32| {
@@ -455,7 +455,7 @@ fn what_lab_and_janitor_left_is_taken_down_by_the_record() {
             assert_eq!(second.status.code(), Some(1), "{errors}");
             assert!(errors.contains(&format!("another lab runs (process {id})")), "{errors}");
         }
-        // What looks like the lab's and is not in its record stays.
+        // Things that look like the lab's but are not in its record stay.
         let bystander = place.path().join("terapage-lab-1.swap");
         fs::write(&bystander, "mine").expect("a file");
         signal(janitor_of(id), libc::SIGKILL);

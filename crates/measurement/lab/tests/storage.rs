@@ -1,5 +1,5 @@
-//! Experiments on disks of the lab's own: what is in force, what is refused, and that nothing is
-//! left. Most need root and loop devices, and say so where there are none.
+//! Experiments on the lab's own disks: options in force, refusals, and that nothing remains. Most
+//! need root and loop devices, and say so if these are missing.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything may take before a test gives up on it.
+/// The longest time before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The example program, which `cargo test` builds beside the tests.
@@ -23,7 +23,7 @@ fn lab() -> Option<PathBuf> {
     Some(path)
 }
 
-/// The same, where loop devices can be had.
+/// The example program, if loop devices are available.
 fn lab_with_loops() -> Option<PathBuf> {
     let opened = fs::OpenOptions::new().read(true).write(true).open("/dev/loop-control");
     if let Err(error) = opened {
@@ -63,7 +63,7 @@ fn run(program: &Path, place: &Path, arguments: &[&str]) -> Output {
     command(program, place, arguments).output().expect("the lab runs")
 }
 
-/// What the lab has left of a test: files, mounts, loops, limits on devices.
+/// What remains of a lab after a test: files, mounts, loops, limits on devices.
 fn left(place: &Path) -> Vec<String> {
     let mut left = Vec::new();
     for entry in fs::read_dir(place).expect("a directory").flatten() {
@@ -118,7 +118,7 @@ fn experiment(place: &Path, run: &str, contenders: &str) {
     fs::write(place.join("disks.toml"), format!("{HEAD}{program}{contenders}")).expect("a file");
 }
 
-/// A contender of its own disk.
+/// A contender with its own disk.
 fn contender(name: &str, disk: &str) -> String {
     format!("[[contender]]\nname = \"{name}\"\nunder = \"memory\"\ndisk = {{ {disk} }}\n")
 }
@@ -145,7 +145,7 @@ fn what_is_in_force_is_said_and_what_can_no_longer_be_chosen() {
     let plain = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(plain.contains("nobarrier"), "what /proc/mounts shows: {out}");
     let ignored = "nobh is no longer selectable: it mounts, and is ignored, because it does nothing";
-    // Since some kernel it may be refused as well.
+    // Newer kernels may also refuse it.
     let refused = errors.contains("left out: nobh: no longer selectable");
     assert!(plain.contains(ignored) || refused, "{out}{errors}");
     if all.contains("xfs") {
@@ -155,7 +155,7 @@ fn what_is_in_force_is_said_and_what_can_no_longer_be_chosen() {
     assert_eq!(left(place.path()), Vec::<String>::new());
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -180,7 +180,7 @@ fn janitor(lab: &Child) -> Option<u32> {
     })
 }
 
-/// Starts an experiment on throttled disks whose program does not end; gives the loops' numbers.
+/// Starts an experiment on throttled disks whose program does not end; returns the loops' numbers.
 fn start(program: &Path, place: &Path) -> (Child, Vec<String>) {
     let disk = match has("mkfs.btrfs") {
         true => {
@@ -303,7 +303,7 @@ fn a_throttled_loop_gives_what_its_class_says() {
     let json: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{errors}"));
     let figures = json["results"][0]["cells"][0]["figures"].as_array().expect("figures");
     let figure = figures.iter().find(|figure| figure["pass"] == "time of one").expect("it was measured");
-    // 120 by the second, which a busy machine may miss; never more, but for the first slice.
+    // 120 per second, which a busy machine may miss; never more, except in the first slice.
     let us = figure["spread"]["median"].as_f64().expect("a number");
     assert!(us > 1e6 / 120.0 * 0.93, "{us} us: more than the class has");
     assert!(out.contains("throttled like hdd"), "{out}");
@@ -367,7 +367,7 @@ fn an_overlay_is_no_device() {
     assert!(errors.contains("it lies on overlay, which has no device to measure"), "{out}{errors}");
 }
 
-/// A file system in a file, mounted; taken down when dropped.
+/// A file system in a file, mounted; dropping this value unmounts it.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -394,7 +394,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // The loop goes with the mount.
+        // The loop is removed with the mount.
         let _ = Command::new("umount").arg(&self.0).status();
     }
 }

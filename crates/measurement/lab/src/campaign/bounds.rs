@@ -1,11 +1,11 @@
-//! How long a lab may go on, and how much it may write.
+//! The time that a lab may take, and the bytes that it may write.
 
 use anyhow::ensure;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use terapage_config::Size;
 
-/// Bounds of all runs together. What was measured before they are reached stays.
+/// Bounds of all runs together. Results from before a bound was reached are kept.
 #[derive(Debug, Default)]
 pub struct Bounds {
     /// How long, and since when.
@@ -30,7 +30,7 @@ impl Bounds {
     /// Whether another run may begin.
     ///
     /// # Errors
-    /// When a bound is reached; one line.
+    /// A bound is reached; one line.
     pub fn check(&self) -> anyhow::Result<()> {
         if let Some((since, most)) = self.time {
             let minutes = most.as_secs() / 60;

@@ -1,11 +1,11 @@
-//! Whether a run did what it was to do: its status, its clock, the files that it writes.
+//! Whether a run did its work: its status, its clock, the files that it writes.
 
 use crate::contender::run::Run;
 use crate::ground::runner::End;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// How a run ended, where the program ends with `status` when it has done its work.
+/// How a run ended, if the program ends with `status` after its work.
 pub fn judged(end: End, code: Option<i32>, status: i32) -> End {
     match (&end, code) {
         (End::Failed(_), Some(code)) if status != 0 && code == status => End::Done,
@@ -16,7 +16,8 @@ pub fn judged(end: End, code: Option<i32>, status: i32) -> End {
     }
 }
 
-/// What a program's own clock cannot have said if nobody set it meanwhile.
+/// A statement of the program's own clock that is possible only if somebody set the clock
+/// meanwhile.
 pub fn impossible(run: &Run) -> Option<String> {
     let wrong = run.passes.iter().find(|pass| !pass.seconds.is_finite() || pass.seconds <= 0.0)?;
     Some(format!(
@@ -25,10 +26,10 @@ pub fn impossible(run: &Run) -> Option<String> {
     ))
 }
 
-/// What tells that a file was written anew: its number, its time, its length.
+/// The values that show whether a file was rewritten: its number, its time, its length.
 pub type Stamp = Option<(u64, i64, i64, u64)>;
 
-/// That of each file; `None` where there is none.
+/// The stamp of each file; `None` if the file does not exist.
 pub fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
     use std::os::unix::fs::MetadataExt;
     let stamp = |path: &PathBuf| {

@@ -1,14 +1,14 @@
-//! What an experiment will take, by its own account; who runs in which cell.
+//! The expected cost of an experiment, by its own account, and the contenders of each cell.
 
 use crate::experiment::{Cell, Contender, Experiment, Under, is_in};
 use crate::result::solve::AGAIN;
 
-/// What an experiment will take.
+/// The expected cost of an experiment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Estimate {
     /// Runs, at least.
     pub runs_least: u64,
-    /// Runs, at most, without those that are repeated.
+    /// The maximum number of runs, without repeated ones.
     pub runs_most: u64,
     /// Seconds, at least and at most.
     pub seconds: (f64, f64),
@@ -18,7 +18,7 @@ pub struct Estimate {
     pub written_bytes: u64,
 }
 
-/// What an experiment will take, by its own account.
+/// The expected cost of an experiment, by its own account.
 ///
 /// # Errors
 /// A term that cannot be calculated.
@@ -42,10 +42,10 @@ pub fn estimate(experiment: &Experiment) -> anyhow::Result<Estimate> {
     Ok(total)
 }
 
-/// Who runs in a cell, in order; in the first one the baseline twice.
+/// The contenders of a cell, in order; in the first cell the baseline appears twice.
 ///
 /// # Errors
-/// A name that stands for none.
+/// A name does not stand for a contender.
 pub fn entrants(experiment: &Experiment, cell: &Cell, first: bool) -> anyhow::Result<Vec<Contender>> {
     let mut all = experiment.all_contenders()?;
     all.retain(|contender| is_in(&contender.only, cell));

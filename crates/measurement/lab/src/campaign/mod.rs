@@ -1,5 +1,5 @@
-//! Runs an experiment: cell by cell, in rounds, until its ratios are known well enough. Each run is
-//! on disk before the next begins, so that the same command goes on where it was ended.
+//! Runs an experiment, cell by cell, in rounds, until its ratios are known well enough. Each run is
+//! on disk before the next begins, so that the same command can continue later.
 
 pub mod bounds;
 pub mod checks;
@@ -50,18 +50,18 @@ pub struct Campaign<'a> {
     group: Group,
     /// Settings of the device, restored at the end.
     _held: Vec<Held<'a>>,
-    /// The file that `{file}` names, kept through all runs.
+    /// The file that `{file}` names, which is kept through all runs.
     file: OwnedFile<'a>,
     text: Option<PathBuf>,
     left_out: Vec<String>,
-    /// What came out, by cell and pass.
+    /// The expected outputs, by cell and pass.
     expected: BTreeMap<(String, String), String>,
     begun: Instant,
     done: usize,
 }
 
 impl<'a> Campaign<'a> {
-    /// Opens the results, and finds out who can take part.
+    /// Opens the results, and finds out which contenders can take part.
     ///
     /// # Errors
     /// When the results cannot be written, or the disk is too small.
@@ -83,7 +83,7 @@ impl<'a> Campaign<'a> {
         let file = OwnedFile::new(&site.janitor, site.path(&format!("{}.file", plan.name)))?;
         let (left_out, why) = probe(session, &plan, file.path())?;
         let held = hold(site, &plan.experiment)?;
-        // As it is set now.
+        // The settings of the machine now.
         let mut machine = session.machine();
         machine.flush_us = site.flush_us();
         let head = Head::new(&plan.name, experiment, machine, why);
@@ -91,7 +91,7 @@ impl<'a> Campaign<'a> {
         let group = match known {
             Some(mut group) => {
                 session.progress.say(&format!("{}: goes on after {} runs", plan.name, group.runs.len()));
-                // What failed may not fail again: a tool was missing, or the disk full.
+                // A failed run may not fail again: a tool was missing, or the disk was full.
                 group.runs.retain(|record| !matches!(record.run.end, End::Failed(_)));
                 group
             }
@@ -130,10 +130,10 @@ impl<'a> Campaign<'a> {
         Ok(campaign)
     }
 
-    /// Runs what is not there yet; gives all there is.
+    /// Does the missing runs; returns all runs.
     ///
     /// # Errors
-    /// When the lab shall stop, or the results cannot be written; what was measured stays.
+    /// The lab must stop, or the results cannot be written; earlier results are kept.
     pub fn run(mut self) -> anyhow::Result<Group> {
         let cells = self.plan.experiment.cells();
         let least = self.plan.experiment.repetitions.least as usize;
@@ -185,7 +185,7 @@ impl<'a> Campaign<'a> {
     /// One contender's turn: a run, repeated while it is disturbed.
     fn turn(&mut self, cell: &Cell, contender: &Contender, round: u32) -> anyhow::Result<()> {
         let own = |record: &&Record| record.cell == *cell && record.run.contender == contender.name;
-        // Who was killed, or failed, would be so again.
+        // A contender that was killed, or failed, would end in the same way again.
         if self.group.runs.iter().filter(own).any(|record| record.run.end != End::Done) {
             return Ok(());
         }
@@ -211,7 +211,8 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// When all is done: at the pace so far, and with what further experiments are to take.
+    /// The expected end of all work: by the pace so far, and by the estimates of further
+    /// experiments.
     fn ends_about(&self) -> String {
         let each = match self.done {
             0 => self.plan.experiment.cost.seconds,
@@ -233,7 +234,7 @@ impl<'a> Campaign<'a> {
         let before = stamps(&self.plan.experiment.program.writes);
         let (outcome, mut output) = self.once(cell, contender)?;
         let mut run = outcome.run;
-        // A pager's reads are made by the kernel's hand and are counted too; swap's are not.
+        // A pager's reads go through the kernel and are counted too; swap's are not.
         let swaps = matches!(contender.under, Under::Swap | Under::Zram | Under::Zswap | Under::Mglru);
         let own = (!swaps).then_some(run.own_read_bytes);
         let mut watched: Watched = watch.end(own.filter(|_| run.end == End::Done));
@@ -259,7 +260,7 @@ impl<'a> Campaign<'a> {
         Ok(Record { group, cell: cell.clone(), attempt, started_s, output, watched, run })
     }
 
-    /// Holds what came out against what came out first.
+    /// Compares the output with the first output.
     fn compare(&mut self, cell: &Cell, run: &mut Run, output: Option<&String>) {
         let own = self.plan.experiment.contender.iter().find(|own| own.name == run.contender && own.own_data);
         let of = own.map_or_else(|| words(cell), |own| format!("{}: {}", words(cell), own.name));
@@ -277,7 +278,7 @@ impl<'a> Campaign<'a> {
     }
 }
 
-/// A contender's name, without that it is its second run in a round.
+/// A contender's name, without the suffix of its second run in a round.
 fn name_of(contender: &Contender) -> &str {
     contender.name.trim_end_matches(AGAIN)
 }

@@ -16,7 +16,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 impl Campaign<'_> {
-    /// Runs it once; with the hash of its output, where that must be the same.
+    /// Runs the contender once. Also returns the hash of the output, if all outputs must be the
+    /// same.
     ///
     /// # Errors
     /// When the lab shall stop, or a term cannot be calculated.
@@ -31,7 +32,8 @@ impl Campaign<'_> {
         };
         let block = of("block");
         let data = of("data").unwrap_or(memory);
-        // What is larger than its memory and not paged, such as a static program, has no figure.
+        // A program that is larger than its memory and not paged, such as a static program, has no
+        // figure.
         let limits = Limits { data, memory, block, options, may_fit: data <= memory };
         let disk = match &contender.disk {
             Some(form) => match disk_up(site, experiment, form, cell, self.file.path()) {
@@ -90,7 +92,7 @@ impl Campaign<'_> {
                 Ok(urls) => urls,
                 Err(why) => return Ok(Err(why)),
             };
-            // Each takes its part, so that the simple placement needs all of them.
+            // Each server takes its part, so that the simple placement needs all of them.
             let part = far::part(experiment, cell, sizes, count)?;
             for url in urls {
                 let url = match count {
@@ -106,7 +108,7 @@ impl Campaign<'_> {
         Ok(Ok(options))
     }
 
-    /// What of a contender's I/O escapes the limits of the chosen device.
+    /// The part of a contender's I/O that escapes the limits of the chosen device.
     fn not_throttled(&self, under: Under) -> Option<String> {
         let throttle = self.session.site.ground.as_ref()?.throttle()?;
         let what = match under {
@@ -117,7 +119,7 @@ impl Campaign<'_> {
         (!throttle.whole).then(|| format!("not throttled: {what} (cgroups of version 1)"))
     }
 
-    /// The program and its arguments, with their names filled in.
+    /// The program and its arguments, with names filled in.
     fn program(
         &self,
         cell: &Cell,
@@ -158,7 +160,7 @@ impl Campaign<'_> {
     }
 }
 
-/// A run that came to nothing.
+/// A run without a result.
 fn nothing(under: Under, why: String) -> Outcome {
     Outcome { run: failed(contender::of(under).name(), why), foreign_swap_bytes: 0 }
 }

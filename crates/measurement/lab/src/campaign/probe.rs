@@ -1,4 +1,4 @@
-//! Who can take part on this machine, and what is set for all.
+//! The contenders that can take part on this machine, and the settings for all of them.
 
 use crate::campaign::Plan;
 use crate::campaign::once::disk_up;
@@ -13,10 +13,10 @@ use anyhow::{Context, anyhow};
 use std::path::Path;
 use terapage_rig::device::Device;
 
-/// Who cannot take part; and by name, why.
+/// The names of contenders that cannot take part, and the reason for each.
 pub type LeftOut = (Vec<String>, Vec<(String, String)>);
 
-/// Who cannot take part, and why.
+/// The contenders that cannot take part, and why.
 ///
 /// # Errors
 /// When the lab shall stop, or a term cannot be calculated.
@@ -64,7 +64,7 @@ pub fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<Lef
     Ok((left_out, why_of))
 }
 
-/// Whether a contender's own disk can be had: it is set up, and taken down again.
+/// Whether a contender's own disk is possible: sets it up, and removes it again.
 fn probe_disk(
     site: &Site,
     experiment: &Experiment,
@@ -89,7 +89,7 @@ fn probe_disk(
     }
 }
 
-/// That nobody takes part, and why: the reasons, each once.
+/// The message that no contender takes part, with each reason once.
 pub fn nobody(left_out: &[(String, String)]) -> String {
     let mut reasons: Vec<&str> = Vec::new();
     for (_, why) in left_out {
@@ -100,7 +100,7 @@ pub fn nobody(left_out: &[(String, String)]) -> String {
     format!("no contender can take part: {}", reasons.join("; "))
 }
 
-/// Sets what the experiment wants of the device.
+/// Applies the device settings of the experiment.
 ///
 /// # Errors
 /// The device has no such setting, or refuses the value.

@@ -1,5 +1,5 @@
-//! What the lab does now, on standard error: on a terminal a line that changes, elsewhere a line
-//! for each run.
+//! What the lab is doing now, on standard error: on a terminal a line that changes, elsewhere a
+//! line for each run.
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How far an experiment is.
 pub struct Progress {
     bar: ProgressBar,
-    /// Whether somebody sees the bar.
+    /// Whether the bar is visible.
     terminal: bool,
     /// Seconds that further experiments are expected to take, as bits.
     later_s: AtomicU64,
@@ -26,7 +26,7 @@ impl Progress {
         Progress { bar, terminal: io::stderr().is_terminal(), later_s: AtomicU64::new(0) }
     }
 
-    /// So many runs more are to come.
+    /// Announces this many further runs.
     pub fn expect(&self, runs: usize) {
         self.bar.inc_length(runs as u64);
     }
@@ -46,7 +46,7 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// Further experiments will take so many seconds after this one.
+    /// Announces that further experiments will take this many seconds after this one.
     pub fn later(&self, seconds: f64) {
         self.later_s.store(seconds.to_bits(), Relaxed);
     }
@@ -56,7 +56,7 @@ impl Progress {
         f64::from_bits(self.later_s.load(Relaxed))
     }
 
-    /// Runs that are still to come.
+    /// The number of remaining runs.
     pub fn left(&self) -> u64 {
         self.bar.length().unwrap_or(0).saturating_sub(self.bar.position())
     }
@@ -75,7 +75,7 @@ impl Progress {
 /// The time of day, here, as 23:41.
 pub fn clock(seconds: u64) -> String {
     let seconds = seconds as libc::time_t;
-    // SAFETY: `tm` is plain data, for which zeros are a value (its zone is a pointer that may be
+    // SAFETY: `tm` is plain data, for which zeros are valid (its zone is a pointer that may be
     // null).
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both point to values of ours that live through the call.
@@ -85,7 +85,7 @@ pub fn clock(seconds: u64) -> String {
     format!("{:02}:{:02}", parts.tm_hour, parts.tm_min)
 }
 
-/// A line of standard error, if anybody reads that still.
+/// Writes a line to standard error, and ignores errors.
 fn line(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,5 +1,5 @@
-//! What all experiments of a command share: the site, the far stores, the bounds, what the user
-//! sees.
+//! Data that all experiments of a command share: the site, the far stores, the bounds, the
+//! progress.
 
 use crate::campaign::bounds::Bounds;
 use crate::campaign::progress::Progress;
@@ -14,21 +14,21 @@ use std::time::Duration;
 
 /// A command under way.
 pub struct Session {
-    /// The contender `far`'s stores, where it has any; they go before the janitor.
+    /// The stores of the contender `far`, if it has any; they are dropped before the janitor.
     pub far: Option<Far>,
     /// The place and the means of all runs.
     pub site: Site,
-    /// How long all runs may go on, and how much they may write.
+    /// Bounds on the time and the written bytes of all runs.
     pub bounds: Bounds,
-    /// What was written to the device before it is measured, where that was asked for.
+    /// The writes to the device before it is measured, if they were requested.
     pub steady: Option<Steady>,
-    /// What the user sees meanwhile.
+    /// The output that the user sees meanwhile.
     pub progress: Progress,
 }
 
 impl Session {
-    /// Undoes what dead labs have left, and starts the janitor. `name` is the subcommand; what
-    /// stands before it leads to the lab.
+    /// Undoes what dead labs have left, and starts the janitor. `name` is the subcommand; the words
+    /// before it lead to the lab.
     ///
     /// # Errors
     /// When the directory is none, another lab runs, or the janitor cannot be started.
@@ -41,13 +41,13 @@ impl Session {
         Ok(Session { far: None, site, bounds: Bounds::default(), steady: None, progress })
     }
 
-    /// This machine, as it is set, with the device that was chosen and the far stores.
+    /// This machine and its settings, with the chosen device and the far stores.
     pub fn machine(&self) -> Machine {
         let far = self.far.as_ref().map(|far| far.text.clone());
         Machine { steady: self.steady.clone(), far, ..self.site.machine() }
     }
 
-    /// Does a piece of work beyond the rounds, which progress shows as `what`.
+    /// Does additional work outside the rounds, which progress shows as `what`.
     pub fn extra<T>(&self, what: String, work: impl FnOnce() -> T) -> T {
         self.progress.expect(1);
         self.progress.begin(what);

@@ -1,9 +1,9 @@
 //! `--steady`: writes to a device until its speed has settled, before anything is measured.
 //!
 //! A new SSD, or one that has rested, writes fast until a cache of quick cells is full and its
-//! erased blocks are used up. What is measured before that is true for a while only. As SNIA's
-//! solid state storage test has it, the speed has settled when it stays within a tenth of its mean
-//! for a whole window; fio watches that (`steadystate`). The speed by second is kept and drawn.
+//! erased blocks are used up. Figures from before that time do not last. As in SNIA's solid state
+//! storage test, the speed has settled when it stays within a tenth of its mean for a whole window;
+//! fio checks that (`steadystate`). The speed of each second is kept and drawn.
 
 use crate::campaign::session::Session;
 use crate::ground::janitor::{Janitor, OwnedFile};
@@ -18,18 +18,19 @@ use terapage_config::Size;
 use terapage_rig::Cannot;
 use terapage_rig::tools;
 
-/// Seconds of writing, at most, if none are given.
+/// The maximum time of writing, seconds, if none is given.
 pub const SECONDS: &str = "600";
 
-/// A window's seconds, at least and at most; a quarter of the whole time between these.
+/// The minimum and maximum length of a window, seconds; between these it is a quarter of the whole
+/// time.
 const WINDOW_S: (u64, u64) = (2, 60);
 
-/// The file that is written to has so many bytes at least.
+/// The minimum size of the file, bytes.
 const FILE_LEAST: u64 = 256 << 20;
 
-/// Writes at random places of a file until the speed has settled, `most_s` seconds at most. The
-/// file, which is given too, is to stay until all is measured: to remove it would give the device
-/// its blocks back.
+/// Writes at random places of a file until the speed has settled, at most for `most_s` seconds. The
+/// file, which is returned too, must stay until everything is measured: removing it would free its
+/// blocks on the device.
 ///
 /// # Errors
 /// When fio is missing or fails, or the lab shall stop.
@@ -114,7 +115,7 @@ fn percent(text: &str) -> String {
     number.map_or_else(|_| text.to_owned(), |number| format!("{number:.1} %"))
 }
 
-/// What fio's JSON and its log of speeds tell.
+/// Reads fio's JSON and its log of speeds.
 fn parse(output: &str, log: &str) -> Option<Steady> {
     let json: serde_json::Value = serde_json::from_str(&output[output.find('{')?..]).ok()?;
     let job = &json["jobs"][0];

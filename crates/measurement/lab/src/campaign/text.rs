@@ -1,4 +1,4 @@
-//! The file of random lines that `{text}` names, and the hash of what a program made of it.
+//! The file of random lines that `{text}` names, and the hash of a program's output.
 
 use crate::ground::janitor::OwnedFile;
 use crate::ground::runner::{self, Stop};
@@ -12,7 +12,7 @@ use twox_hash::xxhash3_128::Hasher;
 
 const MIB: u64 = 1 << 20;
 
-/// A hash of the whole file; `None` where it cannot be read.
+/// A hash of the whole file; `None` if it cannot be read.
 ///
 /// # Errors
 /// When the lab shall stop.
@@ -34,16 +34,16 @@ pub fn hash(stop: &Stop, mut file: File) -> Result<Option<u128>, runner::Error> 
     }
 }
 
-/// The text, made unless an earlier run has left it.
+/// The text, which is made unless an earlier run has left it.
 ///
 /// # Errors
-/// When it cannot be written, or the lab shall stop.
+/// It cannot be written, or the lab must stop.
 pub fn text(site: &Site, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
     let path = site.directory.join(format!("terapage-lab-text-{bytes}-{seed}.txt"));
     if fs::metadata(&path).is_ok_and(|known| known.len() == bytes) {
         return Ok(path);
     }
-    // Under another name until it is whole.
+    // The file has another name until it is complete.
     let path_of_part = site.path("text");
     let made = OwnedFile::create(&site.janitor, path_of_part.clone(), 0o666);
     let (part, file) = made.with_context(|| path_of_part.display().to_string())?;
@@ -67,8 +67,8 @@ pub fn text(site: &Site, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// A line of 9 to 63 bytes with its end, 36 on average (600 MB then take sort 1.66 GB), and never
-/// more than `left`.
+/// A line of 9 to 63 bytes with its end, 36 on average (sort then needs 1.66 GB for 600 MB), and
+/// never more than `left`.
 fn random_line(numbers: &mut SplitMix, left: u64, line: &mut Vec<u8>) {
     const LETTERS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz-";
     line.clear();

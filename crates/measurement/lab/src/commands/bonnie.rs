@@ -17,7 +17,7 @@ Examples:
   terapage lab bonnie --i-may-erase /dev/sdx")]
 pub struct Run {
     /// Format this device, and measure it instead of an image file (contenders with one disk that
-    /// is not throttled). All that is on it is lost. It must not be in use
+    /// is not throttled). All data on the device are lost. It must not be in use
     #[arg(long, value_name = "DEVICE")]
     i_may_erase: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What experiments will take, and which there are.
+//! The expected costs of experiments, and the list of experiments.
 
 use crate::campaign::estimate::estimate;
 use crate::campaign::progress::clock;
@@ -11,7 +11,7 @@ use terapage_config::Size;
 use terapage_guest::{DISK_BYTES, SECONDS};
 use terapage_report::{Study, Table, render_text};
 
-/// What experiments will take, on each of so many devices.
+/// The expected costs of experiments, on each of this number of devices.
 ///
 /// # Errors
 /// A term that cannot be calculated.
@@ -60,7 +60,7 @@ pub fn minutes((least, most): (f64, f64)) -> String {
     if of(least) == of(most) { of(most).to_string() } else { format!("{} to {}", of(least), of(most)) }
 }
 
-/// The same with its unit.
+/// The time in minutes, with its unit.
 pub fn in_minutes(seconds: (f64, f64)) -> String {
     match minutes(seconds).as_str() {
         "1" => "1 minute".into(),
@@ -71,7 +71,7 @@ pub fn in_minutes(seconds: (f64, f64)) -> String {
 /// Prints the names of the experiments.
 ///
 /// # Errors
-/// When it cannot be written.
+/// The list cannot be written.
 pub fn list() -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     for (name, _) in SHIPPED {

@@ -1,5 +1,5 @@
 //! `lab stack --guest`: counts instructions for each I/O in two emulated machines that boot at the
-//! same time, and must agree ([`terapage_guest`]).
+//! same time, and whose results must agree ([`terapage_guest`]).
 
 use crate::campaign::session::Session;
 use crate::commands::running::Running;
@@ -36,7 +36,7 @@ pub fn run(kernel: Option<&Path>, running: &Running) -> anyhow::Result<ExitCode>
 pub const RESULTS: &str = "guest.jsonl";
 
 /// Measures in two machines. The counts are on disk, in `results`, before they are returned. If
-/// `results` has counts of the same kernel and version already, these are returned.
+/// `results` already has counts of the same kernel and version, these are returned.
 ///
 /// # Errors
 /// A `Cannot` if there is no emulator or no kernel; or a machine does not finish its work.

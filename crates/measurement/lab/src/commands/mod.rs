@@ -1,4 +1,4 @@
-//! The commands: their options, and what they do with campaigns and results.
+//! The commands: their options, and their use of campaigns and results.
 
 pub mod bonnie;
 pub mod compare;
@@ -20,14 +20,14 @@ use std::process::ExitCode;
 pub enum Command {
     /// Prints the names of the experiments.
     List,
-    /// Runs experiments in turns until their ratios are known, and reports; goes on where it was
-    /// ended.
+    /// Runs experiments in turns until their ratios are known, and reports; continues where an
+    /// earlier run ended.
     Run(Box<run::RunOne>),
-    /// Measures a program of yours, with more and with less memory than it wants.
+    /// Measures your program, with more and with less memory than it wants.
     Program(Box<program::Program>),
     /// Measures file systems with Bonnie++, on image files of the lab's own.
     Bonnie(Box<bonnie::Run>),
-    /// Measures what an I/O costs in the kernel, by path, scheduler and I/Os per call.
+    /// Measures the cost of an I/O in the kernel, by path, scheduler and I/Os per call.
     Stack(Box<stack::Run>),
     /// Runs all experiments.
     All(Box<run::All>),
@@ -35,25 +35,25 @@ pub enum Command {
     Report(report::ReportOn),
     /// Holds the results of two machines, kernels or versions against each other.
     Compare(compare::Compare),
-    /// Puts several files of results into one.
+    /// Merges several files of results into one.
     Merge(report::Merge),
-    /// Takes down what labs that were killed, or lost their power, have left.
+    /// Removes what killed labs, or a loss of power, have left.
     Clean,
     /// The programs that are measured.
     #[command(hide = true, subcommand)]
     Workload(Workload),
-    /// Takes down what a dead lab has left.
+    /// Removes what a dead lab has left.
     #[command(hide = true)]
     Janitor,
 }
 
 impl Command {
-    /// Runs the experiment and prints its report; the status says whether all that was asked for
-    /// was measured.
+    /// Runs the experiment and prints its report; the status says whether everything requested was
+    /// measured.
     ///
     /// # Errors
-    /// When an option is wrong, nothing can be measured, or a signal ends it. Nothing that was
-    /// set up is left.
+    /// An option is wrong, nothing can be measured, or a signal ends the run. Nothing that was set
+    /// up remains.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Command::Workload(workload) => workload.run().map(|()| ExitCode::SUCCESS),
@@ -75,7 +75,7 @@ impl Command {
     }
 }
 
-/// Says what was taken down, and what could not be.
+/// Reports what was removed, and what could not be removed.
 fn clean() -> anyhow::Result<ExitCode> {
     use std::io::Write;
     let (undone, failed) = record::clean()?;

@@ -1,5 +1,5 @@
-//! `program`: the user's own program, with more and with less memory than it wants: in memory, by
-//! swap, by Terapage. Its output must be the same each time.
+//! `program`: the user's own program, with more and with less memory than it wants: in memory, on
+//! swap, with Terapage. Its output must be the same each time.
 
 use crate::campaign::Plan;
 use crate::campaign::session::Session;
@@ -34,7 +34,7 @@ pub struct Program {
     /// The memory that the program wants; by default its peak of anonymous memory in the native run
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     wants: Option<String>,
-    /// A file that the program writes, which must be the same each time; may be given several times
+    /// A file that the program writes, which must be the same each time; may be repeated
     #[arg(long, value_name = "FILE")]
     output: Vec<PathBuf>,
     /// Maximum number of rounds; ratios do not settle before the sixth
@@ -48,10 +48,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// Finds out what it wants, measures it and reports.
+    /// Measures the program's memory, runs the experiment and reports.
     ///
     /// # Errors
-    /// When it does not run natively, or nothing can be measured.
+    /// The program does not run natively, or nothing can be measured.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         self.running.show.check()?;
         for ratio in &self.ratios {
@@ -64,7 +64,7 @@ impl Program {
         if self.running.dry_run {
             return self.say_what_it_takes();
         }
-        // What it takes is the user's matter, however quick a look is wanted.
+        // The user decides how long a run may take, even with --quick.
         let timeout = Duration::from_secs(self.running.timeout.unwrap_or(600));
         let mut session = Session::open("program", &self.running.dir, timeout)?;
         let place = results_directory(self.running.results.as_deref())?;
@@ -87,7 +87,7 @@ impl Program {
         Ok(status(&groups, &self.running.contenders))
     }
 
-    /// Its results' name: the program's, and what tells its arguments and options apart.
+    /// The name of its results: the program's name, and a hash of its arguments and options.
     fn name(&self) -> String {
         let mut hasher = Hasher::new();
         let others =
@@ -101,7 +101,7 @@ impl Program {
         format!("program-{stem}-{:08x}", hasher.finish_128() as u32)
     }
 
-    /// The experiment of an earlier run of the same command, so that this one goes on.
+    /// The experiment of an earlier run of the same command, which this run continues.
     fn known(&self, path: &Path) -> Option<Experiment> {
         let (_, groups) = path.exists().then(|| Journal::open(path).ok())??;
         let last = groups.into_iter().next_back()?;
@@ -132,7 +132,7 @@ impl Program {
     fn contenders(&self) -> Vec<String> {
         let named = &self.running.contenders;
         let far = !self.running.far.is_empty();
-        // Those of compressed memory take part if they are named.
+        // Contenders with compressed memory take part only if they are named.
         let asked = |name: &&str| named.iter().any(|known| known == name);
         let others = ["zram", "zswap", "mglru"].into_iter().filter(asked);
         let able = ["memory", "swap", "terapage"].into_iter().chain(others).chain(far.then_some("far"));
@@ -141,7 +141,7 @@ impl Program {
             .collect()
     }
 
-    /// Runs it natively, and makes an experiment of what it wanted.
+    /// Runs the program natively, and makes an experiment from the memory that it used.
     fn experiment(&self, session: &Session, wants: Option<u64>) -> anyhow::Result<Experiment> {
         let able = self.contenders();
         if let Some(unknown) = self.running.contenders.iter().find(|name| !able.contains(name)) {
@@ -238,10 +238,10 @@ impl Program {
     }
 }
 
-/// A size of at least `least` bytes, from what was given for `option`.
+/// A size of at least `least` bytes, from the text of `option`.
 ///
 /// # Errors
-/// When it is none, or less; one line.
+/// The text is not a size, or the size is too small; one line.
 fn size(option: &str, text: &str, least: u64) -> anyhow::Result<u64> {
     let Size(bytes) = text.parse().map_err(|error| anyhow!("{option}: {error}"))?;
     ensure!(bytes >= least, "{option}: {} is too small, the least is {}", Size(bytes), Size(least));

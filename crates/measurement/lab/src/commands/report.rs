@@ -30,7 +30,7 @@ pub struct Merge {
 }
 
 impl ReportOn {
-    /// Draws what was measured.
+    /// Draws earlier results.
     ///
     /// # Errors
     /// When results cannot be read, or the report not be written.
@@ -43,10 +43,10 @@ impl ReportOn {
 }
 
 impl Merge {
-    /// Puts files of results into one, each run once.
+    /// Merges files of results into one, with each run once.
     ///
     /// # Errors
-    /// When one cannot be read, or the new one is there already.
+    /// A file cannot be read, or the new one already exists.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let groups = journal::read(&self.files)?;
         let guests = journal::guests(&self.files)?;

@@ -38,10 +38,10 @@ pub struct All {
 }
 
 impl RunOne {
-    /// Runs the experiments that are named.
+    /// Runs the named experiments.
     ///
     /// # Errors
-    /// When one is wrong, or cannot be run.
+    /// An experiment is wrong, or cannot be run.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let experiments: anyhow::Result<Vec<_>> =
             self.names.iter().map(|name| Experiment::find(name)).collect();
@@ -53,7 +53,7 @@ impl All {
     /// Runs all experiments that come with the lab.
     ///
     /// # Errors
-    /// When one cannot be run.
+    /// An experiment cannot be run.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let experiments: anyhow::Result<Vec<_>> =
             SHIPPED.iter().map(|(name, _)| Experiment::find(name)).collect();
@@ -68,10 +68,10 @@ impl All {
 }
 
 /// Runs experiments, on one device after the other. `may_erase`: a device that may be formatted.
-/// `guest`: in the emulated machine too, which has no device.
+/// `guest`: also in the emulated machine, which has no device.
 ///
 /// # Errors
-/// When one is wrong, or ended.
+/// An experiment is wrong, or was ended.
 pub fn run_all(
     command: &str,
     experiments: Vec<(String, Experiment)>,
@@ -113,14 +113,14 @@ pub fn run_all(
     })
 }
 
-/// What is wrong with the options.
+/// Checks the options.
 fn check(running: &Running) -> anyhow::Result<()> {
     running.show.check()?;
     Where::parse(&running.far)?;
     running.device.iter().try_for_each(Chosen::check)
 }
 
-/// The experiments as the options have them: quick, without far memory, with some contenders only.
+/// The experiments with the options applied: quick, without far memory, only with some contenders.
 fn as_chosen(
     mut experiments: Vec<(String, Experiment)>,
     running: &Running,
@@ -129,7 +129,7 @@ fn as_chosen(
         if running.quick {
             *experiment = experiment.clone().quick();
         }
-        // Nobody asked for it, and there is no store.
+        // Nobody asked for far memory, and there is no store.
         if running.far.is_empty() && !running.contenders.iter().any(|name| name.starts_with("far")) {
             experiment.leave_far();
         }
@@ -140,7 +140,7 @@ fn as_chosen(
     Ok(experiments)
 }
 
-/// What they will take, in words.
+/// The expected costs, in words.
 fn costs_of(experiments: &[(String, Experiment)], running: &Running, guest: bool) -> anyhow::Result<String> {
     let mut costs = costs(experiments, running.device.len().max(1), guest)?;
     if let Some(seconds) = running.steady {
@@ -169,14 +169,14 @@ fn open(
 
 /// Experiments under way.
 struct Course<'a> {
-    /// The device whose speed was made to settle, and the file that was written for that.
+    /// The device whose speed has settled, and the file that was written for that.
     settled: Option<(String, OwnedFile<'a>)>,
     janitor: &'a Janitor,
     session: Session,
     running: &'a Running,
     /// Where results lie.
     place: PathBuf,
-    /// The most disk that one of them needs.
+    /// The largest disk space that one of the experiments needs.
     disk_bytes: u64,
     several: bool,
     groups: Vec<Group>,
@@ -186,7 +186,7 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Runs them on each device. `at_last`: seconds of what comes after them.
+    /// Runs the experiments on each device. `at_last`: seconds of the work after them.
     fn experiments(&mut self, experiments: &[(String, Experiment)], at_last: f64) -> anyhow::Result<()> {
         let devices: Vec<Option<&Chosen>> = match self.running.device.is_empty() {
             true => vec![None],
@@ -226,12 +226,12 @@ impl Course<'_> {
         finish(&self.session, plan, &path, &mut self.groups)
     }
 
-    /// Writes to a device until its speed settles, if that was asked for, and was not done yet.
+    /// Writes to a device until its speed settles, if that was requested and not done yet.
     fn settle(&mut self, chosen: Option<&Chosen>) -> anyhow::Result<()> {
         let device = chosen.map(|chosen| chosen.name.clone()).unwrap_or_default();
         let fresh = self.settled.as_ref().is_none_or(|(known, _)| *known != device);
         let Some(seconds) = self.running.steady.filter(|_| fresh) else { return Ok(()) };
-        // The device before gets its blocks back.
+        // The previous device gets its blocks back.
         (self.settled, self.session.steady) = (None, None);
         if let Some(class) = chosen.and_then(|chosen| chosen.class) {
             self.session.progress.say(&format!("--steady: {device} is throttled ({})", class.name));
@@ -251,7 +251,7 @@ impl Course<'_> {
         self.goes_on(done, true, "guest: ")
     }
 
-    /// What can still run is run after one that this machine cannot run.
+    /// After an experiment that this machine cannot run, the others still run.
     fn goes_on(&mut self, done: anyhow::Result<()>, others: bool, name: &str) -> anyhow::Result<()> {
         let Err(error) = done else { return Ok(()) };
         if others && error.downcast_ref::<Cannot>().is_some() {
@@ -265,14 +265,14 @@ impl Course<'_> {
     }
 }
 
-/// The most disk that one of the experiments needs at once.
+/// The largest disk space that one of the experiments needs at once.
 fn most_disk(experiments: &[(String, Experiment)]) -> anyhow::Result<u64> {
     let each: anyhow::Result<Vec<u64>> =
         experiments.iter().map(|(_, experiment)| Ok(estimate(experiment)?.disk_bytes)).collect();
     Ok(each?.into_iter().max().unwrap_or(0))
 }
 
-/// Bytes of a device that is made for an experiment, beside what that needs.
+/// Additional bytes of a device that is made for an experiment.
 const ROOM: u64 = 256 << 20;
 
 fn choose_device(session: &mut Session, chosen: &Chosen, experiment: &Experiment) -> anyhow::Result<()> {
@@ -283,7 +283,8 @@ fn choose_device(session: &mut Session, chosen: &Chosen, experiment: &Experiment
     session.site.choose(chosen, bytes)
 }
 
-/// What is still to come after each experiment, seconds; that of the first is the last.
+/// The remaining time after each experiment, seconds; the last element belongs to the first
+/// experiment.
 fn after_each(experiments: &[(String, Experiment)], at_last: f64) -> anyhow::Result<Vec<f64>> {
     let mut later = vec![at_last];
     for (_, experiment) in experiments.iter().skip(1).rev() {
@@ -293,7 +294,7 @@ fn after_each(experiments: &[(String, Experiment)], at_last: f64) -> anyhow::Res
     Ok(later)
 }
 
-/// Keeps the contenders that are named.
+/// Keeps only the named contenders.
 fn choose(experiment: &mut Experiment, names: &[String]) -> anyhow::Result<()> {
     let known: Vec<String> =
         experiment.all_contenders()?.into_iter().map(|contender| contender.name).collect();
@@ -304,11 +305,11 @@ fn choose(experiment: &mut Experiment, names: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a campaign, and says where its results are. What was measured before it was ended is in
-/// `groups` as well.
+/// Runs a campaign, and says where its results are. If the campaign is ended early, `groups` also
+/// has the results until then.
 ///
 /// # Errors
-/// When it is ended; what was measured stays in the results.
+/// The campaign is ended early; earlier results are kept.
 pub fn finish(session: &Session, plan: Plan, path: &Path, groups: &mut Vec<Group>) -> anyhow::Result<()> {
     let name = plan.name.clone();
     match Campaign::new(session, plan, path).and_then(Campaign::run) {
@@ -330,8 +331,8 @@ pub fn finish(session: &Session, plan: Plan, path: &Path, groups: &mut Vec<Group
     }
 }
 
-/// Whether a run failed, or one of the contenders that were `named` could not take part. To be
-/// killed, or to take too long, is a finding.
+/// The status says whether a run failed, or one of the contenders in `named` could not take part. A
+/// run that was killed, or took too long, is a finding.
 pub fn status(groups: &[Group], named: &[String]) -> ExitCode {
     let failed = |record: &Record| matches!(record.run.end, End::Failed(_));
     let misses = |(name, _): &(String, String)| named.contains(name);

@@ -1,4 +1,4 @@
-//! Options of what runs experiments.
+//! Options of the commands that run experiments.
 
 use crate::campaign::session::Session;
 use crate::campaign::steady;
@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use terapage_config::Size;
 
-/// Options of what runs experiments.
+/// Options of the commands that run experiments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Running {
     /// Where swap files, mapped files and stores lie
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub dir: PathBuf,
     /// A device to measure instead, by a name and a directory on it; @hdd, @hdd-2008 or @sata-ssd
-    /// makes a slower one of it, on a throttled image file. May be given several times
+    /// emulates a slower one, on a throttled image file. May be repeated
     #[arg(long, value_name = "NAME=PATH[@CLASS]")]
     pub device: Vec<Chosen>,
     /// Where results are kept; by default ~/.local/share/terapage-lab
@@ -32,24 +32,24 @@ pub struct Running {
     /// Only these contenders, separated by commas, and the baseline
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub contenders: Vec<String>,
-    /// Measures far memory too: on the server of this URL, which may be given several times; or on
-    /// servers that the lab starts and ends: loopback (also without a value), unix (sockets), veth
-    /// (network namespaces; root), veth:1gbit (with a rate)
+    /// Measures far memory too: on the server of this URL, which may be repeated; or on servers
+    /// that the lab starts and ends: loopback (also without a value), unix (sockets), veth (network
+    /// namespaces; root), veth:1gbit (with a rate)
     #[arg(long, value_name = "URL|HOW", num_args = 0..=1, default_missing_value = far::DEFAULT)]
     pub far: Vec<String>,
     /// Before each device is measured, write to it until its speed stays within a tenth of its mean
-    /// for a while, for SECONDS at most (600): needs fio, and wears an SSD
+    /// for a while, at most for SECONDS (600): needs fio, and wears an SSD
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = steady::SECONDS,
           value_parser = clap::value_parser!(u64).range(8..))]
     pub steady: Option<u64>,
     /// How often a disturbed run is repeated; by default 2, with --quick 0
     #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
-    /// Minutes after which no further run begins; the same command goes on
+    /// Minutes after which no further run begins; the same command continues later
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub most_minutes: Option<u64>,
-    /// Bytes that all runs together may write to the device, by its own count; the run that reaches
-    /// them is the last, and the same command goes on
+    /// Bytes that all runs together may write to the device, by the device's count; the run that
+    /// reaches them is the last, and the same command continues later
     #[arg(long, value_name = "SIZE")]
     pub most_written: Option<Size>,
     /// Seconds that one run may take; by default 600, with --quick 60
@@ -65,10 +65,10 @@ impl Running {
         self.retries.unwrap_or(if self.quick { 0 } else { 2 })
     }
 
-    /// The stores of the far contenders of these experiments, where any are wanted.
+    /// The stores of the far contenders of these experiments, if there are any.
     ///
     /// # Errors
-    /// When they cannot be had.
+    /// The stores cannot be provided.
     pub fn far(&self, session: &Session, experiments: &[Experiment]) -> anyhow::Result<Option<Far>> {
         let Some(place) = Where::parse(&self.far)? else { return Ok(None) };
         let (mut servers, mut bytes) = (1, 0);
@@ -81,7 +81,7 @@ impl Running {
         Far::up(&session.site, &place, servers, bytes).map(Some)
     }
 
-    /// How long a run may take.
+    /// The maximum time of a run.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout.unwrap_or(if self.quick { 60 } else { 600 }))
     }

@@ -25,14 +25,14 @@ pub struct Show {
     /// Write the study, with the computed results, as JSON to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// A TOML file of prices, for what the same money buys: [[price]] tables with contender, price
-    /// and capacity
+    /// A TOML file of prices, for a table of what the same money buys: [[price]] tables with
+    /// contender, price and capacity
     #[arg(long, value_name = "FILE.toml")]
     pub prices: Option<PathBuf>,
     /// Write the report as Markdown to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Write every point that is drawn, with its spread, as CSV to this file; - is standard output
+    /// Write every plotted point, with its spread, as CSV to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// The report's language
@@ -41,7 +41,7 @@ pub struct Show {
     /// Print the parameters and the machine as well
     #[arg(long)]
     pub parameters: bool,
-    /// Whether to say where the page is: nobody named it.
+    /// Whether to say where the page is, because nobody named its file.
     #[arg(skip)]
     pub says_where: bool,
 }
@@ -90,7 +90,8 @@ impl Show {
                 other.map_or("", |(name, ..)| name)
             );
         }
-        // An option whose file was forgotten takes the next word for it, which may be results.
+        // An option without its file takes the next word as its file, which may be a file of
+        // results.
         for (option, path, begins) in all.iter().filter(|(_, path, _)| path.is_file()) {
             let mut head = Vec::new();
             fs::File::open(path)?.take(16).read_to_end(&mut head)?;
@@ -105,7 +106,7 @@ impl Show {
         Ok(())
     }
 
-    /// The files to write: by which option, and how such a file begins.
+    /// The files to write: the option of each, and the first bytes of such a file.
     fn outputs(&self) -> Vec<(&'static str, &Path, &'static str)> {
         let all = [
             ("--html", &self.html, "<!DOCTYPE html"),
@@ -118,10 +119,10 @@ impl Show {
             .collect()
     }
 
-    /// Shows what was measured.
+    /// Shows the results.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// An output cannot be written.
     pub fn groups(&self, title: &str, groups: &[Group], guests: &[Told]) -> anyhow::Result<()> {
         let solved: Vec<Solved> = groups.iter().map(solve).collect();
         let title = self.lang.texts().text(title);
@@ -132,7 +133,8 @@ impl Show {
         self.study(&study, &solved)
     }
 
-    /// Shows what there is when a run was ended. The error that ended it is the one to be heard.
+    /// Shows the results so far after a run was ended. Errors of this output are ignored, so that
+    /// the error that ended the run is the one reported.
     pub fn so_far(&self, groups: &[Group]) {
         if !groups.is_empty() {
             let _ = self.groups("The lab, so far", groups, &[]);
@@ -142,7 +144,7 @@ impl Show {
     /// Shows a study.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// An output cannot be written.
     pub fn study(&self, study: &Study, results: &[Solved]) -> anyhow::Result<()> {
         let mut printed = false;
         for (option, path, _) in self.outputs() {

@@ -1,4 +1,4 @@
-//! `lab stack`: what an I/O costs on its way through the kernel, here or in an emulated machine.
+//! `lab stack`: the cost of an I/O on its way through the kernel, here or in an emulated machine.
 
 use crate::commands::guest;
 use crate::commands::run::run_all;
@@ -22,8 +22,8 @@ pub struct Run {
     /// scsi_debug, nvme, virtio-blk and virtio-scsi, by scheduler and I/Os per call
     #[arg(long)]
     guest: bool,
-    /// The package of Debian's that has the machine's kernel (linux-image-*-cloud-amd64_*.deb); by
-    /// default it is downloaded
+    /// The Debian package with the machine's kernel (linux-image-*-cloud-amd64_*.deb); by default
+    /// it is downloaded
     #[arg(long, value_name = "FILE.deb", requires = "guest")]
     kernel: Option<PathBuf>,
     /// Read this device itself instead of a loop on an image file; nothing is written to it. It

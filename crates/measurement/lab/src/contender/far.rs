@@ -23,7 +23,7 @@ use terapage_config::Size;
 const START: Duration = Duration::from_secs(20);
 /// Bytes that a server needs beside the blocks. Chosen, not measured.
 const ROOM: u64 = 64 << 20;
-/// The value of `--far` if it is given without one.
+/// The value of `--far` if it is given without a value.
 pub const DEFAULT: &str = "loopback";
 
 /// Where the servers are.
@@ -35,8 +35,8 @@ pub enum Where {
     Loopback,
     /// The same, reached by Unix sockets.
     Unix,
-    /// The same, each in a network namespace at the other end of a pair of virtual network cards.
-    /// The rate limits the link, if there is one.
+    /// As `Loopback`, with each server in a network namespace at the other end of a pair of virtual
+    /// network cards. If there is a rate, it limits the link.
     Veth(Option<String>),
 }
 
@@ -84,7 +84,7 @@ impl Where {
     }
 }
 
-/// Whether this is a rate as tc knows it: 1gbit, 100mbit.
+/// Whether this is a rate in tc's notation: 1gbit, 100mbit.
 fn rate_of(rate: &str) -> anyhow::Result<()> {
     let digits = rate.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = &rate[digits.len()..];
@@ -205,7 +205,7 @@ impl Far {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).process_group(0).stdin(Stdio::null());
         command.stdout(said.try_clone()?).stderr(said.try_clone()?).current_dir(env::temp_dir());
-        // SAFETY: between fork and exec only system calls are made: no allocation, no lock.
+        // SAFETY: between fork and exec there are only system calls: no allocation, no lock.
         unsafe {
             command.pre_exec(move || {
                 // If the lab dies, the kernel kills the server.
@@ -269,7 +269,7 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // If it has ended already, killing it fails, which does no harm.
+            // If the process has already ended, killing it fails, which is harmless.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -290,7 +290,7 @@ fn write_secret(path: &PathBuf, secret: &str) -> anyhow::Result<()> {
     Ok(io::Write::write_all(&mut file.with_context(|| path.display().to_string())?, secret.as_bytes())?)
 }
 
-/// The last line of what a program has said.
+/// The last line of a program's output.
 fn last_line(mut said: fs::File) -> String {
     let mut text = String::new();
     let read = io::Seek::rewind(&mut said).and_then(|()| io::Read::read_to_string(&mut said, &mut text));

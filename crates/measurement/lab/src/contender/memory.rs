@@ -1,4 +1,5 @@
-//! All in memory, without a limit; and a limit without swap, for programs that use the page cache.
+//! All data in memory, without a limit; and a limit without swap, for programs that use the page
+//! cache.
 
 use crate::contender::{Answer, Contender, Limits, Program, Room, limited, probe_cgroup};
 use crate::ground::runner::fields;

@@ -6,7 +6,7 @@ use crate::ground::site::Site;
 use crate::ground::throttle::Throttle;
 use std::io;
 
-/// A mapped file, which the program is told of by `--map`.
+/// A mapped file, which the option `--map` names to the program.
 pub struct Mmap;
 
 impl Contender for Mmap {

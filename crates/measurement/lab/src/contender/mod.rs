@@ -1,5 +1,5 @@
-//! What a program runs under: memory alone, swap, a mapped file, Terapage, far memory. One file
-//! each. fio and likwid-bench are contenders of an experiment's file: other programs in memory.
+//! What a program runs on: memory alone, swap, a mapped file, Terapage, far memory. Each has one
+//! file. fio and likwid-bench are contenders in an experiment's file: other programs in memory.
 
 pub mod far;
 pub mod memory;
@@ -33,10 +33,10 @@ const MIB: u64 = 1 << 20;
 /// A program and its arguments.
 pub type Program = (PathBuf, Vec<OsString>);
 
-/// Whether a contender can take part, and why not; an error if the lab shall stop.
+/// Whether a contender can take part, or why not; an error if the lab must stop.
 pub type Answer = Result<Result<(), String>, runner::Error>;
 
-/// What a contender's run is given.
+/// The parameters of a contender's run.
 pub struct Limits {
     /// Bytes of data, for the size of swap and mapped files.
     pub data: u64,
@@ -46,11 +46,11 @@ pub struct Limits {
     pub block: Option<u64>,
     /// Further options of `terapage run`.
     pub options: Vec<OsString>,
-    /// Whether the program may be small enough not to be paged; else that is a failure.
+    /// Whether the program may be too small to be paged; otherwise that is a failure.
     pub may_fit: bool,
 }
 
-/// What a contender has set up for a run; the fields go in this order.
+/// What a contender has set up for a run; the fields are dropped in this order.
 #[derive(Default)]
 pub struct Room<'a> {
     /// The limits of memory and devices.
@@ -59,7 +59,7 @@ pub struct Room<'a> {
     pub map: Option<OwnedFile<'a>>,
     /// Swap in use.
     pub swap: Option<Swap<'a>>,
-    /// A setting of the kernel's, which is restored when this goes.
+    /// A kernel setting that is restored when this value is dropped.
     pub _held: Option<Held<'a>>,
     /// Where Terapage's counters go.
     pub stats: Option<OwnedFile<'a>>,
@@ -70,22 +70,22 @@ pub trait Contender {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// Whether it can take part here, and why not.
+    /// Whether the contender can take part here, or why not.
     ///
     /// # Errors
     /// When the lab shall stop.
     fn probe(&self, site: &Site, limits: &Limits) -> Answer;
 
-    /// The limits of the devices that it works on: `own` are those of its own disk or of the chosen
-    /// device.
+    /// The limits of the devices that the contender uses: `own` are those of its own disk or of the
+    /// chosen device.
     fn throttle<'a>(&self, _site: &'a Site, own: Option<&'a Throttle>) -> Option<&'a Throttle> {
         own
     }
 
-    /// Makes what its program needs.
+    /// Sets up what the contender's program needs.
     ///
     /// # Errors
-    /// When it cannot be made; nothing of it is left.
+    /// It cannot be set up; nothing of it remains.
     fn set_up<'a>(
         &self,
         site: &'a Site,
@@ -93,10 +93,10 @@ pub trait Contender {
         throttle: Option<&Throttle>,
     ) -> io::Result<Room<'a>>;
 
-    /// The program as it is started.
+    /// The program and arguments that are started.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// Why the program cannot be started.
     fn wrap(
         &self,
         site: &Site,
@@ -105,13 +105,13 @@ pub trait Contender {
         program: Program,
     ) -> Result<Program, String>;
 
-    /// What becomes of a run that has ended.
+    /// The result of a run that has ended.
     fn ended(&self, _limits: &Limits, _room: &Room<'_>, run: Run) -> Run {
         run
     }
 }
 
-/// The contender that stands for what an experiment names.
+/// The contender for the value in an experiment.
 pub fn of(under: Under) -> &'static dyn Contender {
     match under {
         Under::Memory => &Memory,
@@ -126,7 +126,7 @@ pub fn of(under: Under) -> &'static dyn Contender {
     }
 }
 
-/// Whether a contender can take part, and why not.
+/// Whether a contender can take part, or why not.
 ///
 /// # Errors
 /// When the lab shall stop.
@@ -139,7 +139,7 @@ pub fn probe(under: Under, site: &Site, limits: &Limits) -> Answer {
     of(under).probe(site, limits)
 }
 
-/// A run, and bytes of others that were in the lab's swap after it.
+/// A run, and bytes of other programs that were in the lab's swap after the run.
 pub struct Outcome {
     /// The run.
     pub run: Run,
@@ -147,8 +147,8 @@ pub struct Outcome {
     pub foreign_swap_bytes: u64,
 }
 
-/// Runs a program as a contender does, on devices with these limits. `output` takes its standard
-/// output, `passes` finds the passes in what it did.
+/// Runs a program as a contender does, on devices with these limits. `output` gets its standard
+/// output, and `passes` finds the passes in the finished run.
 ///
 /// # Errors
 /// When the lab shall stop. A contender that cannot be set up is a run that failed.
@@ -222,12 +222,12 @@ fn probe_cgroup(site: &Site, limits: &Limits) -> Result<(), String> {
     cgroup.map(drop).map_err(|error| format!("no memory cgroup can be made: {error}"))
 }
 
-/// Swap for `data` bytes and what else a program has.
+/// The swap for `data` bytes and the other memory of a program.
 fn swap_bytes(data: u64) -> u64 {
     data + data / 4 + 16 * MIB
 }
 
-/// A run that came to nothing.
+/// A run without a result.
 pub fn failed(contender: &str, why: String) -> Run {
     Run { round: 0, contender: contender.into(), end: End::Failed(why), ..Run::default() }
 }

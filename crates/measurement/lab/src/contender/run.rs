@@ -1,4 +1,4 @@
-//! What one run of a contender gave.
+//! The result of one run of a contender.
 
 use crate::ground::runner::End;
 use crate::workload::Pass;
@@ -15,28 +15,28 @@ pub struct Run {
     pub end: End,
     /// The passes that it finished.
     pub passes: Vec<Pass>,
-    /// The most anonymous memory that it was seen to have, bytes.
+    /// The peak of its anonymous memory, as sampled, bytes.
     pub resident_peak_bytes: u64,
-    /// What its anonymous memory may be, where it has a budget, bytes.
+    /// The limit of its anonymous memory, if it has a budget, bytes.
     pub resident_limit_bytes: Option<u64>,
     /// The pager's counters at the end.
     pub stats: Option<serde_json::Value>,
     /// How long the program ran, seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// Seconds of processor time that it took.
+    /// Seconds of processor time that the run used.
     #[serde(default)]
     pub cpu_seconds: f64,
-    /// Bytes that it read from devices, without a pager's.
+    /// Bytes that the program read from devices, without a pager's reads.
     #[serde(default)]
     pub own_read_bytes: u64,
     /// Its exit status.
     #[serde(default)]
     pub code: Option<i32>,
-    /// What it says of itself, and of what it ran on.
+    /// Remarks of the program about itself, and about the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The output of another program that its figures come from, as it came.
+    /// The output of another program from which the figures come, unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raw: Vec<String>,
 }

@@ -11,9 +11,9 @@ use std::{fs, io};
 /// A way to swap.
 pub struct Swapping {
     name: &'static str,
-    /// Whether it swaps to compressed memory, and not to a file.
+    /// Whether the swap is on compressed memory instead of a file.
     zram: bool,
-    /// The kernel's file that is set for it, and to what.
+    /// The kernel file that is set for this contender, and its value.
     setting: Option<(&'static str, &'static str)>,
 }
 
@@ -40,7 +40,7 @@ impl Swapping {
         }
         if let Some((file, _)) = self.setting {
             let known = fs::read_to_string(file).map_err(|_| format!("this kernel has no {file}"))?;
-            // The LRU's are bits; some of them suffice for it.
+            // The setting of the multi-generational LRU is a bit mask; some of the bits suffice.
             if known.trim() == "Y" || known.trim().strip_prefix("0x").is_some_and(|bits| bits != "0000") {
                 return Err("it is on already, so that swap stands for it".into());
             }

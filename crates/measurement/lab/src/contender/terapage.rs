@@ -13,7 +13,7 @@ use std::{env, fs, io};
 
 /// `terapage run`.
 pub struct Terapage {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl Contender for Terapage {
         self.name
     }
 
-    /// Pages a small program; more data than memory, as a program that fits is not paged.
+    /// Pages a small program, with more data than memory, because a program that fits is not paged.
     fn probe(&self, site: &Site, _limits: &Limits) -> Answer {
         if let Err(why) = terapage_program(&site.program()) {
             return Ok(Err(why));
@@ -39,7 +39,7 @@ impl Contender for Terapage {
         })
     }
 
-    /// Its store lies on the chosen device, whatever disk the program has.
+    /// The store lies on the chosen device, whichever disk the program has.
     fn throttle<'a>(&self, site: &'a Site, _own: Option<&'a Throttle>) -> Option<&'a Throttle> {
         site.throttle()
     }
@@ -62,8 +62,8 @@ impl Contender for Terapage {
         if !limits.options.iter().any(|option| option == "--store") {
             all.extend(["--store".into(), site.directory.clone().into()]);
         }
-        // The figures are Terapage's, not those of somebody's configuration file. Variables are
-        // named in the report.
+        // The figures must be Terapage's, not those of a user's configuration file. The report
+        // names variables that are set.
         all.extend(["--config".into(), "/dev/null".into()]);
         if let Some(block) = limits.block {
             all.extend(["--block".into(), block.to_string().into()]);
@@ -79,7 +79,7 @@ impl Contender for Terapage {
         let counters = room.stats.as_ref().and_then(|stats| fs::read_to_string(stats.path()).ok());
         let stats: Option<serde_json::Value> = counters.and_then(|text| serde_json::from_str(&text).ok());
         if run.end == End::Done && !limits.may_fit && !stats.as_ref().is_some_and(was_paged) {
-            // Its figures would be those of memory.
+            // The figures would be those of memory.
             let why = "by its counters it was not paged (its data must be over half of --memory)";
             return failed(self.name, why.into());
         }
@@ -89,13 +89,13 @@ impl Contender for Terapage {
     }
 }
 
-/// Whether these are the counters of a program that was paged: one that never grew large enough
-/// leaves counters too, without a start.
+/// Whether these are the counters of a paged program: a program that never grew large enough leaves
+/// counters too, but without a start.
 fn was_paged(counters: &serde_json::Value) -> bool {
     counters["started_s"].as_u64().is_some_and(|started| started > 0)
 }
 
-/// `$TERAPAGE_BIN`, or this program where it is terapage.
+/// `$TERAPAGE_BIN`, or this program if it is terapage.
 ///
 /// # Errors
 /// There is none.
@@ -109,8 +109,8 @@ pub fn terapage_program(own: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Settings of Terapage that are in the environment, without those that are flags of the lab's, or
-/// not for a run.
+/// Settings of Terapage in the environment, without those that are the lab's flags, or not for a
+/// run.
 pub fn variables() -> Vec<(String, String)> {
     let others = ["MEMORY", "STORE", "STATS", "BIN", "LIBRARY", "LAB_STATE"];
     let mut named: Vec<_> = env::vars_os()

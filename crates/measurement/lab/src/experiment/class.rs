@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 const MIB: u64 = 1 << 20;
 
-/// A kind of device that is imitated.
+/// A kind of device that is emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// Its name.
@@ -16,14 +16,14 @@ pub struct Class {
     pub requests_per_s: (u64, u64),
 }
 
-/// Those that can be named.
+/// The classes that can be named.
 pub const CLASSES: [Class; 3] = [
     Class { name: "hdd", bytes_per_s: (180 * MIB, 180 * MIB), requests_per_s: (120, 120) },
     Class { name: "hdd-2008", bytes_per_s: (80 * MIB, 80 * MIB), requests_per_s: (100, 100) },
     Class { name: "sata-ssd", bytes_per_s: (530 * MIB, 500 * MIB), requests_per_s: (90_000, 60_000) },
 ];
 
-/// Which of a class's limits holds.
+/// The limits of a class that are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
@@ -34,17 +34,17 @@ pub enum Profile {
 }
 
 impl Class {
-    /// The one of this name.
+    /// The class with this name.
     ///
     /// # Errors
-    /// There is none; those that there are.
+    /// There is none; the text names those that exist.
     pub fn find(name: &str) -> Result<Class, String> {
         let names: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
         let found = CLASSES.into_iter().find(|class| class.name == name);
         found.ok_or_else(|| format!("{name} is no class of devices: there are {}", names.join(", ")))
     }
 
-    /// What it imitates, in words.
+    /// The emulated device, in words.
     pub fn words(&self) -> String {
         let rate = |bytes: u64| bytes / MIB;
         format!(
@@ -57,7 +57,7 @@ impl Class {
         )
     }
 
-    /// The four limits of a profile: bytes read, bytes written, reads, writes; 0 is none.
+    /// The four limits of a profile: bytes read, bytes written, reads, writes; 0 means no limit.
     pub fn limits(&self, profile: Profile) -> [u64; 4] {
         match profile {
             Profile::Sequential => [self.bytes_per_s.0, self.bytes_per_s.1, 0, 0],

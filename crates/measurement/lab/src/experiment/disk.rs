@@ -1,4 +1,4 @@
-//! A contender's own disk, as an experiment describes it.
+//! A separate disk of a contender, as an experiment describes it.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DiskForm {
-    /// The file system; `none` leaves the device as it is, full of data.
+    /// The file system; `none` leaves the device without one, full of data.
     pub kind: Kind,
     /// Options of mkfs.
     #[serde(default)]
@@ -14,10 +14,10 @@ pub struct DiskForm {
     /// Options of the mount, separated by commas.
     #[serde(default)]
     pub options: String,
-    /// How many devices it lies on.
+    /// The number of devices of the disk.
     #[serde(default = "one")]
     pub disks: u32,
-    /// What makes one device of several, where the file system does not.
+    /// What makes one device from several, if the file system does not.
     #[serde(default)]
     pub array: Option<Array>,
     /// Bytes of each, a term.
@@ -28,7 +28,7 @@ pub struct DiskForm {
     /// Its I/O scheduler; by default the kernel's choice. `{name}` stands for a key of the matrix.
     #[serde(default)]
     pub scheduler: Option<String>,
-    /// Why an option can no longer be chosen, where it cannot.
+    /// Why an option can no longer be chosen, if that is so.
     #[serde(default)]
     pub gone: String,
 }
@@ -62,7 +62,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As the kernel calls it.
+    /// The kernel's name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::None => "none",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Which cells something is for: for each key the values that it may have.
+/// The cells to which something applies: for each key the possible values.
 pub type Only = BTreeMap<String, Vec<Value>>;
 
 /// One combination of the matrix's values.
@@ -19,20 +19,20 @@ pub type Cell = BTreeMap<String, String>;
 pub struct Experiment {
     /// A heading.
     pub title: String,
-    /// What it asks, and who asked before.
+    /// The question of the experiment, and who asked it before.
     #[serde(default)]
     pub about: String,
-    /// What its figures count.
+    /// The quantity that its figures count.
     pub unit: Unit,
     /// What runs.
     pub program: Program,
     /// Contenders by their names.
     #[serde(default)]
     pub contenders: Vec<String>,
-    /// Contenders that are described here.
+    /// Contenders that this file describes.
     #[serde(default)]
     pub contender: Vec<Contender>,
-    /// Whom the others are held against; by default the first.
+    /// The contender with which the others are compared; by default the first.
     #[serde(default)]
     pub baseline: Option<String>,
     /// Sizes in bytes, as terms of sizes and of the matrix's keys; `memory` is the limit.
@@ -41,10 +41,11 @@ pub struct Experiment {
     /// The values that are combined into cells.
     #[serde(default)]
     pub matrix: BTreeMap<String, Vec<Value>>,
-    /// Cells that are left out: those that fit all that one of these names.
+    /// Cells to skip: a cell is skipped if it matches every key of one entry.
     #[serde(default)]
     pub skip: Vec<Only>,
-    /// Cells with I/O at random places: a throttled device then limits requests, else bytes.
+    /// Cells with I/O at random places: in these a throttled device limits requests, in others
+    /// bytes.
     #[serde(default)]
     pub random: Option<Only>,
     /// How often.
@@ -53,23 +54,23 @@ pub struct Experiment {
     /// Whether the first cell has the baseline twice, so that the noise floor is known.
     #[serde(default = "yes")]
     pub control: bool,
-    /// Settings of the device (`scheduler`, `wbt_lat_usec` and others of its queue) while it runs;
+    /// Device settings (`scheduler`, `wbt_lat_usec` and others of its queue) during the experiment;
     /// they are restored.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
-    /// What a run is expected to cost.
+    /// The expected cost of a run.
     #[serde(default)]
     pub cost: Cost,
-    /// What `--quick` has instead.
+    /// The replacements for `--quick`.
     #[serde(default)]
     pub quick: Quick,
-    /// What figures are held against.
+    /// The targets for the figures.
     #[serde(default)]
     pub target: Vec<TargetForm>,
     /// What is drawn.
     #[serde(default)]
     pub plot: Vec<PlotForm>,
-    /// What others have printed.
+    /// Published figures.
     #[serde(default)]
     pub published: Vec<Published>,
 }
@@ -87,22 +88,22 @@ fn yes() -> bool {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Program {
     /// The program and its arguments; `{name}` stands for a size, a key of the matrix, `contender`,
-    /// `dir`, `file` (a path that the experiment owns) or `text` (a file of random lines).
-    /// `{lab}` is the lab itself, `{disk}` where a contender's own disk is.
+    /// `dir`, `file` (a path that the experiment owns) or `text` (a file of random lines). `{lab}`
+    /// is the lab itself, `{disk}` the place of the contender's own disk.
     pub run: Vec<String>,
-    /// Other programs that it needs.
+    /// Other programs that the experiment needs.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Where the figures come from.
+    /// The source of the figures.
     #[serde(default)]
     pub passes: Passes,
     /// Bytes of the file that `{text}` names.
     #[serde(default)]
     pub text: Option<String>,
-    /// The exit status that it ends with.
+    /// The exit status of a successful run.
     #[serde(default)]
     pub status: i32,
-    /// Files that it writes, whose content must be the same for all.
+    /// Files that the program writes, whose content must be the same for all contenders.
     #[serde(default)]
     pub writes: Vec<PathBuf>,
     /// Whether braces in `run` mean nothing.
@@ -110,18 +111,18 @@ pub struct Program {
     pub verbatim: bool,
 }
 
-/// Where a run's figures come from.
+/// The source of a run's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Passes {
     /// Lines of JSON on its standard output.
     #[default]
     Lines,
-    /// Its run time is the one pass; its output must be the same for all.
+    /// The run time is the only pass; the output must be the same for all contenders.
     Time,
 }
 
-/// What a contender runs in.
+/// What a contender runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Under {
@@ -133,7 +134,7 @@ pub enum Under {
     Swap,
     /// The same limit, and swap to compressed memory.
     Zram,
-    /// As swap, with zswap before it.
+    /// As swap, with zswap in front of the file.
     Zswap,
     /// As swap, with the multi-generational LRU.
     Mglru,
@@ -151,25 +152,26 @@ pub enum Under {
 pub struct Contender {
     /// Its name.
     pub name: String,
-    /// What it runs in.
+    /// What it runs on.
     pub under: Under,
-    /// What it runs, where that is not the experiment's program.
+    /// Its program, if that is not the experiment's program.
     #[serde(default)]
     pub run: Option<Vec<String>>,
-    /// What it runs works on other data than the experiment's program: its output is compared with
-    /// that of its other runs alone.
+    /// Whether its program works on other data than the experiment's program: then its output is
+    /// compared only with that of its other runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_data: bool,
-    /// A disk of its own, which is set up for each run.
+    /// A separate disk, which is set up for each run.
     #[serde(default)]
     pub disk: Option<DiskForm>,
-    /// The cells that it takes part in; by default all.
+    /// The cells in which it takes part; by default all.
     #[serde(default)]
     pub only: Only,
     /// Further options of `terapage run`, with their names filled in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// Of a far one, its servers; 1 where it does not say. Each takes its part of the data.
+    /// The number of servers of a far contender; 1 by default. Each server has its part of the
+    /// data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<usize>,
 }
@@ -199,7 +201,7 @@ impl fmt::Display for Value {
 pub struct Repetitions {
     /// At least.
     pub least: u32,
-    /// At most: what is not settled by then is called so.
+    /// The maximum: a ratio that is not settled by then is reported as such.
     pub most: u32,
 }
 
@@ -209,14 +211,14 @@ impl Default for Repetitions {
     }
 }
 
-/// What one run is expected to cost.
+/// The expected cost of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cost {
     /// Seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// Bytes of disk that are taken at once, a term.
+    /// Bytes of disk that are used at once, a term.
     #[serde(default)]
     pub disk: String,
     /// Bytes written to the disk, a term.
@@ -230,7 +232,7 @@ impl Default for Cost {
     }
 }
 
-/// What `--quick` has instead.
+/// The replacements for `--quick`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Quick {
@@ -240,7 +242,7 @@ pub struct Quick {
     /// These values.
     #[serde(default)]
     pub matrix: BTreeMap<String, Vec<Value>>,
-    /// These contenders alone, where any are named.
+    /// Only these contenders, if any are named.
     #[serde(default)]
     pub contenders: Vec<String>,
     /// So many rounds.
@@ -252,34 +254,36 @@ pub struct Quick {
     /// These cells alone, by contender.
     #[serde(default)]
     pub only: BTreeMap<String, Only>,
-    /// Whether this is in force.
+    /// Whether these replacements are in force.
     #[serde(default, skip_serializing_if = "is_no")]
     pub applied: bool,
 }
 
-/// How a value is made that is held against a target.
+/// How the value of a target is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The figure of one over that of another.
+    /// The figure of one contender divided by that of another.
     #[default]
     Ratio,
     /// The difference of both.
     Difference,
-    /// What `threads` threads do in a time, as a multiple of one's, or of the device's if less.
+    /// The work of `threads` threads in a time, as a multiple of one thread's work, or of the
+    /// device's if that is less.
     Scaling,
     /// Bytes written over bytes read from the store in a pass.
     WrittenShare,
-    /// The most memory of each that has a budget.
+    /// The peak memory of each contender that has a budget.
     Resident,
-    /// The share of runs that did their work.
+    /// The share of runs that completed their work.
     Completes,
-    /// The speed of one over that of another, of a program that goes over its data once in `depth`
-    /// steps (a key of the matrix); or 95 % of what `device` allows, if that is less.
+    /// The speed of one contender divided by that of another, for a program that passes over its
+    /// data once in `depth` steps (a key of the matrix); or 95 % of what `device` allows, if that
+    /// is less.
     Bound,
 }
 
-/// When a target holds.
+/// When a target applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
@@ -293,7 +297,7 @@ pub enum When {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TargetForm {
-    /// How its value is made.
+    /// How its value is computed.
     #[serde(default)]
     pub kind: Kind,
     /// Whose figure.
@@ -305,25 +309,25 @@ pub struct TargetForm {
     /// Against whose.
     #[serde(default)]
     pub to: String,
-    /// Of which pass; by default of the same.
+    /// The other contender's pass; by default the same one.
     #[serde(default)]
     pub to_pass: Option<String>,
-    /// Whose pass `rmw` is what the device gives, of `bound`.
+    /// For `bound`: the contender whose pass `rmw` gives the device's speed.
     #[serde(default)]
     pub device: String,
     /// Threads of `scaling`.
     #[serde(default)]
     pub threads: u32,
-    /// On which side of the value it must be.
+    /// The side of the target on which the value must be.
     #[serde(default)]
     pub side: Side,
     /// The target.
     #[serde(default)]
     pub value: f64,
-    /// When it holds; by default always.
+    /// When the target applies; by default always.
     #[serde(default)]
     pub when: Option<When>,
-    /// In which cells; by default in all.
+    /// The cells to which it applies; by default all.
     #[serde(default)]
     pub only: Only,
     /// Why.
@@ -337,13 +341,13 @@ pub struct TargetForm {
 pub struct PlotForm {
     /// Its heading.
     pub title: String,
-    /// The key across; by default `pass`.
+    /// The key on the x axis; by default `pass`.
     #[serde(default = "pass")]
     pub x: String,
-    /// The cells that it shows; by default all.
+    /// The cells in the plot; by default all.
     #[serde(default)]
     pub only: Only,
-    /// The passes that it shows; by default all.
+    /// The passes in the plot; by default all.
     #[serde(default)]
     pub passes: Vec<String>,
     /// Whether figures are shown as multiples of the baseline's time.
@@ -352,7 +356,7 @@ pub struct PlotForm {
     /// Whether the axis upwards is logarithmic.
     #[serde(default)]
     pub log: bool,
-    /// A sentence below it.
+    /// A sentence below the plot.
     #[serde(default)]
     pub note: String,
 }
@@ -361,15 +365,15 @@ fn pass() -> String {
     "pass".into()
 }
 
-/// A figure that others have printed.
+/// A published figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
-    /// Where it is printed.
+    /// Where it is published.
     pub figure: String,
-    /// What it is of, in words.
+    /// What it measures, in words.
     pub what: String,
-    /// The contender that is its like.
+    /// The corresponding contender.
     pub contender: String,
     /// The pass.
     #[serde(default)]
@@ -377,12 +381,12 @@ pub struct Published {
     /// The cell.
     #[serde(default)]
     pub at: BTreeMap<String, Value>,
-    /// The value, in the experiment's unit, or a multiple of the baseline's time where `relative`.
+    /// The value, in the experiment's unit, or, if `relative`, a multiple of the baseline's time.
     pub value: f64,
-    /// Whether it is such a multiple.
+    /// Whether the value is such a multiple.
     #[serde(default)]
     pub relative: bool,
-    /// What has changed since.
+    /// What has changed since its publication.
     #[serde(default)]
     pub note: String,
 }

@@ -31,7 +31,7 @@ impl Experiment {
     /// A term that cannot be calculated.
     pub fn sizes_of(&self, cell: &Cell) -> anyhow::Result<BTreeMap<String, u64>> {
         let mut sizes = BTreeMap::new();
-        // Each may stand on others, in any order.
+        // Each size may depend on others, in any order.
         for _ in 0..self.sizes.len() {
             for (name, term) in &self.sizes {
                 if let Ok(bytes) = self.term(name, term, cell, &sizes) {
@@ -45,11 +45,11 @@ impl Experiment {
         Ok(sizes)
     }
 
-    /// The value of a term such as `data * ratio / 2`: sizes, numbers, fractions, names, with
-    /// spaces around each sign; from left to right.
+    /// The value of a term such as `data * ratio / 2`: sizes, numbers, fractions and names, with
+    /// spaces around each operator, evaluated from left to right.
     ///
     /// # Errors
-    /// When it is none; `what` is what it is of.
+    /// The text is not a term; `what` says for what it stands.
     pub fn term(
         &self,
         what: &str,
@@ -85,7 +85,7 @@ impl Experiment {
     /// A text with its `{names}` filled in.
     ///
     /// # Errors
-    /// A name that is none.
+    /// A name is unknown.
     pub fn filled(
         &self,
         text: &str,
@@ -121,14 +121,14 @@ pub fn atom(word: &str) -> Option<f64> {
     word.parse().ok().or_else(fraction).or_else(size)
 }
 
-/// Whether a cell is one of those that `only` names.
+/// Whether a cell is among those of `only`.
 pub fn is_in(only: &Only, cell: &Cell) -> bool {
     only.iter().all(|(key, values)| {
         cell.get(key).is_some_and(|found| values.iter().any(|value| value.to_string() == *found))
     })
 }
 
-/// A cell in words: `block 4K, ratio 1/8`; empty where there is one alone.
+/// A cell in words: `block 4K, ratio 1/8`; empty if there is only one cell.
 pub fn words(cell: &Cell) -> String {
     cell.iter().map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
 }

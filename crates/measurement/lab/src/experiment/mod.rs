@@ -1,5 +1,5 @@
-//! An experiment as a file: what runs, under which contenders, over which cells, and what its
-//! figures are held against. TOML; docs/lab-experiments.md has the keys.
+//! An experiment as a file: the program, the contenders, the cells, and the targets for its
+//! figures. TOML; docs/lab-experiments.md has the keys.
 
 pub mod class;
 pub mod disk;
@@ -38,10 +38,10 @@ pub const SHIPPED: [(&str, &str); 14] = [
     ("stack", include_str!("../../experiments/stack.toml")),
 ];
 
-/// Names that files use for themselves: no size or key of the matrix may have them.
+/// Names with a fixed meaning: no size or key of the matrix may have them.
 const RESERVED: [&str; 6] = ["lab", "dir", "file", "text", "contender", "disk"];
 
-/// Contenders that need no table of their own.
+/// Contenders that need no separate table.
 const STANDARD: [(&str, Under); 8] = [
     ("memory", Under::Memory),
     ("swap", Under::Swap),
@@ -57,7 +57,7 @@ impl Experiment {
     /// The shipped experiment of this name, or that of a file, with its name.
     ///
     /// # Errors
-    /// When there is none, or it is wrong: one line, with line and column where it has them.
+    /// There is none, or it is wrong: one line, with line and column if they are known.
     pub fn find(name: &str) -> anyhow::Result<(String, Experiment)> {
         if let Some((name, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
             return Ok(((*name).into(), Experiment::parse(text, name)?));
@@ -73,10 +73,10 @@ impl Experiment {
         Ok((stem, Experiment::parse(&text, name)?))
     }
 
-    /// Reads an experiment; `file` is what errors call it.
+    /// Reads an experiment; errors call it `file`.
     ///
     /// # Errors
-    /// One line, with line and column where the text itself is wrong.
+    /// One line, with line and column if the text itself is wrong.
     pub fn parse(text: &str, file: &str) -> anyhow::Result<Experiment> {
         let experiment: Experiment = toml::from_str(text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
@@ -89,7 +89,7 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// What cannot be seen in one key alone.
+    /// Checks the conditions that involve several keys.
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.program.run.is_empty(), "program.run is empty; it names the program to run");
         let names: Vec<String> = self.all_contenders()?.into_iter().map(|contender| contender.name).collect();
@@ -148,7 +148,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// What is wrong with contenders' own disks.
+    /// Checks the contenders' own disks.
     fn check_disks(&self) -> anyhow::Result<()> {
         for contender in &self.contender {
             let Some(form) = &contender.disk else { continue };
@@ -174,13 +174,13 @@ impl Experiment {
     /// The scheduler of a contender's own disk in a cell.
     ///
     /// # Errors
-    /// A name that stands for nothing.
+    /// A name is unknown.
     pub fn scheduler(&self, form: &DiskForm, cell: &Cell) -> anyhow::Result<Option<String>> {
         let text = form.scheduler.as_ref();
         text.map(|text| self.filled(text, cell, &BTreeMap::new(), &[])).transpose()
     }
 
-    /// Which limits of a throttled device hold in a cell.
+    /// The limits of a throttled device in a cell.
     pub fn profile(&self, cell: &Cell) -> Profile {
         match self.random.as_ref().is_some_and(|random| is_in(random, cell)) {
             true => Profile::Random,
@@ -188,12 +188,12 @@ impl Experiment {
         }
     }
 
-    /// Whether all contenders have disks of their own.
+    /// Whether all contenders have separate disks.
     pub fn has_own_disks(&self) -> bool {
         self.contenders.is_empty() && self.contender.iter().all(|contender| contender.disk.is_some())
     }
 
-    /// The same with what `--quick` has instead.
+    /// The experiment with the replacements for `--quick`.
     pub fn quick(mut self) -> Experiment {
         let quick = self.quick.clone();
         self.quick.applied = true;
@@ -233,7 +233,7 @@ impl Experiment {
         }
     }
 
-    /// The servers that its far contenders want, at most.
+    /// The largest number of servers that its far contenders want.
     pub fn servers(&self) -> usize {
         let of = |contender: &Contender| contender.servers.unwrap_or(1);
         self.contender.iter().filter(|contender| contender.under == Under::Far).map(of).max().unwrap_or(1)
@@ -242,7 +242,7 @@ impl Experiment {
     /// All contenders, in order.
     ///
     /// # Errors
-    /// A name that stands for none.
+    /// A name does not stand for a contender.
     pub fn all_contenders(&self) -> anyhow::Result<Vec<Contender>> {
         let standard = self.contenders.iter().map(|name| {
             let found = STANDARD.iter().find(|(known, _)| known == name);
@@ -264,7 +264,7 @@ impl Experiment {
         standard.chain(self.contender.iter().cloned().map(Ok)).collect()
     }
 
-    /// Whom the others are held against.
+    /// The contender with which the others are compared.
     pub fn baseline_name(&self) -> String {
         let first = || self.contenders.first().or(self.contender.first().map(|contender| &contender.name));
         self.baseline.as_ref().or_else(first).cloned().unwrap_or_default()

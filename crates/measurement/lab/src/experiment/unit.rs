@@ -1,9 +1,9 @@
-//! What figures count, and on which side of a target they must be.
+//! The quantities that figures count, and the sides of a target.
 
 use crate::workload::Pass;
 use serde::{Deserialize, Serialize};
 
-/// What a figure counts.
+/// The quantity that a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Bytes that a program touched by the second.
@@ -18,7 +18,7 @@ pub enum Unit {
     /// Operations with floating-point numbers by the second.
     #[serde(rename = "MFLOPS")]
     Mflops,
-    /// Bytes by the second, or operations by the second of passes that count those.
+    /// Bytes per second, or operations per second for passes that count operations.
     #[serde(rename = "MiB/s or 1/s")]
     Speed,
     /// Time of one I/O.
@@ -27,7 +27,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it stands in tables.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Rate => "MiB/s",
@@ -39,7 +39,7 @@ impl Unit {
         }
     }
 
-    /// The same for some passes alone: of [`Unit::Speed`] their names end with their unit.
+    /// The unit's name for some passes: with [`Unit::Speed`], names of passes end with their unit.
     pub fn name_of<'a>(self, passes: impl Iterator<Item = &'a str>) -> &'static str {
         let all = |end: &str, passes: &[&str]| passes.iter().all(|pass| pass.ends_with(end));
         let passes: Vec<&str> = passes.collect();
@@ -63,7 +63,7 @@ impl Unit {
         }
     }
 
-    /// What the same work costs in time, in whatever measure: less is better.
+    /// The time cost of the same work, in any measure: less is better.
     pub fn cost(self, pass: &Pass) -> f64 {
         match self {
             Unit::Rate | Unit::Mflops | Unit::Speed => 1.0 / self.of(pass),
@@ -72,7 +72,7 @@ impl Unit {
     }
 }
 
-/// On which side of its target a value must be.
+/// The side of its target on which a value must be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
@@ -81,9 +81,9 @@ pub enum Side {
     AtLeast,
     /// The target or less.
     AtMost,
-    /// Less than the target.
+    /// Below the target.
     Below,
-    /// One, give or take the target.
+    /// Within the target's distance of 1.
     Within,
 }
 

@@ -1,8 +1,8 @@
 //! A memory cgroup with a limit, of version 1 or 2.
 //!
-//! It is made below the cgroup that the lab itself is in, so that whatever limits the lab
-//! limits its children too. Version 2 wants a parent that hands on the memory controller and,
-//! as processes and children do not share a cgroup there, this is often an ancestor.
+//! The cgroup is made below the cgroup of the lab itself, so that limits of the lab also limit its
+//! children. Version 2 needs a parent that delegates the memory controller. As one cgroup cannot
+//! have both processes and children there, the parent is often an ancestor.
 
 use crate::ground::janitor::{Janitor, Thing};
 use std::fs::{self, File};
@@ -14,21 +14,21 @@ use std::{process, thread};
 /// Which interface the memory controller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// A hierarchy of its own.
+    /// A separate hierarchy.
     One,
     /// One hierarchy for all controllers.
     Two,
 }
 
-/// A cgroup with a memory limit; removed when dropped.
+/// A cgroup with a memory limit; dropping this value removes it.
 pub struct Cgroup<'a> {
     path: PathBuf,
     janitor: &'a Janitor,
 }
 
 impl<'a> Cgroup<'a> {
-    /// Makes one that may hold `limit` bytes of memory, and swap without limit. Needs root or a
-    /// cgroup that was delegated.
+    /// Makes a cgroup that may use `limit` bytes of memory, and unlimited swap. Needs root or a
+    /// delegated cgroup.
     pub fn new(janitor: &'a Janitor, limit: u64) -> io::Result<Cgroup<'a>> {
         let (version, parent) = parent()?;
         let path = parent.join(format!("terapage-lab-{}", process::id()));
@@ -42,7 +42,7 @@ impl<'a> Cgroup<'a> {
             Version::One => "memory.limit_in_bytes",
             Version::Two => "memory.max",
         };
-        // Without a limit as it is made.
+        // A new cgroup has no limit.
         if limit < u64::MAX {
             fs::OpenOptions::new()
                 .write(true)
@@ -52,10 +52,10 @@ impl<'a> Cgroup<'a> {
         Ok(cgroup)
     }
 
-    /// Limits devices as well, by lines of `io.max`; version 2 alone has it.
+    /// Also limits devices, by lines of `io.max`; only version 2 has this file.
     ///
     /// # Errors
-    /// When the group has no such file, or a line is refused.
+    /// The group has no such file, or a line is refused.
     pub fn limit_devices(&self, lines: &[String]) -> io::Result<()> {
         for line in lines {
             fs::write(self.path.join("io.max"), line)?;
@@ -63,7 +63,7 @@ impl<'a> Cgroup<'a> {
         Ok(())
     }
 
-    /// The file that takes in the process that writes "0" to it.
+    /// The file through which a process enters the group: it writes "0" there.
     pub fn door(&self) -> io::Result<File> {
         fs::OpenOptions::new().write(true).open(self.path.join("cgroup.procs"))
     }
@@ -77,12 +77,13 @@ impl Drop for Cgroup<'_> {
     }
 }
 
-/// Kills what is in the cgroup and removes it; waits up to a minute for its last process to go.
+/// Kills the processes in the cgroup and removes it; waits up to a minute for the last process to
+/// end.
 pub fn remove(path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         for id in fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
-            // A process of another namespace shows as 0, which would mean our own group.
+            // A process of another namespace appears as 0, which would mean our own process group.
             if let Some(id) = id.parse::<i32>().ok().filter(|id| *id > 0) {
                 // SAFETY: kill takes two integers; the id is that of one process.
                 unsafe { libc::kill(id, libc::SIGKILL) };
@@ -98,16 +99,16 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The directory to make a memory cgroup in.
+/// The directory in which a memory cgroup can be made.
 ///
 /// # Errors
-/// There is none; what to do about it.
+/// There is none; the text says what to do.
 pub fn parent() -> io::Result<(Version, PathBuf)> {
     let (version, directory, top) = own()?;
     choose(version, &directory, &top).map(|parent| (version, parent))
 }
 
-/// The calling process's own directory, and where that hierarchy is mounted.
+/// The calling process's directory, and the mount point of its hierarchy.
 ///
 /// # Errors
 /// No hierarchy with the memory controller is mounted.
@@ -117,7 +118,7 @@ pub fn own() -> io::Result<(Version, PathBuf, PathBuf)> {
     locate(&own, &mounts).ok_or_else(|| io::Error::other("no memory cgroup is mounted"))
 }
 
-/// The nearest of `directory` and those above it, up to `top`, that can have a child with a memory
+/// The nearest of `directory` and its ancestors, up to `top`, that can have a child with a memory
 /// limit.
 fn choose(version: Version, directory: &Path, top: &Path) -> io::Result<PathBuf> {
     let lists_memory = |file: PathBuf| {
@@ -125,7 +126,7 @@ fn choose(version: Version, directory: &Path, top: &Path) -> io::Result<PathBuf>
     };
     let mut above = directory.ancestors().take_while(|ancestor| ancestor.starts_with(top));
     let found = match version {
-        // In a container the path may be one that only the host sees.
+        // In a container the path may be visible only to the host.
         Version::One => above.find(|ancestor| ancestor.is_dir()),
         Version::Two => above.find(|ancestor| lists_memory(ancestor.join("cgroup.subtree_control"))),
     };
@@ -193,8 +194,8 @@ mod tests {
         fs::create_dir_all(&group).unwrap();
         assert_eq!(choose(Version::One, &group, top).unwrap(), group);
         assert_eq!(choose(Version::One, &top.join("slice/elsewhere"), top).unwrap(), top.join("slice"));
-        // Version 2: first nobody has the controller, then the top alone, then it hands it on, then
-        // the slice does too.
+        // Version 2: first no group has the controller, then only the top has it, then the top
+        // delegates it, then the slice does too.
         let put = |path: &str, text: &str| fs::write(top.join(path), text).unwrap();
         let says = || choose(Version::Two, &group, top).unwrap_err().to_string();
         assert!(says().contains("not at hand"), "{}", says());

@@ -1,5 +1,5 @@
-//! The devices that `--device NAME=PATH[@CLASS]` names: the one that a directory lies on, or a
-//! slower one made of it.
+//! The devices that `--device NAME=PATH[@CLASS]` names: the device of a directory, or an emulated
+//! slower one.
 
 use crate::experiment::class::{Class, Profile};
 use crate::experiment::disk::{DiskForm, Kind};
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use terapage_rig::device::{Device, Mount};
 
-/// A device as it is named on the command line.
+/// A device as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
     /// A directory on it.
     pub path: PathBuf,
-    /// The class that is made of it.
+    /// The class to emulate.
     pub class: Option<Class>,
 }
 
@@ -30,7 +30,7 @@ impl FromStr for Chosen {
             .split_once('=')
             .filter(|(name, path)| is_name(name) && !path.is_empty())
             .ok_or("NAME=PATH or NAME=PATH@CLASS is needed, with a name of letters, digits, - and _")?;
-        // A path may have an @ of its own.
+        // A path may contain an @.
         let (path, class) = match path.rsplit_once('@') {
             Some((path, class)) if !path.is_empty() && !class.contains('/') => {
                 (path, Some(Class::find(class)?))
@@ -49,7 +49,7 @@ impl Chosen {
     /// Whether there is a device to measure.
     ///
     /// # Errors
-    /// There is none; one line.
+    /// There is no such device; one line.
     pub fn check(&self) -> anyhow::Result<()> {
         let place = self.path.display();
         anyhow::ensure!(self.path.is_dir(), "--device {}={place}: no such directory", self.name);
@@ -65,20 +65,20 @@ impl Chosen {
     }
 }
 
-/// A device that all runs are on, until this is dropped.
+/// A device that all runs use, until this value is dropped.
 pub struct Ground {
     chosen: Chosen,
-    /// What is below it.
+    /// The device below the loop.
     below: Option<String>,
     disk: Option<Disk>,
 }
 
 impl Ground {
-    /// Sets it up: for a class, a throttled loop with ext4 of `bytes` bytes; without `bytes` the
-    /// contenders' own disks are to be throttled.
+    /// Sets the device up: for a class, a throttled loop with ext4 of `bytes` bytes; without
+    /// `bytes` the contenders' own disks will be throttled.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// The device cannot be set up.
     pub fn up(site: &Site, chosen: &Chosen, bytes: Option<u64>) -> Result<Ground, Error> {
         let below = Device::of(&chosen.path).map(|device| device.name);
         let form = DiskForm {
@@ -104,31 +104,31 @@ impl Ground {
         Ok(Ground { chosen: chosen.clone(), below, disk })
     }
 
-    /// Where files lie on it.
+    /// The directory for files on it.
     pub fn place(&self) -> PathBuf {
         self.disk.as_ref().map_or_else(|| self.chosen.path.clone(), |disk| disk.place.clone())
     }
 
-    /// Its limits, where it has any.
+    /// Its limits, if it has any.
     pub fn throttle(&self) -> Option<&Throttle> {
         self.disk.as_ref().and_then(Disk::throttle)
     }
 
-    /// The class that it is made to be.
+    /// The emulated class.
     pub fn class(&self) -> Option<Class> {
         self.chosen.class
     }
 
-    /// Chooses which of its limits hold.
+    /// Chooses the limits that are in force.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// The limits cannot be written.
     pub fn set(&self, profile: Profile) -> std::io::Result<()> {
         self.throttle().map_or(Ok(()), |throttle| throttle.set(profile))
     }
 
-    /// Says in a machine's description what it is. The numbers of loops and mounts, which differ
-    /// each time, are left out: results of two runs belong together.
+    /// Adds the device to a machine's description. The numbers of loops and mounts, which differ
+    /// each time, are left out, so that results of two runs belong together.
     pub fn describe(&self, machine: &mut Machine) {
         machine.device_name = Some(self.chosen.name.clone());
         let Some(class) = self.chosen.class else { return };

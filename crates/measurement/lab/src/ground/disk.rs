@@ -1,8 +1,8 @@
-//! A contender's own disk: image files behind loop devices with direct I/O, throttled where a class
-//! is named, with a new file system on them, mounted. Only files of the lab's own are formatted,
-//! or the device that `--i-may-erase` names.
+//! A contender's own disk: image files behind loop devices with direct I/O, throttled if a class is
+//! named, with a new file system, mounted. Only the lab's own files are formatted, or the device
+//! that `--i-may-erase` names.
 //!
-//! A mount that succeeds proves nothing: options that are in force are read back from /proc/mounts.
+//! A successful mount proves nothing: the options in force are read back from /proc/mounts.
 
 use crate::experiment::class::{Class, Profile};
 use crate::experiment::disk::{Array, DiskForm, Kind};
@@ -23,8 +23,8 @@ use terapage_rig::device::{Device, Mount};
 use terapage_rig::md;
 use terapage_rig::tools;
 
-/// What makes a file system, and its usual options: nothing is put off that would be written later,
-/// while somebody measures.
+/// The program that makes a file system, and its usual options: no work is deferred that would be
+/// written later, during a measurement.
 fn maker(kind: Kind) -> Option<(&'static str, &'static [&'static str])> {
     const WHOLE: &[&str] = &["-F", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
     match kind {
@@ -39,10 +39,10 @@ fn maker(kind: Kind) -> Option<(&'static str, &'static [&'static str])> {
 /// Why there is no disk.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This machine cannot have it; in words that say why.
+    /// This machine cannot have the disk; the text says why.
     #[error("{0}")]
     Cannot(String),
-    /// It cannot be set up.
+    /// The disk cannot be set up.
     #[error("{what}: {error}")]
     Io {
         /// What was done.
@@ -55,13 +55,13 @@ pub enum Error {
     Stopped(runner::Error),
 }
 
-/// Adds what was done to an error.
+/// Adds the attempted step to an error.
 fn at(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();
     |error| Error::Io { what, error }
 }
 
-/// What is asked for: a form with its names filled in.
+/// The requested disk: a form with its names filled in.
 pub struct Wanted<'a> {
     /// The form.
     pub form: &'a DiskForm,
@@ -69,21 +69,21 @@ pub struct Wanted<'a> {
     pub bytes: u64,
     /// The scheduler.
     pub scheduler: Option<String>,
-    /// The class, the form's own or that of `--device`.
+    /// The class of the form, or that of `--device`.
     pub class: Option<Class>,
-    /// Which of its limits holds.
+    /// The limits in force.
     pub profile: Profile,
-    /// The file behind a device without a file system; it is kept from run to run.
+    /// The file behind a device without a file system; it is kept between runs.
     pub image: &'a Path,
 }
 
-/// A disk that is set up, until this is dropped.
+/// A disk that is set up until this value is dropped.
 pub struct Disk {
     throttle: Option<Throttle>,
     undo: Vec<Undo>,
-    /// Where its file system is mounted, or the device where there is none.
+    /// The mount point of its file system, or the device if it has none.
     pub place: PathBuf,
-    /// What is in force, and what is not, in words.
+    /// The options that are in force, and those that are not, in words.
     pub notes: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Disk {
     /// Sets one up. Needs root.
     ///
     /// # Errors
-    /// When it cannot be had; nothing of it is left.
+    /// The disk cannot be set up; nothing of it remains.
     pub fn up(site: &Site, wanted: &Wanted<'_>) -> Result<Disk, Error> {
         let mut disk = Disk { throttle: None, undo: Vec::new(), place: PathBuf::new(), notes: Vec::new() };
         let devices = disk.devices(site, wanted)?;
@@ -127,12 +127,12 @@ impl Disk {
         Ok(disk)
     }
 
-    /// The limits on its devices, where there are any.
+    /// The limits on its devices, if there are any.
     pub fn throttle(&self) -> Option<&Throttle> {
         self.throttle.as_ref()
     }
 
-    /// Its devices: loops, or the one that may be erased.
+    /// Its devices: loops, or the device that may be erased.
     fn devices(&mut self, site: &Site, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>, Error> {
         if let (Some(device), 1, None) = (&site.may_erase, wanted.form.disks, wanted.class) {
             check_free(device)?;
@@ -216,14 +216,14 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What is still to be written is written at full speed.
+        // Remaining data are written at full speed.
         self.throttle.take();
         undo::all(&mut self.undo);
     }
 }
 
-/// Whether a mount option that was asked for is in force, from those that /proc/mounts shows. What
-/// is the default is not shown.
+/// Whether a requested mount option is in force, judged by the options in /proc/mounts.
+/// /proc/mounts does not show defaults.
 fn is_in_force(asked: &str, shown: &str) -> bool {
     let has = |wanted: &str| shown.split(',').any(|option| option == wanted);
     match asked {
@@ -250,7 +250,7 @@ fn format(
         Ok(finished) => match finished.end {
             End::Done => Ok(()),
             end if gone.is_empty() => Err(Error::Cannot(format!("{maker}: {}", end.text()))),
-            // Its last line may be of its usage.
+            // The last line of mkfs may be about its usage.
             _ => Err(Error::Cannot(format!("no longer selectable, because {gone} ({maker} refuses it)"))),
         },
         Err(runner::Error::Start { program, error }) => Err(Error::Io { what: program, error }),
@@ -282,17 +282,18 @@ fn number(device: &Path) -> io::Result<String> {
     Ok(format!("{}:{}", libc::major(number), libc::minor(number)))
 }
 
-/// A device that may be erased: a whole one that nobody uses.
+/// Checks a device that may be erased: it must be a whole device that nobody uses.
 ///
 /// # Errors
-/// What it is instead.
+/// What the device is instead.
 pub fn check_free(device: &Path) -> Result<(), Error> {
     let name = device.display();
     let found = fs::metadata(device).map_err(at(name.to_string()))?;
     if !found.file_type().is_block_device() {
         return Err(Error::Cannot(format!("{name} is no block device")));
     }
-    // The kernel refuses this for what is mounted, swapped to, or part of another device.
+    // The kernel refuses this for a device that is mounted, used as swap, or part of another
+    // device.
     match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device) {
         Ok(_) => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -302,8 +303,8 @@ pub fn check_free(device: &Path) -> Result<(), Error> {
     }
 }
 
-/// Fills a file with data, unless it is there with this size: what was never written is not read
-/// from the device.
+/// Fills a file with data, unless it already has this size: blocks that were never written are not
+/// read from the device.
 fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|known| known.len() == bytes) {
         return Ok(());
@@ -322,8 +323,8 @@ fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Puts a file behind a loop device, with direct I/O where the file system can; gives whether it
-/// has.
+/// Puts a file behind a loop device, with direct I/O if the file system supports it; returns
+/// whether it does.
 fn attach(janitor: &Arc<Janitor>, file: &Path) -> Result<(PathBuf, Undo, bool), Error> {
     let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control");
     let control = control.map_err(at("no loop device can be had, which needs root: /dev/loop-control"))?;
@@ -347,7 +348,7 @@ fn attach(janitor: &Arc<Janitor>, file: &Path) -> Result<(PathBuf, Undo, bool), 
                 let direct = fs::read_to_string(sysfs).is_ok_and(|text| text.trim() == "1");
                 return Ok((device, undo, direct));
             }
-            // Another took it meanwhile.
+            // Another process took it meanwhile.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => last = error,
             Err(error) => return Err(Error::Io { what: device.display().to_string(), error }),
         }
@@ -365,7 +366,7 @@ mod tests {
         let ext4 = "rw,relatime,nobarrier,data=writeback";
         assert!(is_in_force("data=writeback", ext4) && is_in_force("nobarrier", ext4));
         assert!(is_in_force("barrier=0", ext4));
-        // It mounts and is dropped.
+        // The option is accepted and ignored.
         assert!(!is_in_force("nobh", ext4));
         assert!(!is_in_force("barrier=1", ext4) && !is_in_force("data=ordered", ext4));
         assert!(is_in_force("data=ordered", "rw,relatime") && is_in_force("barrier", "rw,relatime"));

@@ -1,10 +1,10 @@
-//! What the lab sets up, and who takes it down when the lab cannot.
+//! What the lab sets up, and who removes it if the lab cannot.
 //!
-//! Whatever outlives a process (a swap file, a cgroup, a file, a process group) is told to the
-//! janitor before it is made (a file just after) and ticked off after it is gone. The janitor is a
-//! process of its own, in its own process group, that reads these lines from a pipe. When the pipe
-//! closes, because the lab ended in whatever way, it takes down what was not ticked off. The same
-//! lines are in a record on disk ([`crate::ground::record`]), for when the janitor ends too.
+//! The janitor is told of everything that outlives a process (a swap file, a cgroup, a file, a
+//! process group) before it is made (a file just after), and again after it is gone. The janitor is
+//! a separate process, in its own process group, that reads these lines from a pipe. When the pipe
+//! closes, because the lab has ended in any way, the janitor removes what is left. The same lines
+//! are in a record on disk ([`crate::ground::record`]), in case the janitor ends too.
 
 use crate::ground::cgroup;
 use crate::ground::mount;
@@ -20,40 +20,41 @@ use std::sync::Mutex;
 use std::{fs, io};
 use terapage_rig::md;
 
-/// One thing that outlives the lab unless someone takes it down.
+/// Something that outlives the lab unless it is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thing {
     /// A process group.
     Group(i32),
     /// A memory cgroup.
     Cgroup(PathBuf),
-    /// A swap file; as a file it is told separately.
+    /// A swap file; the file itself is reported separately.
     Swap(PathBuf),
     /// A compressed device in memory, by its number.
     Zram(u32),
     /// A mounted file system.
     Mount(PathBuf),
-    /// A device that btrfs knows as one of several; it must be forgotten before it is another's.
+    /// A device that btrfs knows as one of several; btrfs must forget it before it gets another
+    /// use.
     Btrfs(PathBuf),
     /// An array of the md driver.
     Md(PathBuf),
-    /// A limit in a file of the root cgroup, and the number of the device that it is for.
+    /// A limit in a file of the root cgroup, and the number of its device.
     Throttle(PathBuf, String),
     /// A loop device, and the file behind it.
     Loop(PathBuf, PathBuf),
-    /// A file of the kernel that holds another value for a time, and the value to restore, which
-    /// has no spaces.
+    /// A kernel file that has another value for a time, and the value to restore, which has no
+    /// spaces.
     Setting(PathBuf, String),
     /// A network namespace, by its name.
     Namespace(String),
     /// A file.
     File(PathBuf),
-    /// A directory, empty by then.
+    /// A directory, which is empty when it is removed.
     Directory(PathBuf),
 }
 
 impl Thing {
-    /// The line that tells of it.
+    /// The line that describes it.
     pub fn line(&self) -> String {
         match self {
             Thing::Group(id) => format!("group {id}"),
@@ -72,7 +73,7 @@ impl Thing {
         }
     }
 
-    /// What such a line tells of.
+    /// The thing that such a line describes.
     pub fn parse(line: &str) -> Option<Thing> {
         let (kind, value) = line.split_once(' ')?;
         let pair = || value.split_once(' ');
@@ -98,7 +99,7 @@ impl Thing {
     fn rank(&self) -> u8 {
         match self {
             Thing::Group(_) => 0,
-            // What is still to be written is written at full speed.
+            // Remaining data are written at full speed.
             Thing::Throttle(..) => 1,
             Thing::Cgroup(_) => 2,
             Thing::Swap(_) => 3,
@@ -112,12 +113,12 @@ impl Thing {
         }
     }
 
-    /// Whether it outlives the machine's power; the others are gone with it.
+    /// Whether it survives a loss of power; the other things do not.
     pub fn is_on_disk(&self) -> bool {
         matches!(self, Thing::File(_) | Thing::Directory(_))
     }
 
-    /// Takes it down. No error where it is gone already.
+    /// Takes it down. It is no error if it is already gone.
     pub fn take_down(&self) -> io::Result<()> {
         let gone = |result: io::Result<()>| match result {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -146,7 +147,7 @@ impl Thing {
 
 /// Kills a process group.
 pub fn kill_group(id: i32) {
-    // SAFETY: kill takes two integers and touches no memory of ours.
+    // SAFETY: kill takes two integers and touches none of our memory.
     unsafe { libc::kill(-id, libc::SIGKILL) };
 }
 
@@ -161,7 +162,8 @@ impl Janitor {
     /// Starts the janitor: `program` with `arguments`, which must lead to [`serve`].
     pub fn start(program: &Path, arguments: &[String], record: Record) -> io::Result<Janitor> {
         let mut command = Command::new(program);
-        // A group of its own: what a terminal sends to the lab does not reach it.
+        // A separate process group, because signals that a terminal sends to the lab must not reach
+        // it.
         command.process_group(0);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
@@ -184,12 +186,12 @@ impl Janitor {
         pipe.write_all(format!("{sign}{line}\n").as_bytes())
     }
 
-    /// Tells of a thing that is about to be made.
+    /// Reports a thing that is about to be made.
     pub fn tell(&self, thing: &Thing) -> io::Result<()> {
         self.say('+', thing)
     }
 
-    /// Ticks off a thing that is gone.
+    /// Reports that a thing is gone.
     pub fn gone(&self, thing: &Thing) {
         // Without a janitor there is nothing to tick off.
         let _ = self.say('-', thing);
@@ -218,12 +220,13 @@ impl<'a> OwnedFile<'a> {
         Ok(OwnedFile { path, janitor })
     }
 
-    /// Makes the file, which must not exist yet: it may be another's, and stays then.
-    /// `mode`: its rights, less the umask.
+    /// Makes the file, which must not exist yet: an existing file may be somebody else's, and
+    /// stays. `mode`: its access rights, less the umask.
     pub fn create(janitor: &'a Janitor, path: PathBuf, mode: u32) -> io::Result<(OwnedFile<'a>, fs::File)> {
         use std::os::unix::fs::OpenOptionsExt;
         let file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&path)?;
-        // Told after it was made: what ends the lab in between leaves an empty file.
+        // The file is reported after it was made: if the lab ends in between, an empty file
+        // remains.
         let owned = OwnedFile::new(janitor, path.clone()).inspect_err(|_| {
             fs::remove_file(&path).ok();
         })?;
@@ -263,7 +266,7 @@ impl Drop for OwnedFile<'_> {
     }
 }
 
-/// A setting of the kernel's that holds another value until this is dropped.
+/// A kernel setting that has another value until this value is dropped.
 pub struct Held<'a> {
     path: PathBuf,
     before: String,
@@ -271,10 +274,10 @@ pub struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Sets `path` to `value`; `before` is what it holds now.
+    /// Sets `path` to `value`; `before` is the present value.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The value cannot be written.
     pub fn set(janitor: &'a Janitor, path: PathBuf, before: String, value: &str) -> io::Result<Held<'a>> {
         janitor.tell(&Thing::Setting(path.clone(), before.clone()))?;
         let held = Held { path, before, janitor };
@@ -292,10 +295,10 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The janitor itself: reads lines until the pipe closes, then takes down what is left.
+/// The janitor itself: reads lines until the pipe closes, then removes what is left.
 pub fn serve() {
-    // SAFETY: signal takes constants only. The janitor has one thread, and ignores what a terminal
-    // or a supervisor sends to everybody.
+    // SAFETY: signal takes constants only. The janitor has one thread, and ignores signals that a
+    // terminal or a supervisor sends to all processes.
     unsafe {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
             libc::signal(signal, libc::SIG_IGN);
@@ -303,7 +306,7 @@ pub fn serve() {
     }
     let mut lines = io::stdin().lock();
     let mut path = String::new();
-    // Nobody is left to hear of an error; the record stays then, for `lab clean`.
+    // Nobody remains to read an error; the record then stays, for `lab clean`.
     let read = lines.read_line(&mut path);
     let mut all_gone = true;
     for thing in left(lines) {
@@ -314,8 +317,8 @@ pub fn serve() {
     }
 }
 
-/// What was told and not ticked off, in the order in which it must be taken down: what was mounted
-/// last goes first.
+/// Things that were reported and are not gone, in the order in which they must be removed: the last
+/// mount comes first.
 pub fn left(lines: impl BufRead) -> Vec<Thing> {
     let mut things: Vec<Thing> = Vec::new();
     for line in lines.lines().map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! What the lab makes on a machine and takes down again: cgroups, swap, disks, limits, processes.
+//! What the lab sets up on a machine and removes again: cgroups, swap, disks, limits, processes.
 
 pub mod cgroup;
 pub mod chosen;

@@ -1,4 +1,4 @@
-//! Loop devices and mounts: made, and taken down.
+//! Loop devices and mounts: making and removing them.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -35,17 +35,17 @@ struct LoopConfig {
 
 const _: () = assert!(size_of::<LoopConfig>() == 304);
 
-/// Puts a file behind a loop device, with direct I/O where the file system can.
+/// Puts a file behind a loop device, with direct I/O if the file system supports it.
 ///
 /// # Errors
-/// When the device is taken, or the kernel refuses.
+/// The device is taken, or the kernel refuses.
 pub fn configure(device: &File, behind: &File) -> io::Result<()> {
     // SAFETY: LoopConfig is plain data, for which zeros are a value.
     let mut config: LoopConfig = unsafe { std::mem::zeroed() };
     config.fd = behind.as_raw_fd() as u32;
     config.block_size = LOOP_BLOCK_BYTES;
     config.flags = LO_FLAGS_DIRECT_IO;
-    // SAFETY: both descriptors are open for the call, and `config` has the form that it wants.
+    // SAFETY: both descriptors are open for the call, and `config` has the expected form.
     match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -60,8 +60,7 @@ const FSCONFIG_CMD_CREATE: u32 = 6;
 const FSMOUNT_CLOEXEC: u32 = 1;
 const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
 
-/// Mounts a new file system by the calls that say why they refuse: the kernel's own words are in
-/// the error.
+/// Mounts a new file system by the calls that say why they refuse: the error quotes the kernel.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -74,8 +73,8 @@ pub fn mount(kind: &str, devices: &[PathBuf], options: &str, point: &Path) -> io
         let key = key.map(|key| text(key.as_bytes())).transpose()?;
         let value = value.map(text).transpose()?;
         let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
-        // SAFETY: the descriptor is open, and both texts, where there are any, end in a zero byte
-        // and live through the call.
+        // SAFETY: the descriptor is open, and both texts, if present, end in a zero byte and live
+        // through the call.
         let answer = unsafe {
             let (key, value) = (pointer(&key), pointer(&value));
             libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0)
@@ -114,13 +113,13 @@ pub fn mount(kind: &str, devices: &[PathBuf], options: &str, point: &Path) -> io
 /// The descriptor that a call gave.
 fn descriptor(answer: libc::c_long) -> io::Result<OwnedFd> {
     match i32::try_from(answer) {
-        // SAFETY: the kernel has just made it, for nobody else.
+        // SAFETY: the kernel has just made the descriptor, and it has no other owner.
         Ok(number) if number >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// An error with what the kernel says about it: messages that begin with `e`.
+/// An error with the kernel's explanation: messages that begin with `e`.
 fn with_words(context: &OwnedFd, error: io::Error) -> io::Error {
     let Ok(context) = context.try_clone() else { return error };
     let (mut file, mut words, mut buffer) = (File::from(context), Vec::new(), [0; 512]);
@@ -142,7 +141,8 @@ struct BtrfsName {
     name: [u8; 4088],
 }
 
-/// Lets btrfs forget a device of several that is not mounted; no error where it knows none.
+/// Makes btrfs forget one of several devices, which is not mounted; no error if btrfs does not know
+/// it.
 pub fn forget(device: &Path) -> io::Result<()> {
     let control = match OpenOptions::new().read(true).write(true).open("/dev/btrfs-control") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -159,14 +159,14 @@ pub fn forget(device: &Path) -> io::Result<()> {
     match unsafe { libc::ioctl(control.as_raw_fd(), BTRFS_IOC_FORGET_DEV, &raw const *argument) } {
         0 => Ok(()),
         _ => match io::Error::last_os_error() {
-            // It is not known, or not there any more.
+            // The device is unknown, or no longer there.
             error if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => Ok(()),
             error => Err(error),
         },
     }
 }
 
-/// Takes a mount down; no error where there is none.
+/// Removes a mount; no error if there is none.
 pub fn unmount(point: &Path) -> io::Result<()> {
     let name = CString::new(point.as_os_str().as_bytes()).map_err(io::Error::other)?;
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -177,7 +177,7 @@ pub fn unmount(point: &Path) -> io::Result<()> {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // The last process of it is on its way.
+            // Its last process is about to end.
             Some(libc::EBUSY) if Instant::now() < deadline => thread::sleep(Duration::from_millis(50)),
             Some(libc::EINVAL | libc::ENOENT) => return Ok(()),
             _ => return Err(error),
@@ -188,12 +188,12 @@ pub fn unmount(point: &Path) -> io::Result<()> {
 /// The same.
 const LOOP_CLR_FD: libc::Ioctl = 0x4c01;
 
-/// Takes the file from behind a loop device; no error where another, or none, is behind it.
+/// Detaches the file from a loop device; no error if the device has another file, or none.
 pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
     let name = device.file_name().unwrap_or_default();
     let behind = fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file"));
     let behind = behind.unwrap_or_default();
-    // A file that was removed meanwhile is marked.
+    // The path of a removed file has a mark.
     let behind = behind.trim_end_matches('\n').trim_end_matches(" (deleted)");
     if behind.as_bytes() != file.as_os_str().as_bytes() {
         return Ok(());

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use std::{fs, io};
 use terapage_rig::tools;
 
-/// Runs one of the system's programs.
+/// Runs a program of the system.
 ///
 /// # Errors
-/// It is missing, or fails; what it says.
+/// The program is missing, or fails; the error has its output.
 pub fn run(words: &[&str]) -> anyhow::Result<()> {
     let program = tools::find(words[0]).map_err(anyhow::Error::msg)?;
     let ran = Command::new(program).args(&words[1..]).stdin(Stdio::null()).output()?;
@@ -21,7 +21,7 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
 /// Removes a namespace, and with it its network card.
 ///
 /// # Errors
-/// It exists and cannot be removed.
+/// The namespace exists and cannot be removed.
 pub fn remove_namespace(name: &str) -> io::Result<()> {
     let is_there = || fs::metadata(PathBuf::from("/run/netns").join(name)).is_ok();
     if !is_there() {

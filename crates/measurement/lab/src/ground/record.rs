@@ -1,9 +1,10 @@
-//! What the lab has set up, on disk, so that it can be undone when neither lab nor janitor is left:
-//! after kill -9 of both, or a loss of power. Each lab has a record of its own, removed last.
+//! What the lab has set up, as a record on disk, so that it can be undone when neither lab nor
+//! janitor is left: after kill -9 of both, or a loss of power. Each lab has a separate record,
+//! which is removed last.
 //!
-//! A record is a text: `boot ID`, `lab PID START`, then the lines that the janitor gets. What goes
-//! by number (process groups) or by place (settings) holds only within the same boot, and a group
-//! only while its leader is the process that was noted.
+//! A record is a text: `boot ID`, `lab PID START`, then the lines that the janitor gets. Entries by
+//! number (process groups) or by place (settings) are valid only within the same boot, and a group
+//! only while its leader is the recorded process.
 
 use crate::ground::janitor::{Thing, left};
 use anyhow::{Context, bail};
@@ -22,16 +23,16 @@ pub const VARIABLE: &str = "TERAPAGE_LAB_STATE";
 pub struct Record {
     path: PathBuf,
     file: Mutex<File>,
-    /// Holds the lock as long as it is open.
+    /// The lock lasts while this file is open.
     _lock: File,
 }
 
 impl Record {
-    /// Undoes what dead labs have left, and begins a record of this one. What could not be undone
-    /// is said to `say`, a line each.
+    /// Undoes what dead labs have left, and begins a record of this lab. `say` gets one line for
+    /// each thing that could not be undone.
     ///
     /// # Errors
-    /// Where another lab runs, or no record can be written; one line.
+    /// Another lab runs, or no record can be written; one line.
     pub fn begin(say: impl FnMut(&str)) -> anyhow::Result<Record> {
         let directory = directory()?;
         let lock = lock(&directory)?;
@@ -54,7 +55,7 @@ impl Record {
     /// Notes that a thing is about to be made (`+`) or gone (`-`).
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The line cannot be written.
     pub fn note(&self, sign: char, thing: &Thing) -> io::Result<()> {
         let mut line = format!("{sign}{}", thing.line());
         if let Thing::Group(id) = thing {
@@ -71,7 +72,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // The janitor has done this, unless it was killed.
+        // The janitor has already done this, unless it was killed.
         if let Ok(text) = fs::read_to_string(&self.path) {
             end(&self.path, left(text.as_bytes()).is_empty());
         }
@@ -81,13 +82,13 @@ impl Drop for Record {
 /// The janitor's last act: the record is removed if everything is gone.
 pub fn end(path: &Path, all_gone: bool) {
     if all_gone {
-        // Nobody is left to hear of an error; a record of nothing does no harm.
+        // Nobody remains to read an error; an empty record is harmless.
         let _ = fs::remove_file(path);
     }
 }
 
-/// Undoes by their records what dead labs have left. Gives what was undone and what could not be,
-/// a line each.
+/// Undoes what dead labs have left, by their records. Returns what was undone and what could not be
+/// undone, a line each.
 ///
 /// # Errors
 /// Where a lab runs.
@@ -122,7 +123,8 @@ fn undo_all(directory: &Path, mut say: impl FnMut(&str)) -> anyhow::Result<Vec<S
     Ok(undone)
 }
 
-/// What a record says is left, without what can no longer be told apart from others'.
+/// What remains according to a record, without entries that can no longer be distinguished from
+/// others' things.
 fn of_dead_lab(text: &str) -> Vec<Thing> {
     let same_boot = text.lines().next() == Some(&format!("boot {}", boot()));
     let is_noted = |id: i32| {
@@ -136,7 +138,7 @@ fn of_dead_lab(text: &str) -> Vec<Thing> {
     things.retain(|thing| match thing {
         Thing::Group(id) => same_boot && is_noted(*id),
         Thing::File(_) | Thing::Directory(_) => true,
-        // None of these outlives a boot: what has the name now is another's.
+        // None of these survives a boot: a thing with the same name now belongs to somebody else.
         Thing::Swap(_)
         | Thing::Zram(_)
         | Thing::Cgroup(_)
@@ -162,8 +164,8 @@ fn boot() -> String {
     id.trim().to_owned()
 }
 
-/// The directory of records, made where it is missing: one for the machine where the lab may write
-/// it, else the user's own.
+/// The directory of records, which is made if it is missing: one for the machine if the lab may
+/// write there, otherwise the user's.
 pub fn directory() -> anyhow::Result<PathBuf> {
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".local/state/terapage-lab"));
     let of_user = env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty());
@@ -185,11 +187,11 @@ pub fn directory() -> anyhow::Result<PathBuf> {
     bail!("no directory for the record of what is set up: {why} ({VARIABLE} names one)")
 }
 
-/// Makes the directory, ours alone, or finds that it is.
+/// Makes the directory, only for this user, or checks that it is so.
 fn make(place: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(place)?;
-    // What a record names is removed: nobody else may write there.
+    // Everything that a record names is removed, so nobody else may write there.
     let found = fs::metadata(place)?;
     // SAFETY: geteuid takes nothing and cannot fail.
     if found.uid() != unsafe { libc::geteuid() } || found.mode() & 0o022 != 0 {
@@ -198,7 +200,7 @@ fn make(place: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the lock that one lab at a time has.
+/// Takes the lock, which only one lab at a time can have.
 fn lock(directory: &Path) -> anyhow::Result<File> {
     let path = directory.join("lock");
     let mut file = fs::OpenOptions::new()
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(earlier, [Thing::File("/a".into())]);
         let same = of_dead_lab(&format!("boot {}\n{lines}", boot()));
         assert_eq!(same.len(), 4, "{same:?}");
-        // Group 77 is another's by now, or none.
+        // Group 77 may belong to somebody else by now, or not exist.
         assert!(!same.contains(&Thing::Group(77)));
     }
 

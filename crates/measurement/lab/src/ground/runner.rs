@@ -1,4 +1,4 @@
-//! Runs one program: with a limit, a time-out, and its memory sampled.
+//! Runs one program with a limit and a time-out, and samples its memory.
 
 use crate::ground::cgroup::Cgroup;
 use crate::ground::janitor::{Janitor, Thing, kill_group};
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Why a run did not come to an end of any kind.
+/// Why a run did not end in any way.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The lab itself was told to stop.
+    /// The lab itself must stop.
     #[error("stopped by signal {0}")]
     Stopped(usize),
     /// The program could not be run.
@@ -36,8 +36,8 @@ pub enum Error {
     },
 }
 
-/// Notes SIGINT and SIGTERM, so that the lab can take everything down first. SIGHUP is left as it
-/// is, ignored under nohup; where it ends the lab the janitor takes everything down.
+/// Notes SIGINT and SIGTERM, so that the lab can first remove everything. SIGHUP stays as it is,
+/// ignored under nohup; if it ends the lab, the janitor removes everything.
 #[derive(Clone)]
 pub struct Stop(Arc<AtomicUsize>);
 
@@ -51,7 +51,7 @@ impl Stop {
         Ok(Stop(noted))
     }
 
-    /// Fails once a signal has come.
+    /// Fails once a signal has arrived.
     pub fn check(&self) -> Result<(), Error> {
         match self.0.load(Relaxed) {
             0 => Ok(()),
@@ -64,14 +64,14 @@ impl Stop {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    /// It did its work.
+    /// The program completed its work.
     #[default]
     Done,
-    /// It was killed, as a rule for want of memory.
+    /// The program was killed, usually because memory ran out.
     Killed,
-    /// It took longer than it may.
+    /// The program exceeded its time.
     TimedOut,
-    /// It gave up; its last words.
+    /// The program failed; its last words.
     Failed(String),
 }
 
@@ -93,17 +93,17 @@ pub struct Job<'a> {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Further variables of its environment.
+    /// Additional variables of its environment.
     pub variables: Vec<(&'static str, String)>,
-    /// Where its standard output goes; `None` keeps it for [`Finished::output`].
+    /// The file for its standard output; `None` keeps the output for [`Finished::output`].
     pub output: Option<File>,
-    /// The cgroup that it runs in.
+    /// The cgroup in which it runs.
     pub cgroup: Option<&'a Cgroup<'a>>,
     /// The limits of its devices.
     pub throttle: Option<&'a Throttle>,
-    /// Bytes of memory beside its own that hold pages of it.
+    /// Bytes of memory outside the program's that hold its pages.
     pub beside: Option<&'a dyn Fn() -> u64>,
-    /// How long it may take.
+    /// The maximum run time.
     pub timeout: Duration,
 }
 
@@ -111,18 +111,18 @@ pub struct Job<'a> {
 pub struct Finished {
     /// How it ended.
     pub end: End,
-    /// How long it took, seconds.
+    /// The run time, seconds.
     pub seconds: f64,
-    /// What it wrote on standard output, where it was kept.
+    /// Its standard output, if it was kept.
     pub output: String,
-    /// The most anonymous memory that it and its children were seen to have, and what held pages of
-    /// theirs beside, bytes.
+    /// The peak of the anonymous memory of the program and its children, as sampled, with memory
+    /// elsewhere that held their pages, bytes.
     pub resident_peak_bytes: u64,
-    /// Seconds of processor time that it and its children took.
+    /// Seconds of processor time that the program and its children used.
     pub cpu_seconds: f64,
     /// Bytes that they read from devices.
     pub own_read_bytes: u64,
-    /// Its exit status, where it ended by itself.
+    /// Its exit status, if it ended by itself.
     pub code: Option<i32>,
 }
 
@@ -148,8 +148,8 @@ impl Finished {
 /// Runs `job` to its end.
 ///
 /// # Errors
-/// When it cannot be started, or `stop` says that the lab shall end; nothing of it then runs any
-/// more.
+/// It cannot be started, or `stop` says that the lab must end; then none of its processes runs any
+/// longer.
 pub fn run(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> Result<Finished, Error> {
     stop.check()?;
     let program = job.program.display().to_string();
@@ -174,7 +174,7 @@ fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finishe
         .stdout(job.output.map_or_else(|| output.try_clone(), Ok)?)
         .stderr(errors.try_clone()?)
         .process_group(0);
-    // SAFETY: between fork and exec only system calls are made: no allocation, no lock.
+    // SAFETY: between fork and exec there are only system calls: no allocation, no lock.
     unsafe {
         command.pre_exec(move || {
             // The lab's death is the child's: a parent that died before this line is noticed below.
@@ -199,7 +199,7 @@ fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finishe
     if told.is_ok() {
         (watched, seconds, peak) = watch(stop, id, start, job.timeout, job.beside);
     }
-    // Until it is waited for, the id cannot belong to anyone else.
+    // Until the lab waits for the process, its id cannot belong to another one.
     kill_group(id);
     let status = wait(id);
     janitor.gone(&group);
@@ -228,7 +228,7 @@ fn seconds_of(time: libc::timeval) -> f64 {
     time.tv_sec as f64 + time.tv_usec as f64 / 1e6
 }
 
-/// Waits for a child of ours, and gives what it and its children took.
+/// Waits for a child, and returns the resources that it and its children used.
 fn wait(id: i32) -> io::Result<(ExitStatus, libc::rusage)> {
     loop {
         let mut status = 0;
@@ -245,7 +245,7 @@ fn wait(id: i32) -> io::Result<(ExitStatus, libc::rusage)> {
     }
 }
 
-/// Samples the group's memory until its leader ends, time is up or the lab shall stop.
+/// Samples the group's memory until its leader ends, the time is over or the lab must stop.
 fn watch(
     stop: &Stop,
     id: i32,
@@ -285,7 +285,7 @@ fn watch(
     }
 }
 
-/// Waits for the end of a child and leaves it to be waited for again.
+/// Waits for the end of a child, which can be waited for again.
 fn await_end(id: i32) {
     loop {
         // SAFETY: siginfo_t is plain data, for which zeros are a value.
@@ -304,7 +304,7 @@ fn group_members(group: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return vec![group] };
     let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     ids.filter(|id: &i32| {
-        // "ID (NAME) STATE PARENT GROUP ...", where NAME may hold anything.
+        // "ID (NAME) STATE PARENT GROUP ...", where NAME may contain anything.
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
         fields.and_then(|fields| fields.split_whitespace().nth(2)?.parse().ok()) == Some(group)
@@ -312,7 +312,7 @@ fn group_members(group: i32) -> Vec<i32> {
     .collect()
 }
 
-/// Anonymous memory of a process that is in memory, bytes; 0 where it is gone.
+/// Anonymous memory of a process that is in memory, bytes; 0 if it has ended.
 fn resident_bytes(id: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     fields(&status).get("RssAnon").copied().unwrap_or(0)

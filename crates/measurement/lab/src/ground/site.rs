@@ -1,5 +1,5 @@
-//! Where an experiment runs: the directory and its device, what takes things down, how programs are
-//! started there.
+//! Where an experiment runs: the directory and its device, the janitor, and the way to start
+//! programs there.
 
 use crate::ground::chosen::{Chosen, Ground};
 use crate::ground::janitor::{Janitor, OwnedFile};
@@ -21,9 +21,9 @@ use terapage_figures::median;
 
 /// The place and the means of all runs.
 pub struct Site {
-    /// The device that `--device` has chosen, where it has; it goes before its janitor.
+    /// The device that `--device` has chosen, if any. It is dropped before its janitor.
     pub ground: Option<Ground>,
-    /// Takes down what the lab cannot.
+    /// Removes what the lab cannot remove.
     pub janitor: Arc<Janitor>,
     /// Whether the lab shall stop.
     pub stop: Stop,
@@ -31,15 +31,15 @@ pub struct Site {
     pub directory: PathBuf,
     /// A device that may be formatted, instead of an image file.
     pub may_erase: Option<PathBuf>,
-    /// How long a run may take.
+    /// The maximum time of a run.
     pub timeout: Duration,
     program: PathBuf,
     lab_arguments: Vec<String>,
 }
 
 impl Site {
-    /// Undoes what dead labs have left, which `say` is told of, and starts the janitor. `name` is
-    /// the subcommand; what stands before it leads to the lab.
+    /// Undoes what dead labs have left, reports it to `say`, and starts the janitor. `name` is the
+    /// subcommand; the words before it lead to the lab.
     ///
     /// # Errors
     /// When the directory is none, another lab runs, or the janitor cannot be started.
@@ -69,11 +69,11 @@ impl Site {
         })
     }
 
-    /// Puts what follows on a device: its directory, or a slower device that is made of it, with
-    /// room for `bytes` bytes; without `bytes` the contenders have disks of their own.
+    /// Moves the following runs to a device: its directory, or an emulated slower device, with room
+    /// for `bytes` bytes; without `bytes` the contenders have separate disks.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// The device cannot be set up.
     pub fn choose(&mut self, chosen: &Chosen, bytes: Option<u64>) -> anyhow::Result<()> {
         self.ground = None;
         self.directory =
@@ -89,7 +89,7 @@ impl Site {
         Ok(())
     }
 
-    /// This machine, as it is set, with the device that was chosen.
+    /// This machine and its settings, with the chosen device.
     pub fn machine(&self) -> Machine {
         let mut machine = Machine::here(&self.directory);
         if let Some(ground) = &self.ground {
@@ -98,7 +98,7 @@ impl Site {
         machine
     }
 
-    /// The limits of the chosen device, where it is a throttled one.
+    /// The limits of the chosen device, if it is throttled.
     pub fn throttle(&self) -> Option<&Throttle> {
         self.ground.as_ref().and_then(Ground::throttle)
     }
@@ -117,12 +117,12 @@ impl Site {
         }
     }
 
-    /// A path of this lab's own in its directory.
+    /// A path for this lab only, in its directory.
     pub fn path(&self, suffix: &str) -> PathBuf {
         self.directory.join(format!("terapage-lab-{}.{suffix}", process::id()))
     }
 
-    /// What leads to the lab in its program's command line.
+    /// The arguments that lead to the lab in its program's command line.
     pub fn lab_arguments(&self) -> &[String] {
         &self.lab_arguments
     }
@@ -138,7 +138,8 @@ impl Site {
         self.program.clone()
     }
 
-    /// The median of a few 4 KiB writes with fdatasync, microseconds: what a flush costs here.
+    /// The median time of a few 4 KiB writes with fdatasync, microseconds: the cost of a flush
+    /// here.
     pub fn flush_us(&self) -> Option<f64> {
         let (_owned, mut file) = OwnedFile::create(&self.janitor, self.path("flush"), 0o600).ok()?;
         let piece = [0x5a; 4096];

@@ -1,23 +1,23 @@
-//! What was written to a device before it was measured, and how fast.
+//! The writes to a device before it was measured, and their speed.
 
 use serde::{Deserialize, Serialize};
 
-/// Speeds within a window that are at most so far from their mean, per cent.
+/// The largest distance of speeds within a window from their mean, per cent.
 pub const WITHIN_PERCENT: u32 = 10;
 
-/// What was written before the measurements, and how fast.
+/// The writes before the measurements, and their speed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Steady {
     /// Whether the speed settled.
     pub attained: bool,
-    /// Seconds that were given to it at most.
+    /// The maximum number of seconds for them.
     pub most_s: u64,
     /// Seconds of a window.
     pub window_s: u64,
-    /// How far the last window's speeds were from their mean, as fio has it.
+    /// The distance of the last window's speeds from their mean, in fio's notation.
     pub criterion: String,
-    /// Seconds that it took.
+    /// The number of seconds that they took.
     pub took_s: f64,
     /// Bytes that were written.
     pub written_bytes: u64,
@@ -26,7 +26,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// What tells results apart: that it was asked for, and how.
+    /// The part that distinguishes results: that the writes were requested, and how.
     pub fn asked(&self) -> Steady {
         Steady { most_s: self.most_s, ..Steady::default() }
     }

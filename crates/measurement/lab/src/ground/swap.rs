@@ -30,7 +30,7 @@ fn areas(text: &str) -> Vec<Area> {
     text.lines().skip(1).filter_map(area).collect()
 }
 
-/// Another area that the kernel would use as readily as the lab's.
+/// Another swap area with the same or a higher priority than the lab's.
 pub fn rival() -> Option<String> {
     rival_in(&fs::read_to_string("/proc/swaps").unwrap_or_default())
 }
@@ -48,7 +48,7 @@ pub const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
 /// Where the multi-generational LRU is switched on.
 pub const MGLRU: &str = "/sys/kernel/mm/lru_gen/enabled";
 
-/// A compressed device in memory; removed when dropped.
+/// A compressed device in memory; dropping this value removes it.
 struct Zram<'a> {
     number: u32,
     janitor: &'a Janitor,
@@ -60,7 +60,7 @@ impl<'a> Zram<'a> {
         let text = fs::read_to_string(format!("{ZRAM}/hot_add"))?;
         let number = text.trim().parse().map_err(io::Error::other)?;
         // The number is known only now. If the lab is killed before this line, an empty device
-        // stays.
+        // remains.
         let zram = Zram { number, janitor };
         janitor.tell(&Thing::Zram(number))?;
         fs::write(format!("/sys/block/zram{number}/disksize"), bytes.to_string())?;
@@ -104,7 +104,7 @@ enum Place<'a> {
     Zram(Zram<'a>),
 }
 
-/// Swap in use. It is turned off and removed when dropped.
+/// Swap in use. Dropping this value turns it off and removes it.
 pub struct Swap<'a> {
     // Dropped after `drop` has turned the swap off.
     place: Place<'a>,
@@ -154,8 +154,8 @@ impl Swap<'_> {
         bytes.unwrap_or(0)
     }
 
-    /// Bytes in it that belong to other programs. Call it once the program that it was made for has
-    /// ended.
+    /// Bytes in it that belong to other programs. Call this function after the program has ended
+    /// for which the swap was made.
     pub fn foreign_bytes(&self) -> u64 {
         let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
         foreign_in(&text, &self.path().display().to_string())
@@ -203,7 +203,8 @@ mod tests {
         assert_eq!(rival_in(SWAPS).as_deref(), Some("/var/tmp/a b.swap"));
         assert_eq!(rival_in(&SWAPS.replace("32767", "99")), None);
         assert!(areas("").is_empty());
-        // Others' pages in the lab's own swap make its run a disturbed one; a few are not told.
+        // If other programs have pages in the lab's swap, its run is disturbed; a few pages are not
+        // reported.
         assert_eq!(foreign_in(SWAPS, "/var/tmp/a b.swap"), 2 << 20);
         assert_eq!(foreign_in(SWAPS, "/dev/zram0"), 0, "512 KiB");
         assert_eq!(foreign_in(SWAPS, "/absent"), 0);

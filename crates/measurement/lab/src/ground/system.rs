@@ -1,4 +1,4 @@
-//! The machine: how it is set, and what else it did while a program was measured.
+//! The machine: its settings, and its other work while a program was measured.
 
 use crate::ground::runner::fields;
 use crate::ground::steady::Steady;
@@ -11,19 +11,19 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terapage_rig::device::{Device, Mount, Moved};
 
-/// More of the processors' time than this, taken by the host, disturbs a run.
+/// If the host takes more than this share of the processors' time, a run is disturbed.
 const STEAL_MOST: f64 = 0.02;
 
-/// A device that moves more than this by the second while the lab does nothing has other users.
+/// A device that moves more than this per second while the lab does nothing has other users.
 const FOREIGN_BYTES_PER_S: f64 = 2.0 * 1024.0 * 1024.0;
 
-/// Of the bytes read in a run, more than this share by others disturbs it.
+/// If others read more than this share of the bytes read in a run, the run is disturbed.
 const FOREIGN_SHARE: f64 = 0.05;
 
-/// Of the processors, busier than this before a run begins is somebody else's work.
+/// If the processors are busier than this before a run begins, somebody else works.
 const BUSY_MOST: f64 = 0.10;
 
-/// The system's clock and one that nobody sets may differ by so many seconds over a run.
+/// Over a run, the system's clock and one that nobody sets may differ by this many seconds.
 const CLOCKS_DIFFER_S: f64 = 0.5;
 
 /// How long the machine is watched before a run.
@@ -34,7 +34,7 @@ pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// A machine and how it is set.
+/// A machine and its settings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// Processors that the lab may use.
@@ -45,7 +45,7 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// The kernel's release.
     pub kernel: String,
-    /// The clocks' governor, where there is one.
+    /// The clocks' governor, if there is one.
     pub governor: Option<String>,
     /// Huge pages: `always`, `madvise` or `never`.
     pub huge_pages: String,
@@ -55,25 +55,25 @@ pub struct Machine {
     pub zswap: String,
     /// The cgroup that the lab is in.
     pub cgroup: String,
-    /// The file system of the directory, as /proc/mounts has it.
+    /// The file system of the directory, as in /proc/mounts.
     pub mount: Mount,
-    /// What `--device` calls the device.
+    /// The device's name in `--device`.
     #[serde(default)]
     pub device_name: Option<String>,
-    /// What it is made to be, where it is throttled.
+    /// The emulated class, if the device is throttled.
     #[serde(default)]
     pub class: Option<String>,
-    /// The far stores, where there are any.
+    /// The far stores, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<String>,
-    /// What was written to the device before, where `--steady` asked for that.
+    /// The earlier writes to the device, if `--steady` asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady: Option<Steady>,
-    /// Its device, where it has one.
+    /// Its device, if it has one.
     pub device: Option<String>,
-    /// How that is set: scheduler, wbt_lat_usec, nr_requests and others.
+    /// The device's settings: scheduler, wbt_lat_usec, nr_requests and others.
     pub device_settings: BTreeMap<String, String>,
-    /// Microseconds of a 4 KiB write with fdatasync, where it was measured.
+    /// Microseconds of a 4 KiB write with fdatasync, if it was measured.
     pub flush_us: Option<f64>,
 }
 
@@ -110,7 +110,7 @@ impl Machine {
         }
     }
 
-    /// What results depend on, and is the same each time: groups are told apart by it.
+    /// The part on which results depend, and which is the same each time: it distinguishes groups.
     pub fn identity(&self) -> Machine {
         let steady = self.steady.as_ref().map(Steady::asked);
         Machine { cgroup: String::new(), flush_us: None, steady, ..self.clone() }
@@ -149,28 +149,28 @@ impl Machine {
     }
 }
 
-/// What happened beside a run.
+/// Other events during a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Watched {
     /// Why the run counts as disturbed; empty if it does not.
     pub marks: Vec<String>,
     /// The share of the processors' time that the host took.
     pub steal: f64,
-    /// What the device moved meanwhile, by whomever.
+    /// Bytes that the device moved meanwhile, for any process.
     pub moved: Moved,
     /// Bytes a second that the device moved before the run, while the lab did nothing.
     pub foreign_bytes_per_s: f64,
-    /// The share of the processors that was busy then.
+    /// The share of the processors that was busy before the run.
     pub busy_before: f64,
     /// Seconds in which some task waited for I/O.
     pub io_pressure_s: f64,
     /// Seconds in which some task waited for memory.
     pub memory_pressure_s: f64,
-    /// Seconds that it lasted.
+    /// The duration in seconds.
     pub seconds: f64,
 }
 
-/// Counts of the kernel's at one time.
+/// Counts of the kernel at one time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     /// Ticks of all processors.
@@ -256,7 +256,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits for the directory's own writes to end, looks what the machine does while the lab does
+    /// Waits for the directory's own writes to end, observes the machine while the lab does
     /// nothing, and begins to count.
     pub fn begin(directory: &Path) -> Watch {
         let device = Device::of(directory);
@@ -277,7 +277,7 @@ impl Watch {
         Watch { device, before, quiet, start: Instant::now(), start_by_system: SystemTime::now() }
     }
 
-    /// Ends it. `own_read_bytes` is what the program read from devices.
+    /// Ends it. `own_read_bytes` are the bytes that the program read from devices.
     pub fn end(self, own_read_bytes: Option<u64>) -> Watched {
         let after = Counts::now(self.device.as_ref());
         let mut watched = Watched { seconds: self.start.elapsed().as_secs_f64(), ..self.quiet };
@@ -289,13 +289,14 @@ impl Watch {
             after.memory_pressure_us.saturating_sub(self.before.memory_pressure_us) as f64 / 1e6;
         let throttled = after.throttled > self.before.throttled;
         watched.marks = marks(&watched, throttled, own_read_bytes);
-        // Programs that measure time by the system's clock have measured something else then.
+        // Then programs that measure time by the system's clock have measured something else.
         watched.marks.extend(clock_was_set(self.start_by_system, SystemTime::now(), watched.seconds));
         watched
     }
 }
 
-/// Whether the system's clock was set meanwhile, by how much, against `seconds` by another clock.
+/// Whether and by how much the system's clock was set meanwhile, compared with `seconds` by another
+/// clock.
 fn clock_was_set(before: SystemTime, after: SystemTime, seconds: f64) -> Option<String> {
     let by_system = match after.duration_since(before) {
         Ok(forwards) => forwards.as_secs_f64(),

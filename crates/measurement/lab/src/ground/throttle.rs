@@ -1,9 +1,9 @@
-//! Slower devices than there are: a loop device whose requests a cgroup limits.
+//! Emulated slower devices: a loop device whose requests a cgroup limits.
 //!
-//! Version 1 of cgroups takes write-back and swap-out for the root group's. If the lab may write
-//! there, the limit is the root group's, and holds for whatever reaches the device; it names
-//! that one device, which is the lab's own. Else only what the programs themselves ask for is
-//! limited ([`Throttle::whole`]). Under version 2 write-back belongs to the group that wrote.
+//! Version 1 of cgroups charges write-back and swap-out to the root group. If the lab may write
+//! there, it sets the limit of the root group, which covers all requests to the device; the limit
+//! names only the lab's own device. Otherwise only the programs' own requests are limited
+//! ([`Throttle::whole`]). Version 2 charges write-back to the group that wrote.
 
 use crate::experiment::class::{Class, Profile};
 use crate::ground::cgroup::{self, Version};
@@ -23,11 +23,11 @@ const FILES: [&str; 4] = [
     "blkio.throttle.write_iops_device",
 ];
 
-/// Devices that are throttled, until this is dropped.
+/// Devices that are throttled, until this value is dropped.
 pub struct Throttle {
     undo: Vec<Undo>,
-    /// The group whose limits they are, and the file that takes processes in; version 2 has the
-    /// group of the program's memory.
+    /// The group with the limits, and the file through which processes enter it; with version 2
+    /// this is the group of the program's memory.
     group: Option<PathBuf>,
     /// Numbers of the devices, as `7:3`.
     devices: Vec<String>,
@@ -41,7 +41,7 @@ impl Throttle {
     /// Throttles devices. Needs root.
     ///
     /// # Errors
-    /// When there is no such controller, or it cannot be used.
+    /// There is no such controller, or it cannot be used.
     pub fn on(
         janitor: &Arc<Janitor>,
         devices: Vec<String>,
@@ -76,10 +76,10 @@ impl Throttle {
         Ok(throttle)
     }
 
-    /// Chooses the limits that hold.
+    /// Chooses the limits that are in force.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// The limits cannot be written.
     pub fn set(&self, profile: Profile) -> io::Result<()> {
         *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = profile;
         let Some(group) = &self.group else { return Ok(()) };
@@ -95,10 +95,10 @@ impl Throttle {
         *self.profile.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file that takes a program in, where its group is not that of its memory.
+    /// The file through which a program enters, if its group is not that of its memory.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// The file cannot be opened.
     pub fn door(&self) -> io::Result<Option<File>> {
         let open = |group: &PathBuf| fs::OpenOptions::new().write(true).open(group.join("cgroup.procs"));
         self.group.as_ref().map(open).transpose()
@@ -140,15 +140,16 @@ fn top_of_version_1(mounts: &str) -> Option<PathBuf> {
     })
 }
 
-/// Whether this is the hierarchy's own root, as only that has this file: a container's is not.
+/// Whether this is the root of the hierarchy: only the root has this file, and a container's root
+/// does not.
 fn is_root(top: &Path) -> bool {
     top.join("release_agent").exists() && top.join(FILES[0]).exists()
 }
 
-/// Whether version 2 hands the controller on to the groups that the lab makes.
+/// Whether version 2 delegates the controller to the groups that the lab makes.
 ///
 /// # Errors
-/// It does not; what to do about it.
+/// It does not; the text says what to do.
 pub fn check() -> io::Result<()> {
     if top_of_version_1(&fs::read_to_string("/proc/self/mountinfo")?).is_some() {
         return Ok(());
@@ -167,7 +168,7 @@ pub fn check() -> io::Result<()> {
 /// Ends a limit of version 1.
 pub fn end(file: &Path, device: &str) -> io::Result<()> {
     match fs::write(file, format!("{device} 0")) {
-        // The device, or the controller, is gone, and the limit with it.
+        // The device, or the controller, is gone, and so is the limit.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
         other => other,

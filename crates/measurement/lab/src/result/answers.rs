@@ -1,4 +1,4 @@
-//! The first page: a table of what the lab's own work takes beside memory, sentences, and doubts.
+//! The first page: a table of the lab's own work relative to memory, sentences, and doubts.
 
 use crate::experiment::{Only, is_in};
 use crate::result::checks::cross_checks;
@@ -23,17 +23,17 @@ pub struct AnswerForm {
     show: Show,
 }
 
-/// What an answer tells of each contender.
+/// What an answer says about each contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Show {
-    /// How many times as long it takes as the baseline: a row of the table.
+    /// Its time as a multiple of the baseline's: a row of the table.
     Times,
     /// Its figure: a sentence.
     Figures,
 }
 
-/// What the first page says of the lab's own experiments.
+/// The first page's answers about the lab's own experiments.
 pub fn answers(parts: &[Part<'_>], texts: &Texts) -> Vec<Answer> {
     let answer = |form: &AnswerForm| {
         let part = parts.iter().find(|part| part.group.head.name == form.experiment)?;
@@ -48,8 +48,8 @@ pub fn answers(parts: &[Part<'_>], texts: &Texts) -> Vec<Answer> {
 /// Whose times the table has.
 const SHOWN: [&str; 4] = ["terapage", "far", "mmap", "swap"];
 
-/// The first page's table: how many times as long the work takes as in memory, in the cell that
-/// stands for it, and where Terapage is at its worst.
+/// The first page's table: the time of the work as a multiple of its time in memory, in the
+/// representative cell, and in Terapage's worst one.
 pub fn overview(parts: &[Part<'_>], texts: &Texts) -> Option<Table> {
     let mut rows = Vec::new();
     for form in all().answer.iter().filter(|form| form.show == Show::Times) {
@@ -82,7 +82,7 @@ pub fn overview(parts: &[Part<'_>], texts: &Texts) -> Option<Table> {
     })
 }
 
-/// How many times as long Terapage takes; not to come to an end is the worst.
+/// Terapage's time as a multiple; a run that does not end is the worst.
 fn loss(cell: &SolvedCell, pass: &str) -> Option<f64> {
     match cell.ends.iter().any(|(who, _)| who == "terapage") {
         true => Some(f64::INFINITY),
@@ -90,10 +90,10 @@ fn loss(cell: &SolvedCell, pass: &str) -> Option<f64> {
     }
 }
 
-/// What stands for a contender that was not measured.
+/// The entry of a contender that was not measured.
 const NONE: &str = "-";
 
-/// A row of the table; none where nobody was measured.
+/// A row of the table; none if nothing was measured.
 fn row(
     form: &AnswerForm,
     part: &Part<'_>,
@@ -113,7 +113,7 @@ fn row(
     measured.then(|| [vec![work, memory], told.to_vec(), vec![mark]].concat())
 }
 
-/// What a contender has in a row.
+/// The entry of a contender in a row.
 fn told(cell: &SolvedCell, (name, baseline): (&str, &str), pass: &str, texts: &Texts) -> String {
     if let Some((_, end)) = cell.ends.iter().find(|(who, _)| who == name) {
         return texts.text(end);
@@ -134,16 +134,16 @@ fn figure<'a>(cell: &'a SolvedCell, name: &str, pass: &str) -> Option<&'a Solved
     cell.figures.iter().find(|figure| figure.contender == name && figure.pass == pass)
 }
 
-/// Passes shorter than this, seconds, say little: their start is much of them. Chosen, not
+/// Passes shorter than this, seconds, say little: their start is a large part of them. Chosen, not
 /// measured.
 const SHORT_S: f64 = 0.1;
 
-/// Whether a figure is of passes that are too short to mean much.
+/// Whether a figure comes from passes that are too short.
 fn is_short(figure: &SolvedFigure) -> bool {
     figure.seconds < SHORT_S
 }
 
-/// How many figures of an experiment are of passes that are too short, if any are.
+/// The number of figures of an experiment from passes that are too short, if there are any.
 pub fn short_passes(solved: &Solved, texts: &Texts) -> Option<String> {
     let figures = || solved.cells.iter().flat_map(|cell| &cell.figures).filter(|figure| figure.timed);
     let (short, all) = (figures().filter(|figure| is_short(figure)).count(), figures().count());
@@ -177,7 +177,7 @@ fn told_end(cell: &SolvedCell, name: &str, texts: &Texts) -> Option<String> {
     Some(texts.say("told-end", &[("name", &texts.contender(name)), ("end", &texts.text(end))]))
 }
 
-/// How many times as long contenders take as the baseline, or how they ended.
+/// The contenders' times as multiples of the baseline's, or how they ended.
 pub fn told_times(cell: &SolvedCell, pass: &str, texts: &Texts) -> Vec<String> {
     let of = |name: &str| {
         let figure = cell.figures.iter().find(|figure| figure.contender == name && figure.pass == pass);
@@ -190,7 +190,7 @@ pub fn told_times(cell: &SolvedCell, pass: &str, texts: &Texts) -> Vec<String> {
     ["terapage", "far", "mmap", "swap"].into_iter().filter_map(of).collect()
 }
 
-/// What contenders reach, or how they ended.
+/// The contenders' figures, or how they ended.
 fn told_figures(solved: &Solved, cell: &SolvedCell, pass: &str, texts: &Texts) -> Vec<String> {
     let of = |name: &str| {
         let figure = cell.figures.iter().find(|figure| figure.contender == name && figure.pass == pass);

@@ -1,4 +1,4 @@
-//! Cross-checks: where another tool and the lab must agree, how often they do.
+//! Cross-checks: how often another tool and the lab agree where they must.
 
 use crate::experiment::unit::Side;
 use crate::experiment::{Experiment, Kind};
@@ -13,14 +13,14 @@ pub struct Check {
     most: f64,
     /// The least and the greatest ratio.
     range: (f64, f64),
-    /// Cells in which they do.
+    /// The number of cells in which they agree.
     pub met: usize,
     /// Cells.
     pub all: usize,
 }
 
 impl Check {
-    /// What sentences are filled in with.
+    /// The values for sentences.
     pub fn values(&self) -> [(&'static str, String); 6] {
         [
             ("what", self.what.clone()),

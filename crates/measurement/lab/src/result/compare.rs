@@ -1,4 +1,4 @@
-//! Two sets of results, held against each other.
+//! A comparison of two sets of results.
 
 use crate::result::journal::{Group, Record};
 use crate::result::language::Texts;
@@ -8,10 +8,10 @@ use anyhow::ensure;
 use std::path::Path;
 use terapage_report::{Study, Table};
 
-/// What both have, with the machines' differences.
+/// The common cells of both, with the machines' differences.
 ///
 /// # Errors
-/// When they have nothing in common.
+/// They have nothing in common.
 pub fn compare(
     (path, one): (&Path, &[Group]),
     (other_path, other): (&Path, &[Group]),

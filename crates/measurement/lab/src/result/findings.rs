@@ -1,5 +1,5 @@
-//! The papers' findings as predicates over what was measured: data in
-//! `findings.toml`, texts in `languages`. Nothing is claimed that was not measured.
+//! The papers' findings as predicates over results: data in `findings.toml`, texts in `languages`.
+//! Nothing is claimed that was not measured.
 
 use crate::experiment::{Cell, Only, Value, is_in};
 use crate::result::answers::AnswerForm;
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use terapage_guest::Told;
 use terapage_report::{Finding, Language, Verdict};
 
-/// More places than these are not listed, but the least and the greatest value of all.
+/// If there are more places than this, only the smallest and the largest value are listed.
 const LISTED: usize = 4;
 
 /// All of `findings.toml`.
@@ -22,11 +22,11 @@ const LISTED: usize = 4;
 #[serde(deny_unknown_fields)]
 pub struct All {
     finding: Vec<Form>,
-    /// What the first page tells of.
+    /// The answers of the first page.
     pub answer: Vec<AnswerForm>,
 }
 
-/// A finding: what is held against which bounds.
+/// A finding: a measure and its bounds.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
@@ -34,9 +34,9 @@ struct Form {
     id: String,
     /// The paper.
     paper: String,
-    /// Its figure, table or section.
+    /// Its figure, table or section in the paper.
     figure: String,
-    /// Whether it cannot be measured any more.
+    /// Whether it can no longer be measured.
     #[serde(default)]
     gone: bool,
     /// The experiment of both sides.
@@ -45,26 +45,26 @@ struct Form {
     /// The pass of both sides.
     #[serde(default)]
     pass: String,
-    /// The cells of both sides; the bounds hold for each.
+    /// The cells of both sides; the bounds apply to each cell.
     #[serde(default)]
     at: Only,
     /// Whose figure.
     of: Option<Whose>,
     /// Against whose.
     to: Option<Whose>,
-    /// What is made of them.
+    /// The measure that is computed from them.
     #[serde(default)]
     measure: Measure,
-    /// The least value with which it holds.
+    /// The smallest value with which the finding holds.
     least: Option<f64>,
     /// The greatest.
     most: Option<f64>,
-    /// Headings of plots that show it, as the experiments have them.
+    /// Headings of plots that show it, in the experiments' words.
     #[serde(default)]
     plots: Vec<String>,
 }
 
-/// One side of a comparison; what it leaves open is that of both.
+/// One side of a comparison; fields that it leaves open come from `at`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Whose {
@@ -74,19 +74,18 @@ struct Whose {
     at: Only,
 }
 
-/// The number that is held against bounds.
+/// The number that is compared with bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Measure {
-    /// How many times as long one takes as the other.
+    /// One side's time as a multiple of the other's.
     #[default]
     Cost,
-    /// How many times as long it takes as the baseline; of two sides, one over the other.
+    /// Its time as a multiple of the baseline's; with two sides, one multiple divided by the other.
     Times,
     /// The largest figure over the smallest, of all cells.
     LargestOverSmallest,
-    /// How many times as many instructions an I/O takes by virtio-scsi as by nvme, in the emulated
-    /// machine.
+    /// The ratio of an I/O's instructions by virtio-scsi to those by nvme, in the emulated machine.
     GuestScsi,
 }
 
@@ -99,12 +98,12 @@ pub fn all() -> &'static All {
     })
 }
 
-/// A group of runs, what was computed of it, and the headings of its plots as the experiment has
-/// them, in the order in which they are drawn.
+/// A group of runs, the results computed from it, and the headings of its plots in the experiment's
+/// words, in the order in which they are drawn.
 pub struct Part<'a> {
     /// The runs.
     pub group: &'a Group,
-    /// What was computed of them.
+    /// The results computed from the runs.
     pub solved: &'a Solved,
     /// Headings of the plots that are drawn.
     pub plots: Vec<String>,
@@ -112,9 +111,9 @@ pub struct Part<'a> {
 
 /// A value and where it was found.
 struct Found {
-    /// What tells it from the other values.
+    /// The keys that distinguish it from the other values.
     place: Cell,
-    /// All of its cell.
+    /// All keys of its cell.
     cell: Cell,
     ratio: Ratio,
 }
@@ -136,7 +135,7 @@ impl Place<'_> {
         of_cell(&self.part.group.runs, &self.cell.cell)
     }
 
-    /// What its work costs in each run.
+    /// The cost of its work in each run.
     fn costs(&self) -> Vec<f64> {
         let unit = self.part.solved.unit;
         let own = self.runs().into_iter().filter(|record| record.run.contender == self.contender);
@@ -145,7 +144,7 @@ impl Place<'_> {
             .collect()
     }
 
-    /// How many times as long it takes as another: within pairs, if both ran in the same rounds.
+    /// Its time as a multiple of another's: within pairs, if both ran in the same rounds.
     fn over(&self, other: &Place<'_>) -> Option<Ratio> {
         let same = std::ptr::eq(self.part, other.part) && std::ptr::eq(self.cell, other.cell);
         match same && self.pass == other.pass {
@@ -172,7 +171,7 @@ impl Form {
         }
     }
 
-    /// The names of the experiments that it is about.
+    /// The names of its experiments.
     fn experiments(&self) -> Vec<String> {
         let sides = [&self.of, &self.to].into_iter().flatten().map(|whose| self.side(whose).experiment);
         sides.filter(|name| !name.is_empty()).collect()
@@ -187,7 +186,7 @@ impl Form {
         format!("terapage lab run {name}{}", if far { " --far" } else { "" })
     }
 
-    /// Whether there is a first impression of one of its experiments.
+    /// Whether the report has only a first impression of one of its experiments.
     fn was_quick(&self, parts: &[Part<'_>]) -> bool {
         let names = self.experiments();
         parts
@@ -196,7 +195,7 @@ impl Form {
             .any(|head| head.experiment.quick.applied && names.contains(&head.name))
     }
 
-    /// The values that were found, with their places.
+    /// The values, with their places.
     fn found(&self, parts: &[Part<'_>], guests: &[Told]) -> Vec<Found> {
         if self.measure == Measure::GuestScsi {
             let told = guests.last().map(guest::scsi_over_nvme).unwrap_or_default();
@@ -205,7 +204,7 @@ impl Form {
                 .map(|(m, times)| Found {
                     place: [("calls".to_owned(), m.to_string())].into(),
                     cell: Cell::new(),
-                    // A count: it needs no rounds.
+                    // A count needs no rounds.
                     ratio: Ratio { center: times, low: times, high: times, pairs: PAIRS_LEAST },
                 })
                 .collect();
@@ -244,7 +243,7 @@ impl Form {
             .collect()
     }
 
-    /// Whether two cells differ only in what the sides say themselves.
+    /// Whether two cells differ only in keys that the sides set themselves.
     fn belongs(&self, one: &Place<'_>, other: &Place<'_>, (of, to): (&Whose, &Whose)) -> bool {
         let free = |key: &String| {
             let own = |whose: &Whose| whose.at.get(key) != self.at.get(key);
@@ -254,7 +253,7 @@ impl Form {
         one.cell.cell.keys().filter(shared).all(|key| one.cell.cell[key] == other.cell.cell[key])
     }
 
-    /// What is left to say of a cell: the keys that have several values here.
+    /// The remaining keys of a cell: those that have several values here.
     fn open(&self, cell: &Cell) -> Cell {
         let fixed = |key: &String| {
             let of = self.of.as_ref().map(|of| self.side(of).at).unwrap_or_default();
@@ -283,7 +282,7 @@ impl Form {
             Verdict::NotMeasured if text.why.is_empty() => {
                 let command = self.command();
                 let values = [("command", command.as_str())];
-                // Without --far a report in full has no more of it.
+                // Without --far, a full report does not include it.
                 here.push(match self.was_quick(parts) && !command.ends_with("--far") {
                     true => texts.say("measured-in-full", &values),
                     false => texts.say("measured-by", &values),
@@ -309,7 +308,7 @@ impl Form {
     /// The values in words.
     fn values(&self, found: &[Found], what: &str, texts: &Texts) -> String {
         let one = |found: &Found| {
-            // One value alone is told with all of its cell: a figure may show others.
+            // A single value is reported with all keys of its cell: a figure may show other cells.
             let place = if found.place.is_empty() { &found.cell } else { &found.place };
             let (value, place) = (texts.interval(&found.ratio), texts.cell(place));
             match place.is_empty() {
@@ -332,7 +331,7 @@ impl Form {
         texts.say("value-is", &[("what", &what), ("values", &values)])
     }
 
-    /// What must be so that it holds.
+    /// The condition under which it holds.
     fn asked(&self, texts: &Texts) -> Option<String> {
         let (least, most) = (self.least.map(number), self.most.map(number));
         Some(match (&least, &most) {
@@ -343,7 +342,7 @@ impl Form {
         })
     }
 
-    /// Why it may not be certain.
+    /// Why it may be uncertain.
     fn doubt(&self, found: &[Found], texts: &Texts) -> Option<String> {
         if found.iter().any(|found| found.ratio.pairs < PAIRS_LEAST) {
             return Some(texts.say("few-rounds", &[]));
@@ -352,7 +351,7 @@ impl Form {
         found.iter().any(|found| crosses(&found.ratio)).then(|| texts.say("not-certain", &[]))
     }
 
-    /// The places of its plots among those of all parts.
+    /// The positions of its plots among those of all parts.
     fn figures(&self, parts: &[Part<'_>]) -> Vec<usize> {
         if self.measure == Measure::GuestScsi {
             // The emulated machine's part is the last.
@@ -372,13 +371,13 @@ impl Form {
     }
 }
 
-/// A text as it begins a sentence.
+/// The text with a capital first letter.
 fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
-/// One ratio over another, whose runs were no pairs.
+/// One ratio divided by another, whose runs were not pairs.
 fn divided(one: Ratio, other: Ratio) -> Option<Ratio> {
     let ratio = Ratio {
         center: one.center / other.center,
@@ -389,11 +388,11 @@ fn divided(one: Ratio, other: Ratio) -> Option<Ratio> {
     ratio.center.is_finite().then_some(ratio)
 }
 
-/// The cells of a side. Of several groups of an experiment the first that has any counts.
+/// The cells of a side. If an experiment has several groups, the first one with any cells counts.
 fn places<'a>(parts: &'a [Part<'a>], whose: &Whose) -> Vec<Place<'a>> {
     let of_part = |part: &'a Part<'a>| -> Vec<Place<'a>> {
         let cells = part.solved.cells.iter().filter(|cell| {
-            // What the experiment does not vary cannot be chosen.
+            // Keys that the experiment does not vary cannot be selected.
             let known: Only =
                 whose.at.iter().filter(|(key, _)| cell.cell.contains_key(*key)).map(owned).collect();
             is_in(&known, &cell.cell)
@@ -412,8 +411,8 @@ fn owned((key, values): (&String, &Vec<Value>)) -> (String, Vec<Value>) {
     (key.clone(), values.clone())
 }
 
-/// The papers' findings: all of them for a report on several experiments, else those that the one
-/// is about.
+/// The papers' findings: all of them for a report on several experiments, otherwise those of the
+/// one experiment.
 pub fn findings(parts: &[Part<'_>], guests: &[Told], texts: &Texts) -> Vec<Finding> {
     let about = |form: &&Form| {
         let names = form.experiments();
@@ -524,7 +523,7 @@ pub mod tests {
         assert_eq!(finding.verdict, Verdict::Holds, "{}", finding.here);
         assert!(finding.here.contains("8.89") && finding.here.contains("1/8"), "{}", finding.here);
         assert!(!finding.here.contains("few rounds") && !finding.figures.is_empty());
-        // A report on one experiment has its own findings alone.
+        // A report on one experiment has only its own findings.
         assert!(count < 6);
         let (finding, _) = found(&[arrays(4.0, 6)], "midorikawa-mmap-beats-swap");
         assert_eq!(finding.verdict, Verdict::Differs, "{}", finding.here);
@@ -535,7 +534,7 @@ pub mod tests {
         assert!(finding.here.contains("terapage lab run sort") && finding.figures.is_empty());
         let (finding, _) = found(&[arrays(80.0, 2)], "teramem-faster-than-disk");
         assert!(finding.here.contains("terapage lab run scan --far measures it"), "{}", finding.here);
-        // A first impression without it does not measure it by being repeated.
+        // Repeating a first impression without it does not measure it.
         let mut quick = measured("bonnie", 1, "flush, 1/s", |_, _| 1.0);
         let (finding, _) = found(std::slice::from_ref(&quick), "martin-raid");
         assert!(finding.here.ends_with("bonnie measures it."), "{}", finding.here);
@@ -567,7 +566,7 @@ pub mod tests {
         assert_eq!(finding.verdict, Verdict::Differs, "{}", finding.here);
         assert!(finding.here.contains("0.50"), "{}", finding.here);
         assert_eq!(count, all().finding.len());
-        // Its plot is the first of the first part.
+        // Its plot is the first one of the first part.
         assert_eq!(finding.figures, [0]);
     }
 }

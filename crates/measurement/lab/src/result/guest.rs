@@ -13,7 +13,7 @@ use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Stu
 const BOOTS_DIFFER: f64 = 0.01;
 
 /// The ratio of an I/O's instructions by virtio-scsi to those by nvme, with 1, 4 and 32 I/Os in a
-/// call. Experiment Sato et al. predicts it.
+/// call. The experiment of Sato et al. predicts this ratio.
 pub fn scsi_over_nvme(told: &Told) -> Vec<(usize, f64)> {
     let Ok(cells) = together(&told.boots) else { return Vec::new() };
     [1, 4, 32].into_iter().filter_map(|m| Some((m, ratio(&cells, "virtio-scsi", "nvme", m)?))).collect()
@@ -125,7 +125,7 @@ fn apart(both: &[Boot]) -> anyhow::Result<Vec<(String, f64)>> {
     Ok(all)
 }
 
-/// The means of both boots of what the second machines counted.
+/// The means of both boots for the counts of the second machines.
 fn more(both: &[Boot]) -> (Vec<Queued>, Vec<Arrayed>, Vec<Limited>) {
     let [one, other] = both else { return Default::default() };
     let mean = |a: f64, b: f64| (a + b) / 2.0;
@@ -135,7 +135,7 @@ fn more(both: &[Boot]) -> (Vec<Queued>, Vec<Arrayed>, Vec<Limited>) {
         array: mean(a.array, b.array),
         ..a.clone()
     };
-    // The one that is further from its limit.
+    // The result that is further from its limit.
     let limited = |(a, b): (&Limited, &Limited)| {
         if (a.rate / a.limit).ln().abs() > (b.rate / b.limit).ln().abs() { a.clone() } else { b.clone() }
     };
@@ -146,7 +146,7 @@ fn more(both: &[Boot]) -> (Vec<Queued>, Vec<Arrayed>, Vec<Limited>) {
     )
 }
 
-/// What more queues cost, with one I/O a call: the most queues against one.
+/// The cost of more queues, with one I/O a call: the largest number of queues compared with one.
 fn more_queues(queues: &[Queued], texts: &Texts) -> Option<String> {
     let of = |path: &str, count: u32| {
         let same = |q: &&Queued| q.path == path && q.queues == count && q.multiplicity == 1;
@@ -194,7 +194,7 @@ fn table_of_arrays(arrays: &[Arrayed], texts: &Texts) -> Table {
     }
 }
 
-/// Whether limits hold, in words.
+/// Whether the limits are kept, in words.
 fn held(limits: &[Limited], texts: &Texts) -> String {
     let off = |limited: &Limited| limited.rate / limited.limit - 1.0;
     let worst = limits.iter().max_by(|a, b| off(a).abs().total_cmp(&off(b).abs()));
@@ -242,7 +242,7 @@ fn table_of_files(files: &[Files], texts: &Texts) -> Table {
     }
 }
 
-/// The questions of experiment Sato et al. and the results, with one I/O a call and with 32.
+/// The questions of Sato et al. and the results, with one I/O a call and with 32.
 fn answer(cells: &[(Counted, f64)], texts: &Texts) -> String {
     let pairs =
         [("a", "virtio-scsi", "nvme"), ("b", "scsi_debug", "null_blk"), ("c", "virtio-scsi", "virtio-blk")];

@@ -1,5 +1,5 @@
-//! What was measured, as it came: lines of JSON, appended and on disk before the next run begins.
-//! All that is computed and drawn comes from them, on this machine or another.
+//! The raw results: lines of JSON, appended and on disk before the next run begins. Everything
+//! computed or drawn comes from these lines, on this machine or another.
 
 use crate::contender::run::Run;
 use crate::experiment::{Cell, Experiment};
@@ -19,15 +19,15 @@ const VERSION: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
 pub enum Line {
-    /// Where the following were measured, and what.
+    /// Where the following runs were measured, and what they measure.
     Head(Box<Head>),
     /// A run.
     Run(Box<Record>),
-    /// What emulated machines counted.
+    /// Counts of emulated machines.
     Guest(Box<Told>),
 }
 
-/// A group of runs that belong together: of one experiment on one machine, as it is set.
+/// A group of runs that belong together: of one experiment on one machine with its settings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Head {
     /// The form of the lines.
@@ -38,15 +38,15 @@ pub struct Head {
     pub name: String,
     /// The experiment as it ran.
     pub experiment: Experiment,
-    /// The command that began it.
+    /// The command that started it.
     pub command: String,
     /// Terapage's version.
     pub terapage: String,
     /// When, seconds since 1970.
     pub started_s: u64,
-    /// The machine, and how it was set.
+    /// The machine and its settings.
     pub machine: Machine,
-    /// Settings of Terapage that were in the environment.
+    /// Settings of Terapage in the environment.
     #[serde(default)]
     pub variables: Vec<(String, String)>,
     /// Contenders that could not take part, and why.
@@ -60,20 +60,20 @@ pub struct Record {
     pub group: String,
     /// Its cell.
     pub cell: Cell,
-    /// Which try of this run it is, from 1: those that were disturbed are repeated.
+    /// The number of the attempt at this run, from 1: disturbed runs are repeated.
     pub attempt: u32,
-    /// When it began, seconds since 1970.
+    /// The start, seconds since 1970.
     pub started_s: u64,
-    /// A hash of its output, where that must be the same for all.
+    /// A hash of its output, if all outputs must be the same.
     pub output: Option<String>,
-    /// What else happened meanwhile.
+    /// Other events meanwhile.
     pub watched: Watched,
     /// What it did.
     #[serde(flatten)]
     pub run: Run,
 }
 
-/// Tells a group by what it depends on.
+/// A hash that identifies a group by everything on which it depends.
 fn group(name: &str, experiment: &Experiment, machine: &Machine, others: &str) -> String {
     let mut hasher = Hasher::new();
     for part in [
@@ -91,7 +91,7 @@ fn group(name: &str, experiment: &Experiment, machine: &Machine, others: &str) -
 /// A group and its runs.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What was measured where.
+    /// The head: what was measured where.
     pub head: Head,
     /// The runs, in order.
     pub runs: Vec<Record>,
@@ -104,7 +104,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens or makes one. A line that was torn is cut off.
+    /// Opens or makes a journal. A torn line is cut off.
     ///
     /// # Errors
     /// When the file cannot be written, or is none of the lab's.
@@ -115,7 +115,7 @@ impl Journal {
         file.read_to_string(&mut text).with_context(|| path.display().to_string())?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let groups = groups(&text[..whole], path)?;
-        // What is no line of the lab's, and has no end, may be somebody's text.
+        // A last line without an end that is not the lab's may be somebody's text.
         ensure!(
             whole > 0 || text.is_empty() || text.starts_with("{\"line\":"),
             "{}: not the lab's",
@@ -131,13 +131,13 @@ impl Journal {
     /// Appends a line, which is on disk then.
     ///
     /// # Errors
-    /// When it cannot be written; nothing of it is left.
+    /// The line cannot be written; nothing of it remains.
     pub fn append(&mut self, line: &Line) -> anyhow::Result<()> {
         let before = self.file.metadata()?.len();
         let text = serde_json::to_string(line)? + "\n";
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
         written.with_context(|| {
-            // A disk that is full takes half a line.
+            // A full disk may accept half a line.
             let _ = self.file.set_len(before);
             self.path.display().to_string()
         })
@@ -147,7 +147,7 @@ impl Journal {
 /// Reads files of lines.
 ///
 /// # Errors
-/// When one cannot be read, or holds something else.
+/// A file cannot be read, or has other contents.
 pub fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Group>> {
     let mut all: Vec<Group> = Vec::new();
     for path in paths {
@@ -174,7 +174,7 @@ fn groups(text: &str, path: &Path) -> anyhow::Result<Vec<Group>> {
         let place = || format!("{}: line {}", path.display(), i + 1);
         let line = match serde_json::from_str(line) {
             Ok(line) => line,
-            // It was being written when the lab ended.
+            // The line was being written when the lab ended.
             Err(_) if i + 1 == count && !text.ends_with('\n') && count > 1 => break,
             Err(error) => bail!("{}: not a line of the lab's: {error}", place()),
         };
@@ -196,10 +196,10 @@ fn groups(text: &str, path: &Path) -> anyhow::Result<Vec<Group>> {
     Ok(all)
 }
 
-/// What emulated machines counted, of files of lines that [`read`] or [`Journal::open`] takes.
+/// The counts of emulated machines in files of lines that [`read`] or [`Journal::open`] accepts.
 ///
 /// # Errors
-/// When one cannot be read.
+/// A file cannot be read.
 pub fn guests(paths: &[PathBuf]) -> anyhow::Result<Vec<Told>> {
     let mut all = Vec::new();
     for path in paths {
@@ -240,7 +240,7 @@ impl Head {
 /// Where results lie: `--results`, or the user's own place.
 ///
 /// # Errors
-/// When there is none, or it cannot be made.
+/// There is none, and it cannot be made.
 pub fn results_directory(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let usual = || {

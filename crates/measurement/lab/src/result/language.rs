@@ -1,4 +1,4 @@
-//! What the lab says in its reports, in the reader's language: one file for each, in `languages`.
+//! The lab's texts in the reader's language: one file for each, in `languages`.
 
 use crate::experiment::Cell;
 use crate::result::number::number;
@@ -12,15 +12,15 @@ use terapage_report::Language;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Texts {
-    /// Sentences, with `{names}` that are filled in.
+    /// Sentences, with `{names}` to be filled in.
     say: BTreeMap<String, String>,
-    /// What contenders are called in sentences.
+    /// The contenders' names in sentences.
     contender: BTreeMap<String, String>,
     /// The papers' findings.
     finding: BTreeMap<String, FindingText>,
     /// The first page's answers.
     answer: BTreeMap<String, String>,
-    /// Translations of what experiments say in English.
+    /// Translations of the experiments' English texts.
     #[serde(default)]
     text: BTreeMap<String, String>,
     #[serde(skip)]
@@ -31,12 +31,12 @@ pub struct Texts {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FindingText {
-    /// What was found, a sentence.
+    /// The finding, a sentence.
     pub claim: String,
-    /// What the number is that tells.
+    /// The name of the number that decides.
     #[serde(default)]
     pub value: String,
-    /// Why it cannot be measured any more, or how it can be.
+    /// Why it can no longer be measured, or how it can be measured.
     #[serde(default)]
     pub why: String,
 }
@@ -63,7 +63,7 @@ impl Texts {
         self.language
     }
 
-    /// A sentence, filled in. What is filled in is not looked at again.
+    /// A sentence, filled in. Names within the filled-in values are not replaced.
     pub fn say(&self, key: &str, values: &[(&str, &str)]) -> String {
         let Some(text) = self.say.get(key) else { return key.to_owned() };
         let (mut out, mut rest) = (String::new(), text.as_str());
@@ -76,7 +76,8 @@ impl Texts {
         out + rest
     }
 
-    /// A text of an experiment in this language, if it is known; else as it is, in one line.
+    /// An experiment's text in this language, if a translation is known; otherwise the text itself,
+    /// in one line.
     pub fn text(&self, text: &str) -> String {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         self.text.get(&line).cloned().unwrap_or(line)
@@ -97,7 +98,7 @@ impl Texts {
         self.answer.get(id).map_or("", String::as_str)
     }
 
-    /// A cell in words; empty where there is one alone.
+    /// A cell in words; empty if there is only one cell.
     pub fn cell(&self, cell: &Cell) -> String {
         let words: Vec<String> =
             cell.iter().map(|(key, value)| format!("{} {value}", self.text(key))).collect();
@@ -114,7 +115,7 @@ impl Texts {
         self.range(ratio.center, ratio.low, ratio.high)
     }
 
-    /// A value with its ends, where they differ.
+    /// A value with its ends, if they differ.
     pub fn range(&self, value: f64, low: f64, high: f64) -> String {
         match low == high {
             true => number(value),

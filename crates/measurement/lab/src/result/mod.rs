@@ -1,4 +1,4 @@
-//! What was measured, and what it means.
+//! The results, and their meaning.
 
 pub mod answers;
 pub mod checks;

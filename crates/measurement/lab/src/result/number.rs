@@ -1,4 +1,4 @@
-//! Numbers as they stand in sentences and tables.
+//! Numbers in the form for sentences and tables.
 
 /// A number with three or more digits that matter.
 pub fn number(value: f64) -> String {

@@ -1,10 +1,11 @@
 //! Contenders in turns, ratios within a pair, and when they are known well enough.
 //!
-//! A round runs each contender once; every second round runs them in reverse (ABBA), so that a
-//! machine that drifts favours nobody. A contender's figure is divided by the baseline's of the
-//! same round, which makes a pair. The centre of the pairs' ratios is the Hodges-Lehmann estimate
-//! of their logarithms (Hodges, Lehmann: Estimates of Location Based on Rank Tests, 1963); its
-//! interval comes from a bootstrap (Efron, Tibshirani: An Introduction to the Bootstrap, 1993).
+//! A round runs each contender once; every second round runs them in reverse order (ABBA), so that
+//! a drift of the machine favours no contender. A contender's figure is divided by the baseline's
+//! figure of the same round; the two make a pair. The centre of the pairs' ratios is the
+//! Hodges-Lehmann estimate of their logarithms (Hodges, Lehmann: Estimates of Location Based on
+//! Rank Tests, 1963); its interval comes from a bootstrap (Efron, Tibshirani: An Introduction to
+//! the Bootstrap, 1993).
 
 use serde::{Deserialize, Serialize};
 use terapage_figures::SplitMix;
@@ -13,11 +14,11 @@ use terapage_figures::median;
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2000;
 
-/// The interval holds the true value so often.
+/// The probability that the interval contains the true value.
 const CONFIDENCE: f64 = 0.95;
 
-/// Fewer pairs than these have no 95 % interval: all of `n` lie on one side of the true middle by
-/// chance in `2 / 2^n` of all cases, which for 5 pairs is 6 %.
+/// Fewer pairs than these have no 95 % interval: by chance all of `n` lie on one side of the true
+/// median in `2 / 2^n` of all cases, which for 5 pairs is 6 %.
 pub const PAIRS_LEAST: usize = 6;
 
 /// Both ends of a settled interval are within this of its centre, as a share.
@@ -32,7 +33,7 @@ pub fn order(round: u32, count: usize) -> Vec<usize> {
     }
 }
 
-/// A ratio and how well it is known.
+/// A ratio and its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// Its centre.
@@ -41,13 +42,14 @@ pub struct Ratio {
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// How many pairs it was taken from.
+    /// The number of pairs behind it.
     pub pairs: usize,
 }
 
 impl Ratio {
-    /// The ratio of pairs of figures that are greater than zero, the first over the second; `None`
-    /// of none. Fewer than [`PAIRS_LEAST`] give the least and the greatest as the interval.
+    /// The ratio of pairs of figures that are greater than zero, the first divided by the second;
+    /// `None` if there are no pairs. With fewer than [`PAIRS_LEAST`] pairs, the interval goes from
+    /// the smallest to the largest ratio.
     pub fn of(pairs: &[(f64, f64)]) -> Option<Ratio> {
         let logs: Vec<f64> =
             pairs.iter().map(|(one, other)| (one / other).ln()).filter(|log| log.is_finite()).collect();
@@ -59,18 +61,19 @@ impl Ratio {
         Some(Ratio { center: center.exp(), low: low.exp(), high: high.exp(), pairs: logs.len() })
     }
 
-    /// Whether its interval is one of 95 %, and narrow enough.
+    /// Whether its interval is a 95 % interval, and narrow enough.
     pub fn is_settled(&self) -> bool {
         self.pairs >= PAIRS_LEAST && self.distance() <= SETTLED
     }
 
-    /// How far its ends are from its centre, at most, as a share.
+    /// The larger distance of its ends from its centre, as a share.
     pub fn distance(&self) -> f64 {
         (self.high / self.center).max(self.center / self.low) - 1.0
     }
 }
 
-/// The median of all means of two values, of one value with itself as well; `None` of none.
+/// The median of the means of all pairs of values, including each value with itself; `None` if
+/// there are no values.
 fn hodges_lehmann(values: &[f64]) -> Option<f64> {
     let means =
         values.iter().enumerate().flat_map(|(i, one)| values[i..].iter().map(move |b| (one + b) / 2.0));
@@ -83,8 +86,8 @@ fn ends(values: &[f64]) -> (f64, f64) {
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)))
 }
 
-/// The percentile interval of `estimate` over resamples of `values`. The same values give the same
-/// interval.
+/// The percentile interval of `estimate` over resamples of `values`. The same values always give
+/// the same interval.
 fn bootstrap(values: &[f64], estimate: impl Fn(&[f64]) -> Option<f64>) -> (f64, f64) {
     let mut numbers = SplitMix(0x7465_7261_7061_6765);
     let mut drawn = vec![0.0; values.len()];
@@ -101,7 +104,7 @@ fn bootstrap(values: &[f64], estimate: impl Fn(&[f64]) -> Option<f64>) -> (f64, 
 }
 
 /// The ratio of two sets of figures that were not taken in pairs, such as those of two machines:
-/// that of their medians, each set resampled by itself; `None` where one is empty.
+/// the ratio of their medians, with each set resampled separately; `None` if one is empty.
 pub fn unpaired(ones: &[f64], others: &[f64]) -> Option<Ratio> {
     let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
     let (ones, others) = (logs(ones), logs(others));
@@ -110,8 +113,7 @@ pub fn unpaired(ones: &[f64], others: &[f64]) -> Option<Ratio> {
         true => ends(values),
         false => bootstrap(values, median),
     };
-    // Ends in opposite directions are wider than the interval of the difference, and never
-    // narrower.
+    // Combining opposite ends gives an interval at least as wide as that of the difference.
     let (one, other) = (interval(&ones), interval(&others));
     let (low, high) = ((one.0 - other.1).exp(), (one.1 - other.0).exp());
     Some(Ratio { center: center.exp(), low, high, pairs: ones.len().min(others.len()) })

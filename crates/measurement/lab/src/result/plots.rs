@@ -7,10 +7,10 @@ use crate::result::pairs::{PAIRS_LEAST, Ratio};
 use crate::result::solve::{AGAIN, Solved, SolvedFigure};
 use terapage_report::{Axis, Ends, Mark, Plot, PlotKind, Series, Whisker, X};
 
-/// Values of one plot that are further apart, as a ratio, are drawn on a logarithmic axis.
+/// If values of one plot are further apart than this ratio, the axis is logarithmic.
 const FAR_APART: f64 = 30.0;
 
-/// What one figure of a plot is called: contender, pass, and the keys that are not across.
+/// The name of a series: contender, pass, and the keys that are not on the x axis.
 fn series_name(contender: &str, pass: Option<&str>, cell: &Cell, form: &PlotForm, texts: &Texts) -> String {
     let mut name = contender.to_owned();
     if let Some(pass) = pass.filter(|pass| !pass.is_empty()) {
@@ -37,7 +37,7 @@ fn whisker(figure: &SolvedFigure, relative: bool) -> Option<Whisker> {
     }
 }
 
-/// Adds a point to the series of this name and mark, which is made where there is none.
+/// Adds a point to the series of this name and mark, which is made if it does not exist.
 fn add(series: &mut Vec<Series>, name: String, mark: Mark, point: (X, f64), whisker: Option<Whisker>) {
     match series.iter_mut().find(|known| known.name == name && known.mark == mark) {
         Some(known) => {
@@ -48,13 +48,13 @@ fn add(series: &mut Vec<Series>, name: String, mark: Mark, point: (X, f64), whis
     }
 }
 
-/// Whether values are so far apart that a linear axis shows only the largest.
+/// Whether values are so far apart that a linear axis would show only the largest.
 pub fn far_apart(series: &[Series]) -> bool {
     let values = || series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).filter(|y| *y > 0.0);
     values().fold(0f64, f64::max) > FAR_APART * values().fold(f64::MAX, f64::min)
 }
 
-/// A plot; `None` where nothing was measured that it shows.
+/// A plot; `None` if nothing was measured that it could show.
 pub fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &Texts) -> Option<Plot> {
     let across_passes = form.x == "pass";
     let shown = |pass: &String| form.passes.is_empty() || form.passes.contains(pass);
@@ -122,8 +122,8 @@ pub fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &T
     })
 }
 
-/// The printed figures that belong to a plot: whose, where across, and the value. Several of one
-/// contender in one place have what they are of in their names.
+/// The published figures of a plot: the contender, the place on the x axis, and the value. If one
+/// contender has several at one place, their names include what they measure.
 pub fn printed_points(
     experiment: &Experiment,
     form: &PlotForm,

@@ -1,4 +1,4 @@
-//! What the same money buys, by a file of prices.
+//! What the same money buys, computed from a file of prices.
 
 use crate::result::journal::Group;
 use crate::result::number::number;
@@ -10,27 +10,27 @@ use std::path::Path;
 use terapage_config::Size;
 use terapage_report::Table;
 
-/// What contenders cost: a file of the user's.
+/// The contenders' costs, from the user's file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Prices {
     price: Vec<Price>,
 }
 
-/// What one contender costs.
+/// The costs of one contender.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Price {
     /// The contender's name.
     contender: String,
-    /// Its price, in whatever money.
+    /// Its price, in any currency.
     price: f64,
     /// Bytes that this buys.
     #[serde(default)]
     capacity: Option<String>,
 }
 
-/// What the same money buys, by a file of prices.
+/// What the same money buys, computed from a file of prices.
 ///
 /// # Errors
 /// When the file is wrong, or names a contender that there is not.

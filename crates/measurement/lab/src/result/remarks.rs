@@ -1,5 +1,5 @@
-//! What runs say of themselves and of what they ran on, on the page; and that a device is
-//! throttled, wherever its figures are drawn.
+//! The runs' remarks about themselves and about the machine, on the page; and the remark that a
+//! device is throttled, wherever its figures are drawn.
 
 use crate::experiment::{Cell, words};
 use crate::ground::runner::End;
@@ -7,14 +7,14 @@ use crate::result::journal::Group;
 use std::collections::BTreeSet;
 use terapage_report::{Study, Table};
 
-/// A remark: whose, in which cells, what.
+/// A remark: its contender, its cells, its text.
 struct Remark {
     contenders: Vec<String>,
     cells: Vec<Cell>,
     text: String,
 }
 
-/// Adds to a group's study what its runs say.
+/// Adds the remarks of a group's runs to the group's study.
 pub fn add(mut study: Study, group: &Group) -> Study {
     let all = remarks(group);
     let contenders = count(group.runs.iter().map(|record| record.run.contender.clone()));
@@ -38,7 +38,7 @@ pub fn add(mut study: Study, group: &Group) -> Study {
         let columns = ["contender", "cells", "remark"].map(str::to_owned).to_vec();
         study.tables.push(Table { title: "Remarks".into(), columns, rows, note: String::new() });
     }
-    // Without a figure there is no table that would say it.
+    // Without a figure there is no table that would show it.
     if group.runs.iter().all(|record| record.run.end != End::Done) {
         let ends =
             group.runs.iter().map(|record| format!("{}: {}.", record.run.contender, record.run.end.text()));
@@ -80,7 +80,7 @@ fn remarks(group: &Group) -> Vec<Remark> {
     all
 }
 
-/// How many different ones there are.
+/// The number of different names.
 fn count(names: impl Iterator<Item = String>) -> usize {
     names.collect::<BTreeSet<_>>().len()
 }

@@ -1,4 +1,5 @@
-//! What the runs mean: figures, ratios within pairs, targets. No machine is asked, only the lines.
+//! The meaning of the runs: figures, ratios within pairs, targets. Everything is computed from the
+//! lines, not from the machine.
 
 use crate::contender::run::Run;
 use crate::experiment::unit::Unit;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use terapage_figures::{Spread, median, spread};
 
-/// What follows the baseline's name when it runs a second time in a round.
+/// The suffix of the baseline's name for its second run in a round.
 pub const AGAIN: &str = " again";
 
 /// An experiment's results.
@@ -19,36 +20,37 @@ pub const AGAIN: &str = " again";
 pub struct Solved {
     /// Its name.
     pub name: String,
-    /// What its figures count.
+    /// The quantity that its figures count.
     pub unit: Unit,
-    /// Whom ratios are held against.
+    /// The contender by whose figures ratios divide.
     pub baseline: String,
     /// Cells, in order.
     pub cells: Vec<SolvedCell>,
-    /// The baseline against itself, the pass that differs most: what no ratio can tell from 1.
+    /// The baseline compared with itself, for the pass that differs most: no ratio closer to 1 than
+    /// this is significant.
     pub noise: Option<Ratio>,
     /// Targets by cell.
     pub targets: Vec<(String, Target)>,
-    /// What others printed, and what was measured here.
+    /// Published figures, and the values measured here.
     pub published: Vec<Beside>,
     /// Runs that counted.
     pub runs: usize,
-    /// Of these, disturbed ones.
+    /// The number of disturbed runs among these.
     pub disturbed: usize,
-    /// Why runs were disturbed, and how many.
+    /// Why runs were disturbed, and the number for each reason.
     pub marks: BTreeMap<String, usize>,
 }
 
 /// A cell's results.
 #[derive(Debug, Serialize)]
 pub struct SolvedCell {
-    /// The values that it stands for.
+    /// The values of its keys.
     pub cell: Cell,
     /// Figures by contender and pass.
     pub figures: Vec<SolvedFigure>,
     /// Whether all ratios are known to 5 %.
     pub settled: bool,
-    /// Who did not end well, and how.
+    /// The contenders that did not end well, and how they ended.
     pub ends: Vec<(String, String)>,
 }
 
@@ -61,7 +63,7 @@ pub struct SolvedFigure {
     pub pass: String,
     /// In the experiment's unit.
     pub spread: Spread,
-    /// How many times the baseline's time it takes; `None` for the baseline.
+    /// Its time as a multiple of the baseline's; `None` for the baseline.
     pub times: Option<Ratio>,
     /// Bytes that the device moved for each byte asked for.
     pub device_share: Option<f64>,
@@ -69,29 +71,29 @@ pub struct SolvedFigure {
     pub cpu_share: Option<f64>,
     /// The most anonymous memory, bytes.
     pub resident_peak_bytes: u64,
-    /// How long its pass takes, seconds, the median.
+    /// The median duration of its pass, seconds.
     pub seconds: f64,
-    /// Whether that is how long it went on, and not a time that was computed of it.
+    /// Whether this is the measured duration, and not a time computed from it.
     #[serde(skip)]
     pub timed: bool,
     /// Runs.
     pub runs: usize,
 }
 
-/// A printed figure beside one of ours.
+/// A published figure beside the lab's.
 #[derive(Debug, Serialize)]
 pub struct Beside {
-    /// Where it is printed.
+    /// Where it is published.
     pub figure: String,
-    /// What it is of.
+    /// What it measures.
     pub what: String,
     /// The printed value.
     pub published: f64,
-    /// Ours, where it was measured.
+    /// The lab's value, if it was measured.
     pub measured: Option<f64>,
-    /// Their unit; `times` for multiples of the baseline's time.
+    /// The unit of both; `times` for multiples of the baseline's time.
     pub unit: String,
-    /// What has changed since.
+    /// What has changed since its publication.
     pub note: String,
 }
 
@@ -108,8 +110,8 @@ fn pass_of<'a>(record: &'a Record, pass: &str) -> Option<&'a crate::workload::Pa
     record.run.passes.iter().find(|known| known.pass == pass)
 }
 
-/// How many times as long as the baseline a contender takes. Pairs without disturbed runs alone,
-/// where there are enough.
+/// A contender's time as a multiple of the baseline's. Only pairs without disturbed runs count, if
+/// there are enough of them.
 pub fn times(runs: &[&Record], unit: Unit, contender: &str, baseline: &str, pass: &str) -> Option<Ratio> {
     let find = |round: u32, name: &str| {
         runs.iter().find(|record| record.run.round == round && record.run.contender == name).copied()
@@ -273,13 +275,13 @@ fn hold(held: &mut Held<'_>, target: &TargetForm, cell: &Cell, runs: &[&Record])
     }
 }
 
-/// Printed figures beside ours.
+/// Published figures beside the lab's.
 fn published(experiment: &Experiment, solved: &Solved) -> Vec<Beside> {
     experiment
         .published
         .iter()
         .map(|printed| {
-            // A value is the same however it is written: 1/4 and 0.25.
+            // A value may be written in several ways: 1/4 and 0.25.
             let same = |key: &String, found: &String| {
                 let wanted = printed.at[key].to_string();
                 *found == wanted || atom(found).is_some() && atom(found) == atom(&wanted)
@@ -345,7 +347,7 @@ relative = true
     fn ratios_are_taken_within_rounds_and_targets_held() {
         let mut group = group(TEXT);
         for round in 1..=6 {
-            // The machine slows down; each round is slower than the one before.
+            // The machine slows down; each round is slower than the previous one.
             let slow = f64::from(round);
             for (contender, seconds) in
                 [("memory", 1.0), ("memory again", 1.02), ("swap", 8.0), ("terapage", 2.0)]

@@ -1,11 +1,11 @@
-//! Whether a device's speed had settled before it was measured: in words, and drawn.
+//! Whether a device's speed had settled before it was measured: as a sentence and as a plot.
 
 use crate::ground::steady::{Steady, WITHIN_PERCENT};
 use crate::result::language::Texts;
 use terapage_config::Size;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, X};
 
-/// Whether it has settled, in words.
+/// Whether it has settled, as a sentence.
 pub fn words(steady: &Steady, texts: &Texts) -> String {
     let seconds = format!("{:.0}", steady.took_s.max(steady.bandwidth.len() as f64));
     let mean = |part: &[f64]| format!("{:.0}", part.iter().sum::<f64>() / part.len().max(1) as f64);

@@ -18,17 +18,17 @@ use terapage_config::Size;
 use terapage_guest::Told;
 use terapage_report::{Answer, Origin, Parameter, Study};
 
-/// What the machine's pairs call the cost of a flush.
+/// The name for the cost of a flush among the machine's properties.
 const FLUSH: &str = "4 KiB write and fdatasync";
 
-/// A group's study, and the headings of its plots as the experiment has them.
+/// A group's study, and the headings of its plots in the experiment's words.
 struct Drawn {
     study: Study,
     titles: Vec<String>,
 }
 
-/// The study of groups of runs and what was computed of them, and of what emulated machines
-/// counted; `title` is that of several.
+/// The study of groups of runs, the results computed from them, and the counts of emulated
+/// machines; `title` is the title for several.
 ///
 /// # Errors
 /// When the emulated machines counted different things.
@@ -67,7 +67,7 @@ pub fn study(
         (1, None) => drawn.remove(0).study,
         (_, guest) => {
             let mut all = together(title, drawn);
-            // Another machine than that of the others.
+            // This part comes from another machine than the others.
             all.parts.extend(guest);
             all
         }
@@ -121,12 +121,12 @@ fn of_group(group: &Group, solved: &Solved, texts: &Texts) -> Drawn {
     Drawn { study: remarks::add(study, group), titles }
 }
 
-/// Several studies on one page. What the machine is, and the command, are said once if they are the
-/// same for all.
+/// Several studies on one page. The machine, and the command, appear once if they are the same for
+/// all.
 fn together(title: &str, drawn: Vec<Drawn>) -> Study {
     let mut all = Study { title: title.into(), ..Study::default() };
     all.parts = drawn.into_iter().map(|drawn| drawn.study).collect();
-    // What a flush costs is measured each time: that stays with its part.
+    // The cost of a flush is measured each time, so it stays with its part.
     let fixed = |part: &Study| -> Vec<(String, String)> {
         part.machine.iter().filter(|(name, _)| name != FLUSH).cloned().collect()
     };
@@ -205,12 +205,12 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
     all
 }
 
-/// Who ran well but gave no figures: a cross-check whose program is not there.
+/// Contenders that ran well but gave no figures: cross-checks whose program is missing.
 fn mute(group: &Group) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let has_none = |name: &String| {
         let own = group.runs.iter().filter(|record| record.run.contender == *name);
-        // Who says why is heard elsewhere.
+        // Contenders that give the reason are listed elsewhere.
         own.clone().all(|record| {
             record.run.end == End::Done && record.run.passes.is_empty() && record.run.notes.is_empty()
         })
@@ -244,8 +244,8 @@ fn settled(solved: &Solved, texts: &Texts) -> String {
     texts.say("not-settled", &values)
 }
 
-/// How many times as long each contender takes, in some of the cells, if the baseline is a program
-/// that has all in memory.
+/// The contenders' times as multiples of the baseline's, in some of the cells, if the baseline is a
+/// program with all data in memory.
 fn in_words(solved: &Solved, texts: &Texts) -> Vec<String> {
     const MOST: usize = 4;
     if solved.baseline != "memory" {
@@ -266,8 +266,8 @@ fn in_words(solved: &Solved, texts: &Texts) -> Vec<String> {
     told.take(MOST).collect()
 }
 
-/// What a user's program takes with less memory, and how it is run then: with half of what it
-/// wants, or the nearest part with which it was measured and completes.
+/// The time of a user's program with less memory, and the command for that: with half of the memory
+/// that it wants, or the nearest measured part with which it completes.
 fn answer_of_program(group: &Group, solved: &Solved, texts: &Texts) -> Option<Answer> {
     let experiment = &group.head.experiment;
     if !experiment.program.verbatim {

@@ -1,4 +1,4 @@
-//! The tables of an experiment: figures, targets, what others have printed.
+//! The tables of an experiment: figures, targets, published values.
 
 use crate::experiment::Cell;
 use crate::result::language::Texts;
@@ -75,7 +75,7 @@ pub fn figures(solved: &Solved, texts: &Texts) -> Option<Table> {
     let mut rows = Vec::new();
     for cell in &solved.cells {
         rows.extend(cell.figures.iter().map(|figure| with.row(&cell.cell, figure, texts)));
-        // Who has no figures says why where they would be.
+        // A contender without figures has the reason in their place.
         let name = usize::from(with.cell);
         for (contender, end) in &cell.ends {
             let mut row = vec![String::from("-"); columns.len()];
@@ -92,7 +92,7 @@ pub fn figures(solved: &Solved, texts: &Texts) -> Option<Table> {
     Some(Table { title: texts.say("figures", &[]), columns, rows, note })
 }
 
-/// What was held against targets.
+/// The targets and their values.
 pub fn targets(solved: &Solved, texts: &Texts) -> Option<Table> {
     let met = |met: Option<bool>| match met {
         Some(true) => texts.say("met", &[]),
@@ -118,7 +118,7 @@ pub fn targets(solved: &Solved, texts: &Texts) -> Option<Table> {
     (!rows.is_empty()).then(|| Table { title: texts.say("targets", &[]), columns, rows, note: String::new() })
 }
 
-/// What others have printed, beside what was measured here.
+/// Published values, beside those measured here.
 pub fn published(solved: &Solved, texts: &Texts) -> Option<Table> {
     let rows: Vec<Vec<String>> = solved
         .published

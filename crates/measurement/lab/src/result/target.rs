@@ -1,4 +1,4 @@
-//! Targets: how a value is made of several runs, and whether it is where it must be.
+//! Targets: how a value is computed from several runs, and whether it meets the target.
 
 use crate::contender::run::Run;
 use crate::experiment::unit::{Side, Unit};
@@ -7,22 +7,22 @@ use crate::workload::Pass;
 use serde::Serialize;
 use terapage_figures::median;
 
-/// A target and what was measured.
+/// A target and the measured value.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// What is held against it.
+    /// What is measured.
     pub what: String,
-    /// On which side it must be.
+    /// The side of the target on which the value must be.
     pub side: Side,
     /// The target.
     pub target: f64,
-    /// The measured value; `None` where a contender is missing.
+    /// The measured value; `None` if a contender is missing.
     pub value: Option<f64>,
-    /// Whether it is met; `None` where it was not measured.
+    /// Whether the target is met; `None` if it was not measured.
     pub met: Option<bool>,
 }
 
-/// The runs of a cell, held against targets.
+/// The runs of a cell, to be compared with targets.
 pub struct Held<'a> {
     runs: &'a [Run],
     unit: Unit,
@@ -74,8 +74,9 @@ impl<'a> Held<'a> {
         self.target(format!("{} / {}", name(one), name(other)), side, target, value);
     }
 
-    /// As [`Held::ratio`] with `least`, or 95 % of the device's bound if that is less: a pass
-    /// over the data reads and writes all of it, for `depth` steps that each touch it once.
+    /// Like [`Held::ratio`] with `least`, or with 95 % of the device's bound if that is less. A
+    /// pass over the data reads and writes all of them, for `depth` steps that each touch them
+    /// once.
     pub fn bound(&mut self, one: (&str, &str), other: &str, device: &str, depth: f64, least: f64) {
         let in_memory = self.by_round(other, one.1);
         let value = median_of_rounds(&self.by_round(one.0, one.1), &in_memory, |a, b| a / b);
@@ -98,8 +99,9 @@ impl<'a> Held<'a> {
         self.target(what, side, target, value);
     }
 
-    /// Holds the reads that `threads` threads do in a time, as a multiple of what one does, against
-    /// a target, or against what `device` itself does with as many in flight, if that is less.
+    /// Compares the number of reads by `threads` threads in a time, as a multiple of that by one
+    /// thread, with a target, or with the number that `device` itself does with the same number in
+    /// flight, if that is less.
     pub fn scaling(&mut self, contender: &str, device: &str, threads: u32, target: f64) {
         let pass = format!("threads-{threads}");
         let of = |contender: &str| {
@@ -116,7 +118,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Holds the share of bytes written in a pass to bytes read in it against a target.
+    /// Compares the ratio of bytes written to bytes read in a pass with a target.
     pub fn written_share(&mut self, contender: &str, pass: &str, target: f64) {
         let of = |get: fn(&Pass) -> Option<u64>| {
             self.by_round_with(contender, pass, |pass| get(pass).map(|bytes| bytes as f64))
@@ -131,7 +133,7 @@ impl<'a> Held<'a> {
         );
     }
 
-    /// Holds the most memory of each contender that has a limit against it, in MiB.
+    /// Compares the peak memory of each contender that has a limit with that limit, in MiB.
     pub fn residents(&mut self) {
         for contender in in_order(self.runs.iter().map(|run| &run.contender)) {
             let runs = self.runs.iter().filter(|run| run.contender == contender);
@@ -146,7 +148,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Names in the order in which they come, each once.
+/// The names in order of appearance, each once.
 pub fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut known: Vec<String> = Vec::new();
     for name in names {
@@ -157,8 +159,8 @@ pub fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
     known
 }
 
-/// The median of what `combine` makes of both figures of a round. A round that lacks
-/// one of them does not count; `None` where none is left.
+/// The median of the values that `combine` computes from both figures of a round. A round that
+/// lacks one of them does not count; `None` if no round is left.
 pub fn median_of_rounds(
     one: &[Option<f64>],
     other: &[Option<f64>],
@@ -247,7 +249,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_round_by_round() {
-        // The ratio of the medians would be 1; in each round it is another.
+        // The ratio of the medians would be 1; each round has another ratio.
         let a = [Some(1.0), Some(2.0), Some(3.0)];
         let b = [Some(2.0), Some(1.0), Some(3.0)];
         assert_eq!(median_of_rounds(&a, &b, |a, b| a / b), Some(1.0));

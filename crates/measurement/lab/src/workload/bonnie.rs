@@ -1,5 +1,5 @@
-//! Bonnie++ on file systems: runs the program itself, and reads its CSV, format 1.98. After Martin,
-//! whose version is not printed and had other defaults.
+//! Bonnie++ on file systems: runs the program itself, and reads its CSV, format 1.98. It follows
+//! Martin, whose version is not published and had other defaults.
 
 use crate::workload::{Pass, Said};
 use anyhow::{bail, ensure};
@@ -12,10 +12,10 @@ use terapage_rig::tools;
 
 const MIB: u64 = 1 << 20;
 
-/// The CSV that is understood: its format, and how many fields it has.
+/// The supported CSV: its format, and its number of fields.
 const FORMAT: (&str, usize) = ("1.98", 50);
 
-/// What a field holds whose test ran for less than half a second.
+/// The contents of a field whose test ran for less than half a second.
 const TOO_FAST: &str = "+++++";
 
 /// How long the cost of a flush is measured.
@@ -27,16 +27,16 @@ pub struct Bonnie {
     /// Where it works.
     #[arg(long)]
     dir: PathBuf,
-    /// Which of its tests.
+    /// The part of its tests.
     #[arg(long)]
     part: Part,
-    /// Bytes of its file.
+    /// The size of its file, bytes.
     #[arg(long)]
     size: u64,
-    /// Bytes of memory that it is to believe in.
+    /// The memory size that it assumes, bytes.
     #[arg(long)]
     memory: u64,
-    /// How often it seeks.
+    /// The number of seeks.
     #[arg(long, default_value_t = 8192)]
     seeks: u32,
 }
@@ -48,11 +48,11 @@ enum Part {
     Transfer,
     /// Reads at random places by five processes, of which a tenth is written back.
     Seeks,
-    /// Makes, looks at and removes 1024 files; each is synced.
+    /// Makes, stats and removes 1024 files; each is synced.
     Files,
 }
 
-/// Fields of the CSV, counted from 0, and what they are called here.
+/// Fields of the CSV, counted from 0, and their names here.
 const BLOCKS: [(usize, &str); 3] = [(11, "write, MiB/s"), (13, "rewrite, MiB/s"), (17, "read, MiB/s")];
 const SEEKS: [(usize, &str); 1] = [(19, "seeks, 1/s")];
 const FILES: [(usize, &str); 6] = [
@@ -65,14 +65,14 @@ const FILES: [(usize, &str); 6] = [
 ];
 
 impl Bonnie {
-    /// Runs it, and prints its passes.
+    /// Runs Bonnie++, and prints its passes.
     ///
     /// # Errors
-    /// When Bonnie++ cannot be run, or its output is another than is known.
+    /// Bonnie++ cannot be run, or its output has an unknown form.
     pub fn run(self) -> anyhow::Result<()> {
         let program = tools::find("bonnie++").map_err(anyhow::Error::msg)?;
-        // First: without it a reader would take a disk whose flushes cost nothing for one whose
-        // barriers do.
+        // The flushes come first: without them a reader could confuse a disk whose flushes cost
+        // nothing with one whose barriers do.
         println!("{}", serde_json::to_string(&flushes(&self.dir.join("flush"))?)?);
         let output = Command::new(program).args(self.arguments()).env("LC_ALL", "C").output()?;
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -99,13 +99,13 @@ impl Bonnie {
         let mut all: Vec<String> =
             ["-q", "-m", "lab", "-x", "1", "-z", "1", "-d"].map(str::to_owned).to_vec();
         all.push(self.dir.display().to_string());
-        // It refuses root unless it is told so.
-        // SAFETY: geteuid takes nothing and cannot fail.
+        // Bonnie++ refuses to run as root without this option. SAFETY: geteuid takes nothing and
+        // cannot fail.
         all.extend(["-u".to_owned(), unsafe { libc::geteuid() }.to_string()]);
         all.extend(["-r".to_owned(), mebibytes(self.memory).to_string()]);
         all.extend(["-s".to_owned(), size, "-n".to_owned(), files.to_owned()]);
-        // Without its tests of single characters, which measure the C library; they are the last
-        // option, as it takes what follows for a size.
+        // Without its tests of single characters, which measure the C library. This is the last
+        // option, because it takes a following word as a size.
         if self.part == Part::Files {
             all.push("-b".to_owned());
         }
@@ -134,7 +134,7 @@ fn flushes(path: &Path) -> anyhow::Result<Pass> {
     })
 }
 
-/// The passes of a line of CSV, and what is to be said of those that are missing.
+/// The passes in a line of CSV, and remarks on missing ones.
 fn parse(line: &str, part: Part) -> anyhow::Result<(Vec<Pass>, Vec<String>)> {
     let fields: Vec<&str> = line.trim().split(',').collect();
     ensure!(
@@ -186,7 +186,7 @@ fn parse(line: &str, part: Part) -> anyhow::Result<(Vec<Pass>, Vec<String>)> {
 mod tests {
     use super::{Bonnie, Part, parse};
 
-    /// As Bonnie++ 2.00a of Debian 12 printed them.
+    /// As printed by Bonnie++ 2.00a of Debian 12.
     const WHOLE: &str = "1.98,2.00a,NAME,1,1795585981,64M,,8192,5,856,89,+++++,+++,+++++,+++,1019,65,+++++,+++,\
         +++++,+++,2,1024,64,,4,2931,9,+++++,+++,1159,6,+++++,+++,+++++,+++,1724,9,21275us,4890us,201us,22262us,\
         8070us,32093us,9511us,4867us,68020us,5930us,85us,53426us";

@@ -1,17 +1,17 @@
-//! fio, for what the device itself can do.
+//! fio, for the speed of the device itself.
 
 use crate::workload::Pass;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// How fio goes through its file.
+/// How fio accesses its file.
 pub struct Pattern<'a> {
     /// The pass's name in the report.
     pub pass: &'a str,
     /// fio's `rw`.
     pub rw: &'a str,
-    /// The share of reads where it mixes them with writes, in per cent.
+    /// The share of reads among reads and writes, per cent.
     pub read_percent: u32,
     /// Bytes of a request.
     pub block: u64,
@@ -19,12 +19,12 @@ pub struct Pattern<'a> {
     pub depth: u32,
     /// Counts requests, as reads of a word each by `depth` threads, rather than bytes.
     pub words: bool,
-    /// Stops after so many seconds instead of at the end of the file.
+    /// Stops after this many seconds instead of at the end of the file.
     pub seconds: Option<f64>,
 }
 
-/// What a device can do, pass by pass, as a program of its own: whole passes, or reads at random
-/// places by as many at once as `threads` says.
+/// The speed of a device, pass by pass, as a separate program: whole passes, or reads at random
+/// places with `threads` in flight.
 ///
 /// # Errors
 /// When fio fails.
@@ -41,7 +41,7 @@ pub fn device(file: &Path, bytes: u64, threads: &[u32], block: u64, seconds: f64
     };
     let mut all = vec![whole("write", "write", 0)];
     match threads.is_empty() {
-        // The triad reads three thirds of the data for each that it writes.
+        // The triad reads three thirds of the data for each third that it writes.
         true => all.extend([whole("read", "read", 100), whole("rmw", "rw", 50), whole("triad", "rw", 75)]),
         false => all.extend(names.iter().zip(threads).map(|(pass, &depth)| Pattern {
             pass,
@@ -55,7 +55,7 @@ pub fn device(file: &Path, bytes: u64, threads: &[u32], block: u64, seconds: f64
     }
     for pattern in &all {
         let pass = here(&arguments(file, bytes, pattern), pattern)?;
-        // Only reads of words are of interest where there are any.
+        // If there are reads of words, only these are of interest.
         if pattern.words || threads.is_empty() {
             println!("{}", serde_json::to_string(&pass)?);
         }
@@ -66,7 +66,7 @@ pub fn device(file: &Path, bytes: u64, threads: &[u32], block: u64, seconds: f64
 /// Runs fio as a child of this process.
 ///
 /// # Errors
-/// When it cannot be run, or fails.
+/// fio cannot be run, or fails.
 pub fn here(arguments: &[String], pattern: &Pattern<'_>) -> anyhow::Result<Pass> {
     let (name, value) = huge_buffers();
     let output = Command::new("fio").args(arguments).env(name, value).output();
@@ -103,8 +103,8 @@ fn arguments(file: &Path, bytes: u64, pattern: &Pattern<'_>) -> Vec<String> {
     arguments
 }
 
-/// The variable by which glibc asks for huge pages for fio's buffers: a device may need twice as
-/// long for single pages, which mostly lie scattered. Elsewhere it does nothing.
+/// The variable by which glibc asks for huge pages for fio's buffers: with single pages, which
+/// mostly lie scattered, a device may need twice as long. On other systems it has no effect.
 fn huge_buffers() -> (&'static str, String) {
     const NAME: &str = "GLIBC_TUNABLES";
     let others = std::env::var(NAME).map_or_else(|_| String::new(), |set| set + ":");
@@ -113,7 +113,7 @@ fn huge_buffers() -> (&'static str, String) {
 
 /// The pass that fio's JSON tells of.
 fn parse(output: &str, pattern: &Pattern<'_>) -> Option<Pass> {
-    // Warnings may come first.
+    // Warnings may precede the JSON.
     let json: serde_json::Value = serde_json::from_str(&output[output.find('{')?..]).ok()?;
     let job = &json["jobs"][0];
     if job["error"].as_u64() != Some(0) {

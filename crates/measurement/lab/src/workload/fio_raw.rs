@@ -1,10 +1,10 @@
-//! fio on the same file in the same way, as a cross-check of the lab's own reads and writes.
+//! fio with the same accesses to the same file, as a cross-check of the lab's own reads and writes.
 //!
-//! fio does more than the lab's loop for each call, and after a call of the kernel its larger code
-//! and data are cold. Where a call itself takes a microsecond, as it does with 4 KiB from the page
-//! cache, that is a tenth of the figure or more. So fio's own work is measured as well: what a call
-//! takes fio on a device that does nothing, less what the same call takes the lab. The figure of
-//! fio without it is the pass `less-own-work`, and is what must agree.
+//! fio does more than the lab's loop for each call, and after a system call its larger code and
+//! data are cold. If a call itself takes a microsecond, as with 4 KiB from the page cache, that is
+//! a tenth of the figure or more. So fio's own work is measured as well: the time of a call of fio
+//! on a device that does nothing, less the time of the same call of the lab. fio's figure without
+//! this work is the pass `less-own-work`, which must agree with the lab's.
 
 use crate::workload::fio::{self, Pattern};
 use crate::workload::raw::{Buffer, DEPTH, HUGE, Meter, Places, Raw, is_right};
@@ -15,7 +15,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Calls by which fio's own work is measured: 50 ms or so, of which fio's clock tells whole ones.
+/// The number of calls by which fio's own work is measured: about 50 ms, which fio's clock measures
+/// in whole milliseconds.
 const CALLS: u64 = 200_000;
 
 /// Bytes of such a call.
@@ -46,8 +47,8 @@ impl Engine {
     }
 }
 
-/// Runs fio, and prints what it found and what is left of that without its own work. fio's mmap
-/// engine sets MADV_RANDOM or MADV_SEQUENTIAL, and syncs nothing unless it is told to.
+/// Runs fio, and prints its figures, and the figures without its own work. fio's mmap engine sets
+/// MADV_RANDOM or MADV_SEQUENTIAL, and syncs only if told to.
 ///
 /// # Errors
 /// When fio fails.
@@ -71,11 +72,11 @@ pub fn run(raw: &Raw, engine: Engine, bytes: u64, meter: &Meter) -> anyhow::Resu
     pass.device_bytes = meter.since_by_child(&before, writes);
     println!("{}", serde_json::to_string(&pass)?);
     if writes {
-        // It has written its own bytes.
+        // fio has written its own bytes.
         fs::remove_file(&raw.file)?;
     }
     if engine == Engine::IoUring {
-        // What it does meanwhile the device does not wait for.
+        // The device does not wait for this work.
         return Ok(());
     }
     let own_s = own_work(raw, engine)?;
@@ -87,7 +88,7 @@ pub fn run(raw: &Raw, engine: Engine, bytes: u64, meter: &Meter) -> anyhow::Resu
     Ok(())
 }
 
-/// A pass without some of its time; none if nothing would be left.
+/// A pass with some of its time subtracted; none if nothing would be left.
 fn without(pass: &Pass, seconds: f64) -> Option<Pass> {
     let left = pass.seconds - seconds;
     (left > 0.0).then(|| Pass { pass: "less-own-work".into(), seconds: left, ..pass.clone() })
@@ -105,9 +106,10 @@ fn pattern<'a>(raw: &Raw, engine: Engine, pass: &'a str, block: u64) -> Pattern<
     }
 }
 
-/// The sizes of fio's reads and writes. For a device its buffers shall lie in huge pages, as the
-/// lab's do. glibc gives those to memory of a huge page or more; so the other direction, in which
-/// nothing is done, has a huge page at least: fio's buffers are as large as the larger of the two.
+/// The sizes of fio's reads and writes. For a device, its buffers must lie in huge pages, as the
+/// lab's do. glibc uses huge pages for memory of at least a huge page. So the size of the other
+/// direction, which does no I/O, is at least a huge page: fio's buffers have the larger of the two
+/// sizes.
 fn sizes(block: u64, writes: bool, direct: bool) -> String {
     let other = if direct { block.max(HUGE as u64) } else { block };
     match writes {
@@ -116,19 +118,19 @@ fn sizes(block: u64, writes: bool, direct: bool) -> String {
     }
 }
 
-/// What fio is told whatever it reads or writes.
+/// fio's options for all reads and writes.
 fn common(engine: Engine, direct: bool) -> Vec<String> {
     let depth = engine.depth();
     let mut words: Vec<String> = [
         "--name=terapage-lab",
         "--output-format=json",
-        // What is in the page cache stays there, as for the others, and no advice is given.
+        // The page cache keeps its contents, as for the other ways, and no advice is given.
         "--invalidate=0",
         "--fadvise_hint=0",
         "--norandommap",
         "--overwrite=1",
-        // Only the whole time is of interest; the clock is read, and a buffer changed, for each
-        // call otherwise.
+        // Only the whole time is of interest; otherwise fio reads the clock, and changes a buffer,
+        // for each call.
         "--gtod_reduce=1",
         "--scramble_buffers=0",
     ]
@@ -144,7 +146,8 @@ fn common(engine: Engine, direct: bool) -> Vec<String> {
         words.push("--iomem=shm".into());
     }
     if depth > 1 {
-        // As ours: what has ended is taken at once, and as many are handed in by one call.
+        // As in the lab: completions are taken at once, and the same number of requests is
+        // submitted by one call.
         words.extend([
             format!("--iodepth_batch_submit={depth}"),
             format!("--iodepth_batch_complete_max={depth}"),
@@ -153,8 +156,8 @@ fn common(engine: Engine, direct: bool) -> Vec<String> {
     words
 }
 
-/// Seconds of each call that fio spends more than the lab does: on devices that do nothing, or,
-/// where the engine makes no calls, with fio's engine that does nothing.
+/// The seconds of each call that fio spends in addition to the lab: measured on devices that do
+/// nothing, or, if the engine makes no calls, with fio's engine that does nothing.
 fn own_work(raw: &Raw, engine: Engine) -> anyhow::Result<f64> {
     let (rw, writes) = (raw.pattern.name_of_fio(), raw.pattern.writes());
     let mut words = common(engine, false);
@@ -177,7 +180,7 @@ fn own_work(raw: &Raw, engine: Engine) -> anyhow::Result<f64> {
     Ok((theirs.seconds - ours.as_secs_f64()).max(0.0) / CALLS as f64)
 }
 
-/// How long as many calls take the lab.
+/// The time of the same number of calls by the lab.
 fn ours(idle: Option<&Path>, writes: bool) -> anyhow::Result<Duration> {
     let open = |path| -> std::io::Result<File> { OpenOptions::new().read(!writes).write(writes).open(path) };
     let file = idle.map(open).transpose()?;

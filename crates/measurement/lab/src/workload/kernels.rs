@@ -1,6 +1,6 @@
-//! Programs with much to compute, or little, for each page that they touch: after Midorikawa, Tan
-//! 2013, Figures 5 to 13. All are our own. Each result is the same however many threads took part,
-//! so it is compared between contenders.
+//! Programs with much or little computation for each page that they touch, after Midorikawa, Tan
+//! 2013, Figures 5 to 13. All code is the lab's own. Each result is the same for any number of
+//! threads, so it is compared between contenders.
 
 use crate::workload::{Buffer, OwnCounters, Pass};
 use anyhow::ensure;
@@ -19,7 +19,7 @@ pub struct Common {
     /// Threads, or `all`: as many as there are processors.
     #[arg(long, default_value = "1", value_parser = threads_of)]
     pub threads: usize,
-    /// How often it goes over the data.
+    /// The number of passes over the data.
     #[arg(long, default_value_t = 2)]
     pub iterations: u32,
     /// Maps this file instead of allocating.
@@ -40,7 +40,7 @@ pub fn threads_of(text: &str) -> Result<usize, String> {
 pub struct Arrays {
     #[command(flatten)]
     common: Common,
-    /// Keeps each thread on a processor of its own.
+    /// Keeps each thread on a separate processor.
     #[arg(long)]
     pin: bool,
 }
@@ -66,7 +66,7 @@ pub struct Poisson {
     common: Common,
 }
 
-/// Times one piece of work after the other and prints them.
+/// Measures pieces of work one after the other and prints their times.
 pub struct Clock {
     /// The pager's counters.
     pub counters: OwnCounters,
@@ -74,7 +74,7 @@ pub struct Clock {
     pub threads: usize,
 }
 
-/// What a pass adds up to.
+/// The totals of a pass.
 #[derive(Clone, Copy, Default)]
 pub struct Total {
     seconds: f64,
@@ -84,7 +84,7 @@ pub struct Total {
 }
 
 impl Clock {
-    /// Times a piece of work, and adds it to what is known.
+    /// Measures a piece of work, and adds it to the total.
     pub fn time(&self, total: &mut Total, bytes: u64, work: impl FnOnce()) {
         let before = self.counters.in_and_out();
         let start = Instant::now();
@@ -102,7 +102,7 @@ impl Clock {
     /// Prints a pass.
     ///
     /// # Errors
-    /// When it cannot be put into words.
+    /// The line cannot be written.
     pub fn say(&self, pass: &str, total: Total, flops: f64, check: u64) -> anyhow::Result<()> {
         let pass = Pass {
             pass: pass.into(),
@@ -120,13 +120,13 @@ impl Clock {
     }
 }
 
-/// A hash of words that says in which order they came.
+/// A hash of words that depends on their order.
 pub fn fold(known: u64, word: u64) -> u64 {
     (known ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// Does `work` on parts of `out`, a multiple of `row` each, a thread each; it is given the number
-/// of the part's first row.
+/// Does `work` on parts of `out`, whose length is a multiple of `row`, with a thread for each part;
+/// `work` gets the number of the part's first row.
 pub fn in_rows<T: Send>(out: &mut [T], row: usize, threads: usize, work: impl Fn(usize, &mut [T]) + Sync) {
     let rows = out.len() / row;
     let each = rows.div_ceil(threads).max(1);
@@ -145,7 +145,7 @@ pub fn in_rows<T: Send>(out: &mut [T], row: usize, threads: usize, work: impl Fn
 const SCALAR: f64 = 3.0;
 
 impl Arrays {
-    /// Runs and verifies it.
+    /// Runs the program and verifies its results.
     ///
     /// # Errors
     /// When an element is wrong.
@@ -167,8 +167,8 @@ pub fn as_f64(words: &mut [u64]) -> &mut [f64] {
 
 /// Words as pairs of short numbers.
 fn as_f32(words: &mut [u64]) -> &mut [f32] {
-    // SAFETY: two fit into a word, whose alignment is more than theirs; every bit pattern is a
-    // number.
+    // SAFETY: two numbers fit into a word, whose alignment is larger than theirs; every bit pattern
+    // is a number.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 2) }
 }
 
@@ -184,7 +184,7 @@ fn thirds(numbers: &mut [f64]) -> (&mut [f64], &mut [f64], &mut [f64]) {
 /// Three arrays, or a thread's parts of them.
 type Three<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
 
-/// Each thread's parts: as many, of whole pages.
+/// The threads' parts: equally many, of whole pages.
 fn parts((a, b, c): Three<'_>, threads: usize) -> Vec<Three<'_>> {
     let each = (a.len() / 512).div_ceil(threads).max(1) * 512;
     let of_a = a.chunks_mut(each);
@@ -201,9 +201,10 @@ fn array_pass(kind: usize, (a, b, c): &mut Three<'_>) {
     }
 }
 
-/// The time of the four in turn, `times` times. The threads live through all of it and wait for
-/// each other before and after each pass: to begin a thread for each pass takes long beside a pass
-/// of a few milliseconds, and the kernel may put two on one processor at first.
+/// The times of the four kernels in turn, repeated `times` times. The threads live through all of
+/// it and wait for each other before and after each pass. Starting a thread for each pass takes
+/// long compared with a pass of a few milliseconds, and the kernel may at first put two on one
+/// processor.
 fn timed(clock: &Clock, arrays: Three<'_>, times: u32, pin: bool) -> [Total; 4] {
     let bytes = arrays.0.len() as u64 * 8;
     let mut all = parts(arrays, clock.threads);
@@ -248,7 +249,7 @@ fn arrays(clock: &Clock, (a, b, c): Three<'_>, times: u32, pin: bool) -> anyhow:
     let count = a.len();
     ensure!(count > 0, "too few bytes for three arrays");
     let totals = timed(clock, (&mut *a, &mut *b, &mut *c), times, pin);
-    // The same on single numbers: what each element must hold.
+    // The same operations on single numbers: the expected value of each element.
     let (mut one, mut two, mut three) = (1.0f64, 2.0f64, 0.0f64);
     for _ in 0..times {
         three = one;
@@ -303,14 +304,15 @@ impl Stencil {
     }
 }
 
-/// Sides of a plane of `count` points, nearly square; rows are whole pages where there are enough.
+/// The sides of a plane of `count` points, nearly square; rows are whole pages if there are enough
+/// points.
 fn plane(count: usize) -> (usize, usize) {
     let side = (count as f64).sqrt() as usize;
     let width = if side >= 1024 { side / 512 * 512 } else { side.max(1) };
     (width, count / width)
 }
 
-/// What a point holds at the start.
+/// The initial value of a point.
 pub fn start_value(i: usize) -> f64 {
     (fold(1, i as u64) >> 40) as f64 / 1024.0
 }
@@ -320,7 +322,7 @@ fn weight(mask: usize, down: usize, across: usize) -> f64 {
     1.0 / (mask * mask) as f64 + (down * mask + across) as f64 * 1e-6
 }
 
-/// Each point becomes a weighted sum of those under the mask; those at the border stay.
+/// Each point becomes a weighted sum of those under the mask; points at the border stay unchanged.
 fn stencil(from: &[f64], to: &mut [f64], width: usize, mask: usize, threads: usize) {
     let (half, height) = (mask / 2, from.len() / width);
     in_rows(to, width, threads, |first, part| {
@@ -346,7 +348,7 @@ fn stencil(from: &[f64], to: &mut [f64], width: usize, mask: usize, threads: usi
 /// Operations at each point: 34, as Himeno's benchmark counts them.
 const POISSON_FLOPS: f64 = 34.0;
 
-/// How far each step goes.
+/// The relaxation factor of each step.
 const OMEGA: f32 = 0.8;
 
 /// The grids of Poisson's equation in general coordinates: coefficients `a`, `b`, `c`, pressure
@@ -359,7 +361,7 @@ struct Grids<'a> {
     bnd: &'a mut [f32],
     wrk1: &'a mut [f32],
     wrk2: &'a mut [f32],
-    /// Points along each side; the last lie beside each other.
+    /// The number of points along each side; points along the last side are adjacent in memory.
     sides: [usize; 3],
 }
 
@@ -483,7 +485,7 @@ mod tests {
             let mut numbers = vec![0.0; 3 * 512 * 5 + 100];
             arrays(&clock(threads), thirds(&mut numbers), 3, threads > 2).expect("right elements");
             let (a, ..) = thirds(&mut numbers);
-            // Each round makes a of a: b = 3 a; c = a + b; a = b + 3 c: 15 a.
+            // Each round multiplies a by 15: b = 3 a; c = a + b; a = b + 3 c. 15 a.
             assert!(a.iter().all(|a| *a == 15.0 * 15.0 * 15.0));
         }
     }
@@ -578,7 +580,8 @@ mod tests {
             let mut memory = vec![0.0; points * GRIDS];
             let mut grids = Grids::new(&mut memory, sides, threads);
             assert_eq!(grids.p[points - 1], 1.0);
-            // No coefficient is what the standard problem has, so that none can be mistaken.
+            // All coefficients differ from the standard problem's, so that confusing two of them is
+            // detected.
             let mut seed = 0;
             let Grids { a, b, c, p, bnd, wrk1, .. } = &mut grids;
             for grid in a.iter_mut().chain(b).chain(c).chain([p, bnd, wrk1]) {

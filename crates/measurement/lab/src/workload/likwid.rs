@@ -1,5 +1,5 @@
-//! likwid-bench (GPL-3, Debian's `likwid`), run as a program: what memory gives to somebody else's
-//! triad, beside the lab's own.
+//! likwid-bench (GPL-3, Debian's `likwid`), run as a program: the memory speed of an independent
+//! triad, to be compared with the lab's.
 
 use crate::workload::Pass;
 use crate::workload::kernels::threads_of;
@@ -19,17 +19,17 @@ pub struct Likwid {
 }
 
 impl Likwid {
-    /// Runs STREAM's triad for a second and gives it as the pass `triad`; none where likwid is not
-    /// installed, since it is only a cross-check. Its kernel is of the kind that compilers make of
-    /// the lab's: for x86-64 with SSE2, and with plain stores, which read what they overwrite.
+    /// Runs STREAM's triad for a second and reports the pass `triad`; no pass if likwid is not
+    /// installed, since it is only a cross-check. Its kernel resembles the code that compilers make
+    /// of the lab's: for x86-64 with SSE2, and with plain stores, which read what they overwrite.
     ///
     /// # Errors
-    /// When it fails, or prints something else than it did.
+    /// likwid-bench fails, or prints output of an unknown form.
     pub fn run(self) -> anyhow::Result<()> {
         let kernel = if cfg!(target_arch = "x86_64") { "stream_sse" } else { "stream" };
         let arrays = format!("N:{}kB:{}", self.bytes / 1000, self.threads);
-        // With -W each thread touches its own part first, as ours do. It looks for a program of its
-        // own, though it does not need it here.
+        // With -W each thread first touches its own part, as in the lab. likwid-bench searches for
+        // a helper program, though it does not need the helper here.
         let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
         let mut command = Command::new("likwid-bench");
         let output = command.args(["-t", kernel, "-W", &arrays, "-s", "1"]).env("PATH", path).output();
@@ -49,7 +49,7 @@ impl Likwid {
     }
 }
 
-/// The pass that its output tells of.
+/// The pass in its output.
 fn parse(output: &str, threads: usize) -> Option<Pass> {
     let value = |name: &str| {
         let line = output.lines().find_map(|line| line.strip_prefix(name))?;

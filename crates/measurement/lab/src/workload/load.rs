@@ -1,10 +1,11 @@
-//! A load of reads at random places: at a fixed rate, or as many as can be had.
+//! A load of reads at random places: at a fixed rate, or as fast as possible.
 //!
 //! At a fixed rate the schedule is absolute: batch `k` of `m` reads is due at `t0 + k * m / rate`,
-//! whatever became of those before it (open loop). Latency counts from the time when a read was
-//! due, so that a device that stalls is not asked less, and its stall is not forgotten. Each batch
-//! is handed in by one call; the calls are counted, and a load that did not keep `m` fails. fio
-//! does not keep it at a fixed rate. After Sato et al., whose own tool is not published.
+//! whether or not earlier batches have ended (open loop). Latency counts from the time when a read
+//! was due, so that a stalled device does not get fewer requests, and its stall is not hidden. Each
+//! batch is submitted by one call; the calls are counted, and a load whose calls did not have `m`
+//! reads fails. fio does not guarantee this at a fixed rate. The design follows Sato et al., whose
+//! own tool is not published.
 
 use crate::workload::{Pass, Said};
 use anyhow::{Context, bail, ensure};
@@ -24,16 +25,17 @@ use terapage_rig::spinner::{Spinners, TaskClock, processors, run_on, ticks_s};
 /// How long spinners run alone, before and after.
 const CALIBRATION: Duration = Duration::from_millis(400);
 
-/// Two calibrations that differ by more than this, as a share, are told of.
+/// If two calibrations differ by more than this, as a share, a remark says so.
 const CALIBRATION_SPREAD: f64 = 0.03;
 
-/// A rate that is missed by more than this, as a share, is told of.
+/// If the rate is missed by more than this, as a share, a remark says so.
 const RATE_MISSED: f64 = 0.01;
 
-/// Reads in flight at most, at a fixed rate: more wait, and their latency grows.
+/// The maximum number of reads in flight, at a fixed rate: further reads wait, and their latency
+/// grows.
 const FLIGHT_MOST: usize = 256;
 
-/// Fewer processors than this do not show what they do to each other.
+/// With fewer processors than this, their contention is not visible.
 const CONTENTION_CORES: usize = 8;
 
 /// The workload's options.
@@ -48,7 +50,7 @@ pub struct Load {
     /// I/Os of a call.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     multiplicity: u32,
-    /// `rate-N`, I/Os by the second, or `depth-N`, as many as can be had with N in flight.
+    /// `rate-N`, I/Os per second, or `depth-N`, as fast as possible with N in flight.
     #[arg(long)]
     load: Goal,
     /// Milliseconds.
@@ -57,11 +59,11 @@ pub struct Load {
     /// Bytes of a read.
     #[arg(long, default_value_t = 8192)]
     block: usize,
-    /// Threads, each with its share of the load.
+    /// The number of threads, each with its share of the load.
     #[arg(long, default_value_t = 1)]
     threads: u32,
-    /// A thread for each hardware queue, up to so many, on a processor of that queue; nothing if
-    /// the device has one queue.
+    /// A thread for each hardware queue, up to this number, on a processor of that queue; nothing
+    /// if the device has one queue.
     #[arg(long)]
     queues: Option<u32>,
     /// Through the page cache.
@@ -70,12 +72,12 @@ pub struct Load {
     /// Microseconds of a sleep, of the method `sleep`.
     #[arg(long, default_value_t = 1000)]
     sleep_us: u64,
-    /// The processor of each thread, where they have places.
+    /// The processor of each thread, if threads are bound.
     #[arg(skip)]
     places_of_threads: Vec<usize>,
 }
 
-/// A processor of each of a device's hardware queues, `most` at most; none if there is one queue.
+/// A processor for each of a device's hardware queues, at most `most`; none if there is one queue.
 fn by_queue(path: &Path, most: u32) -> anyhow::Result<Vec<usize>> {
     let number = fs::metadata(path).with_context(|| path.display().to_string())?.rdev();
     let known = fs::canonicalize(format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number)));
@@ -98,7 +100,7 @@ pub enum Method {
     IoUring,
     /// io_uring with file and buffers registered.
     IoUringFixed,
-    /// io_uring, where a thread of the kernel takes the reads without a call.
+    /// io_uring, with a kernel thread that takes the reads without a call.
     Sqpoll,
     /// A sleep instead of a read: a known answer.
     Sleep,
@@ -125,7 +127,7 @@ impl Method {
     }
 }
 
-/// What a load aims at.
+/// The goal of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// I/Os by the second.
@@ -149,7 +151,7 @@ impl FromStr for Goal {
     }
 }
 
-/// What a load did.
+/// The results of a load.
 pub struct Done {
     /// Reads.
     pub ios: u64,
@@ -164,10 +166,10 @@ pub struct Done {
 }
 
 impl Load {
-    /// Runs it, and prints its passes.
+    /// Runs the load, and prints its passes.
     ///
     /// # Errors
-    /// When a read fails, or the reads of a call were not kept together.
+    /// A read fails, or the reads of a call were not kept together.
     pub fn run(mut self) -> anyhow::Result<()> {
         ensure!(self.threads >= 1 && self.block >= 512, "threads, block");
         if let Some(most) = self.queues {
@@ -199,7 +201,7 @@ impl Load {
             ("busy, task clock", done.thread_ns as f64 / 1e9),
             ("busy, /proc/stat", ticks),
         ] {
-            // Spinners may be faster than they were alone, if others work; ticks may see nothing.
+            // If others work, spinners may be faster than they were alone; ticks may see nothing.
             match seconds > 0.0 {
                 true => self.print(pass, seconds, ios, &done)?,
                 false => Said::Note(format!("{pass}: too little to be told from zero")).print()?,
@@ -224,7 +226,7 @@ impl Load {
         Ok(writeln!(std::io::stdout(), "{}", serde_json::to_string(&pass)?)?)
     }
 
-    /// What a reader must know.
+    /// Remarks that a reader must know.
     fn remarks(&self, done: &Done, distance: f64) -> anyhow::Result<()> {
         let note = |text: String| Said::Note(text).print();
         let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -247,10 +249,10 @@ impl Load {
         .print()
     }
 
-    /// Whether each call had its I/Os.
+    /// Whether each call had its number of I/Os.
     fn check_calls(&self, done: &Done) -> anyhow::Result<()> {
         let m = u64::from(self.multiplicity);
-        // The kernel's thread is woken by a call only if it sleeps.
+        // A call wakes the kernel's thread only if it sleeps.
         let kept = match self.method {
             Method::Sqpoll => done.calls.submit * m <= done.ios,
             _ => done.calls.submit * m == done.ios,
@@ -292,7 +294,7 @@ impl Load {
             Goal::Depth(depth) => depth.max(m),
             Goal::Rate(_) => FLIGHT_MOST.max(2 * m),
         };
-        // One at a time there is never more than one buffer in use.
+        // One at a time, there is never more than one buffer in use.
         let slots = if self.method.is_one_at_a_time() { m } else { slots };
         let (places, seed) = (self.places()?, u64::from(number) + 1);
         let mut driver = Driver::new(self.way(slots)?, (places, self.block as u64), seed, (slots, m), 3)?;
@@ -345,13 +347,13 @@ impl Load {
         })
     }
 
-    /// fio, for what it can do: as many as can be had, and their latency.
+    /// fio, for the parts that it supports: as fast as possible, and the latency.
     fn by_fio(&self, engine: &str) -> anyhow::Result<()> {
         let Goal::Depth(depth) = self.load else { bail!("fio does not keep I/Os together at a fixed rate") };
         ensure!(self.multiplicity == 1, "fio is compared with one I/O a call");
         let bytes = self.places()? * self.block as u64;
         let program = terapage_rig::tools::find("fio").map_err(anyhow::Error::msg)?;
-        // As beside the other ways.
+        // As for the other methods.
         let _spinners = Spinners::start();
         let output = Command::new(program)
             .args([
@@ -362,8 +364,8 @@ impl Load {
                 "--thread",
             ])
             .args(["--time_based", "--direct=1", "--clocksource=clock_gettime"])
-            // As ours: the clock is read before a read is handed in and when it has ended, and all
-            // that have ended are taken at once. By default fio takes one.
+            // As in the lab: the clock is read before a read is submitted and when it has ended,
+            // and all completions are taken at once. By default fio takes one completion.
             .args(["--disable_slat=1", "--disable_clat=1", "--lat_percentiles=1", "--clat_percentiles=0"])
             .arg(format!("--iodepth_batch_complete_max={depth}"))
             .arg(format!("--ioengine={engine}"))
@@ -396,7 +398,7 @@ fn parse_fio(text: &str) -> Option<(f64, f64, f64)> {
     (seconds > 0.0 && ios > 0.0).then_some((seconds, ios, p50))
 }
 
-/// A file of zeros that can be read, for tests.
+/// A readable file of zeros, for tests.
 #[cfg(test)]
 fn sample(bytes: u64) -> tempfile::NamedTempFile {
     use std::os::unix::fs::FileExt;
@@ -425,7 +427,7 @@ mod tests {
         }
     }
 
-    /// Runs a load; `None`, with a word, where this machine lacks the way.
+    /// Runs a load; `None`, with a message, if this machine lacks the method.
     fn done(load: &Load) -> Option<Done> {
         match load.all_threads() {
             Ok(done) => Some(done),
@@ -450,7 +452,7 @@ mod tests {
                 load.check_calls(&done).expect("kept");
                 assert_eq!(done.latency.len(), done.ios);
                 if let Goal::Rate(rate) = goal {
-                    // The schedule, and not the device, says how many there are.
+                    // The schedule, and not the device, determines their number.
                     assert_eq!(done.ios, (rate * 0.3) as u64, "{method:?} {m}");
                 }
             }
@@ -462,7 +464,7 @@ mod tests {
         let file = sample(4096);
         assert!(by_queue(file.path(), 8).expect("a file").is_empty());
         assert!(by_queue(std::path::Path::new("/nonexistent"), 8).is_err());
-        // Threads on processors of their own share the load like others.
+        // Threads that are bound to processors share the load like others.
         let places_of_threads = vec![terapage_rig::spinner::processors()[0]; 2];
         let load = load(Method::Libaio, 2, Goal::Rate(2000.0), file.path());
         let done = Load { threads: 2, places_of_threads, ..load }.all_threads().expect("reads");
@@ -491,7 +493,7 @@ mod tests {
     #[test]
     fn latency_counts_from_when_a_read_was_due() {
         let file = sample(1 << 16);
-        // Each takes 2 ms, and one is due each 1 ms: the last is 60 ms late or so.
+        // Each read takes 2 ms, and one is due each 1 ms: the last is about 60 ms late.
         let late = Load {
             sleep_us: 2000,
             milliseconds: 60,

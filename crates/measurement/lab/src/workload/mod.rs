@@ -1,7 +1,7 @@
-//! The programs that are measured, run in a process of their own.
+//! The programs that are measured, each run in a separate process.
 //!
-//! They are written as plain C would be: one buffer from `malloc` (or a mapped file), touched
-//! word by word. Each pass ends with one line of JSON on standard output, a [`Pass`].
+//! They are written like plain C: one buffer from `malloc` (or a mapped file), touched word by
+//! word. Each pass ends with one line of JSON on standard output, a [`Pass`].
 
 pub mod bonnie;
 pub mod fio;
@@ -50,17 +50,17 @@ pub enum Workload {
         /// Seconds after which a pass ends early.
         #[arg(long)]
         seconds: f64,
-        /// Threads, one pass for each.
+        /// The numbers of threads, one pass for each.
         #[arg(long, value_delimiter = ',')]
         threads: Vec<usize>,
-        /// Seed of the places that are read.
+        /// The seed of the places that are read.
         #[arg(long)]
         seed: u64,
         /// Maps this file instead of allocating.
         #[arg(long)]
         map: Option<PathBuf>,
     },
-    /// Times single reads at random places, and sorts those that waited for a block.
+    /// Measures single reads at random places, and classifies those that waited for a block.
     Waits {
         /// Bytes of the buffer.
         #[arg(long)]
@@ -68,7 +68,7 @@ pub enum Workload {
         /// Seconds of reading.
         #[arg(long, default_value_t = 5.0)]
         seconds: f64,
-        /// Seed of the places that are read.
+        /// The seed of the places that are read.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Maps this file instead of allocating.
@@ -80,17 +80,17 @@ pub enum Workload {
         /// Bytes of the buffer.
         #[arg(long)]
         bytes: u64,
-        /// Bytes from one word to the next.
+        /// The distance between words, bytes.
         #[arg(long, value_parser = stride_of)]
         stride: u64,
-        /// Seconds after which it stops short.
+        /// The number of seconds after which it stops early.
         #[arg(long, default_value_t = 5.0)]
         seconds: f64,
         /// Maps this file instead of allocating.
         #[arg(long)]
         map: Option<PathBuf>,
     },
-    /// Shows what the device can do.
+    /// Shows the speed of the device.
     Device(Device),
     /// Reads or writes a file.
     Raw(crate::workload::raw::Raw),
@@ -104,7 +104,7 @@ pub enum Workload {
     Temporal(crate::workload::temporal::Temporal),
     /// Bonnie++.
     Bonnie(crate::workload::bonnie::Bonnie),
-    /// Reads at random places at a fixed rate, or as many as can be had.
+    /// Reads at random places at a fixed rate, or as fast as possible.
     Stack(crate::workload::load::Load),
     /// The first process of an emulated machine.
     Guest(terapage_guest::Guest),
@@ -112,7 +112,7 @@ pub enum Workload {
     Likwid(crate::workload::likwid::Likwid),
 }
 
-/// What the device itself can do, by fio.
+/// The speed of the device itself, by fio.
 #[derive(Debug, clap::Args)]
 pub struct Device {
     /// The file to write and read.
@@ -121,7 +121,7 @@ pub struct Device {
     /// Its bytes.
     #[arg(long)]
     bytes: u64,
-    /// Reads at random places, by so many at once, instead of passes from end to end.
+    /// Reads at random places, with this number in flight, instead of sequential passes.
     #[arg(long, value_delimiter = ',')]
     threads: Vec<u32>,
     /// Bytes of such a read.
@@ -137,37 +137,37 @@ pub struct Device {
 pub struct Pass {
     /// Its name.
     pub pass: String,
-    /// How long it took, seconds.
+    /// The duration, seconds.
     pub seconds: f64,
-    /// Bytes that it read and wrote; in `random` 8 for each read.
+    /// Bytes that were read and written; in `random` 8 for each read.
     pub bytes: u64,
     /// Threads that took part.
     pub threads: usize,
-    /// Bytes that the pager read meanwhile, where there is a pager.
+    /// Bytes that the pager read meanwhile, if there is a pager.
     pub page_in_bytes: Option<u64>,
     /// Bytes that the pager wrote meanwhile.
     pub page_out_bytes: Option<u64>,
-    /// Bytes that the device gave and took for it.
+    /// Bytes that the device read and wrote for the pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_bytes: Option<u64>,
     /// Operations with floating-point numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,
-    /// What came out, where that must be the same for all contenders.
+    /// The result, if it must be the same for all contenders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
-    /// Operations, of passes that count them and not bytes.
+    /// Operations, for passes that count these instead of bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<f64>,
 }
 
-/// A line of output that is no pass.
+/// A line of output that is not a pass.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Said {
     /// A remark.
     Note(String),
-    /// A line of another program's output, as it came.
+    /// A line of another program's output, unchanged.
     Raw(String),
 }
 
@@ -175,14 +175,14 @@ impl Said {
     /// Prints it.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The line cannot be written.
     pub fn print(&self) -> anyhow::Result<()> {
         use std::io::Write;
         Ok(writeln!(io::stdout(), "{}", serde_json::to_string(self)?)?)
     }
 }
 
-/// Word `i` holds `FIRST + i * STEP` after the first write; each read-modify-write adds `ADDED`.
+/// After the first write, word `i` is `FIRST + i * STEP`; each read-modify-write adds `ADDED`.
 const FIRST: u64 = 0x5eed_0000_0000_0001;
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const ADDED: u64 = 0x0123_4567_89ab_cdef;
@@ -191,7 +191,7 @@ fn word(base: u64, i: usize) -> u64 {
     base.wrapping_add((i as u64).wrapping_mul(STEP))
 }
 
-/// What the words `from..from + count` add up to.
+/// The sum of the words `from..from + count`.
 fn sum_of(base: u64, from: usize, count: usize) -> u64 {
     let n = count as u128;
     let pairs = (n * n.saturating_sub(1) / 2) as u64;
@@ -199,10 +199,10 @@ fn sum_of(base: u64, from: usize, count: usize) -> u64 {
 }
 
 impl Workload {
-    /// Runs it and prints its passes.
+    /// Runs the workload and prints its passes.
     ///
     /// # Errors
-    /// When memory cannot be had, or a word does not hold what was written there.
+    /// There is not enough memory, or a word differs from the written value.
     pub fn run(self) -> anyhow::Result<()> {
         match self {
             Workload::Scan { bytes, threads, map } => scan(bytes, threads.max(1), map),
@@ -249,7 +249,7 @@ impl Buffer {
             .open(path)
             .with_context(|| format!("open {}", path.display()))?;
         ensure!(file.metadata()?.len() >= words as u64 * 8, "{} is too short", path.display());
-        // SAFETY: a new mapping at a place of the kernel's choice overlaps nothing of ours; the
+        // SAFETY: a new mapping at a place of the kernel's choice overlaps no memory in use; the
         // file is long enough and stays so.
         let start = unsafe {
             libc::mmap(
@@ -268,7 +268,7 @@ impl Buffer {
     /// One of `bytes` bytes, from `malloc`, or of the file `map`.
     ///
     /// # Errors
-    /// When there is no such memory.
+    /// There is not enough memory.
     pub fn new(bytes: u64, map: Option<&PathBuf>) -> anyhow::Result<Buffer> {
         let words = usize::try_from(bytes / 8)?;
         match map {
@@ -277,18 +277,18 @@ impl Buffer {
         }
     }
 
-    /// All words. Every bit pattern is a word, so memory that malloc left as it was is read only
-    /// after it was written, as each workload writes first.
+    /// All words. Every bit pattern is a word, and each workload writes first, so uninitialised
+    /// memory of malloc is never read.
     pub fn words(&mut self) -> &mut [u64] {
-        // SAFETY: `start` is the start of `words` words, aligned by malloc or mmap, that nobody
-        // else refers to while the buffer is borrowed.
+        // SAFETY: `start` is the start of `words` words, aligned by malloc or mmap, which have no
+        // other reference while the buffer is borrowed.
         unsafe { slice::from_raw_parts_mut(self.start, self.words) }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: the memory came from the matching call with this length and nothing refers to it.
+        // SAFETY: the memory came from the matching call with this length and has no references.
         unsafe {
             if self.mapped {
                 libc::munmap(self.start.cast(), self.words * 8);
@@ -299,11 +299,11 @@ impl Drop for Buffer {
     }
 }
 
-/// The pager's counters of this very process, read from the file that it holds open.
+/// The pager's counters of this process, read from the file that the process holds open.
 pub struct OwnCounters(Option<fs::File>);
 
 impl OwnCounters {
-    /// Those of this process, if it is paged.
+    /// The counters of this process, if it is paged.
     pub fn open() -> OwnCounters {
         let wanted = format!("/memfd:{FILE_NAME}");
         let find = || {
@@ -331,7 +331,7 @@ impl OwnCounters {
     }
 }
 
-/// Times passes and prints them.
+/// Measures passes and prints them.
 struct Clock {
     counters: OwnCounters,
 }
@@ -373,7 +373,8 @@ impl Clock {
     }
 }
 
-/// Does `work` on equal parts of the words, one thread each; it is given the part's first index.
+/// Does `work` on equal parts of the words, with a thread for each; `work` gets the part's first
+/// index.
 fn in_parts<R: Send>(
     words: &mut [u64],
     threads: usize,
@@ -412,7 +413,7 @@ fn modify(words: &mut [u64]) {
     }
 }
 
-/// The first place that does not hold what was written there, and what it holds.
+/// The first place whose word differs from the written one, and the word there.
 fn wrong(base: u64, from: usize, words: &[u64]) -> Option<(usize, u64)> {
     let mut expected = word(base, from);
     for (i, word) in words.iter().enumerate() {
@@ -432,7 +433,7 @@ fn read(words: &mut [u64], base: u64, threads: usize) -> bool {
 
 fn scan(bytes: u64, threads: usize, map: Option<PathBuf>) -> anyhow::Result<()> {
     let mut buffer = Buffer::new(bytes, map.as_ref())?;
-    // Paging begins with the first large allocation, and the counters with it.
+    // Paging begins with the first large allocation, and so do the counters.
     let clock = Clock { counters: OwnCounters::open() };
     let words = buffer.words();
     let bytes = words.len() as u64 * 8;
@@ -472,7 +473,7 @@ fn triad(clock: &Clock, mut buffer: Buffer) -> anyhow::Result<()> {
     let number = |value: f64| value.to_bits();
     b.fill(number(2.0));
     c.fill(number(0.5));
-    // The array that is written is paged in first, so that four thirds move.
+    // The array that is written is paged in first, so four thirds move.
     clock.pass("triad", 4 * 8 * third as u64, 1, || {
         for ((a, b), c) in a.iter_mut().zip(&*b).zip(&*c) {
             *a = number(f64::from_bits(*b) + 3.0 * f64::from_bits(*c));
@@ -494,7 +495,7 @@ fn random(
     map: Option<PathBuf>,
 ) -> anyhow::Result<()> {
     let mut buffer = Buffer::new(bytes, map.as_ref())?;
-    // Paging begins with the first large allocation, and the counters with it.
+    // Paging begins with the first large allocation, and so do the counters.
     let clock = Clock { counters: OwnCounters::open() };
     let words = buffer.words();
     let bytes = words.len() as u64 * 8;
@@ -537,10 +538,10 @@ fn random(
     Ok(())
 }
 
-/// A read that takes longer was not served by memory, nor by a minor fault.
+/// A read that takes longer than this was served neither by memory nor by a minor fault.
 const WAITED: Duration = Duration::from_micros(8);
 
-/// After Teramem, Figure 4: how long single reads wait that find their block elsewhere, with
+/// After Teramem, Figure 4: the waiting times of single reads whose block is elsewhere, with
 /// percentiles and deviation. Each pass is one of these values.
 fn waits(bytes: u64, seconds: f64, seed: u64, map: Option<PathBuf>) -> anyhow::Result<()> {
     let mut buffer = Buffer::new(bytes, map.as_ref())?;
@@ -577,7 +578,7 @@ fn summary(waits: &mut [f64]) -> [(&'static str, f64); 6] {
     let at = |per_mille: usize| waits[((waits.len() - 1) * per_mille + 500) / 1000];
     let mean = waits.iter().sum::<f64>() / waits.len() as f64;
     let squares = waits.iter().map(|wait| (wait - mean).powi(2)).sum::<f64>();
-    // Of a single wait as of equal ones there is none; a pass takes some time all the same.
+    // A single wait, or equal waits, have no deviation; but a pass must take some time.
     let deviation = (squares / waits.len() as f64).sqrt().max(1e-9);
     [
         ("mean", mean),
@@ -594,11 +595,11 @@ fn stride_of(text: &str) -> Result<u64, String> {
     (bytes >= 8 && bytes % 8 == 0).then_some(bytes).ok_or_else(|| "a multiple of 8 bytes is needed".into())
 }
 
-/// After Teramem, Figure 5: the words that lie `stride` apart, then those one word behind them,
-/// until time is up. What is near in time is far in memory.
+/// After Teramem, Figure 5: reads the words that lie `stride` apart, then those one word behind
+/// them, until the time is over. Accesses that are near in time are far apart in memory.
 fn strided(bytes: u64, stride: u64, seconds: f64, map: Option<PathBuf>) -> anyhow::Result<()> {
     let mut buffer = Buffer::new(bytes, map.as_ref())?;
-    // Paging begins with the first large allocation, and the counters with it.
+    // Paging begins with the first large allocation, and so do the counters.
     let clock = Clock { counters: OwnCounters::open() };
     let words = buffer.words();
     fill(0, words);

@@ -1,9 +1,8 @@
-//! Ways to read and write a file, each the plain thing: what a program does that has its data in
-//! one. After Midorikawa, Tan 2013, Figures 1 to 4, whose tool was changed for it and is not
-//! published.
+//! Ways to read and write a file, each in its plain form, as in a program whose data are in a file.
+//! After Midorikawa, Tan 2013, Figures 1 to 4, who used a modified tool that is not published.
 //!
-//! Every place of the file holds a word that is known from its offset; writes write the same, and
-//! what is read is compared.
+//! Every place of the file has a word that follows from its offset; writes write the same words,
+//! and reads are compared.
 
 use crate::workload::Pass;
 use crate::workload::fio_raw::{self, Engine};
@@ -19,7 +18,7 @@ use terapage_figures::SplitMix;
 use terapage_rig::calls;
 use terapage_rig::device::Device;
 
-/// Bytes of the pieces that the file is made of.
+/// The size of the pieces in which the file is made, bytes.
 const PIECE: usize = 1 << 20;
 
 /// Alignment of buffers for direct I/O.
@@ -34,26 +33,26 @@ pub const DEPTH: usize = 16;
 /// Options.
 #[derive(Debug, clap::Args)]
 pub struct Raw {
-    /// The file, made where it has another size.
+    /// The file, which is made again if it has another size.
     #[arg(long)]
     pub file: PathBuf,
     /// Its bytes.
     #[arg(long)]
     pub bytes: u64,
-    /// How it is read and written.
+    /// The method of reading and writing.
     #[arg(long)]
     pub method: Method,
-    /// In which order, and what.
+    /// The order, and the direction.
     #[arg(long)]
     pub pattern: Order,
     /// Bytes of each read or write.
     #[arg(long, value_parser = bytes_of)]
     pub block: u64,
-    /// Milliseconds that it goes on.
+    /// The duration, milliseconds.
     #[arg(long, default_value_t = 1000)]
     pub milliseconds: u64,
-    /// How often it goes over the file at most; by default as often as there is time for with
-    /// reads, and twice with writes, which wear the device.
+    /// The maximum number of passes over the file; by default as many as there is time for with
+    /// reads, and two with writes, which wear the device.
     #[arg(long)]
     laps: Option<u64>,
     /// Seed of random places.
@@ -93,12 +92,12 @@ pub enum Method {
 }
 
 impl Method {
-    /// Whether it goes past the page cache.
+    /// Whether the method bypasses the page cache.
     pub fn is_direct(self) -> bool {
         matches!(self, Method::Direct | Method::IoUring | Method::FioIoUring)
     }
 
-    /// fio's engine, where fio does it.
+    /// fio's engine for the method, if it has one.
     fn engine_of_fio(self) -> Option<Engine> {
         match self {
             Method::FioPsync => Some(Engine::Psync),
@@ -109,7 +108,7 @@ impl Method {
     }
 }
 
-/// What is done in which order.
+/// The direction and the order of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
     /// Reads from end to end.
@@ -143,7 +142,7 @@ impl Order {
     }
 }
 
-/// Memory for blocks, aligned as direct I/O needs it.
+/// Memory for blocks, aligned for direct I/O.
 pub struct Buffer {
     start: *mut u8,
     bytes: usize,
@@ -158,8 +157,8 @@ impl Buffer {
         Buffer::aligned(bytes, bytes, ALIGNMENT)
     }
 
-    /// The same in huge pages, where the machine has some: a device may need twice as long for
-    /// single pages, which mostly lie scattered.
+    /// A buffer in huge pages, if the machine has some: with single pages, which mostly lie
+    /// scattered, a device may need twice as long.
     ///
     /// # Errors
     /// When there is none.
@@ -169,11 +168,12 @@ impl Buffer {
 
     fn aligned(bytes: usize, all: usize, alignment: usize) -> anyhow::Result<Buffer> {
         let mut start = ptr::null_mut();
-        // SAFETY: `start` is ours to write to; the alignment is a power of two.
+        // SAFETY: `start` may be written to; the alignment is a power of two.
         let answer = unsafe { libc::posix_memalign(&mut start, alignment, all) };
         ensure!(answer == 0, "no memory of {all} bytes");
         if alignment >= HUGE {
-            // SAFETY: the range is ours, whole pages of it. It is advice: an error changes nothing.
+            // SAFETY: the range belongs to this buffer, in whole pages. The call is advice: an
+            // error changes nothing.
             unsafe { libc::madvise(start, all, libc::MADV_HUGEPAGE) };
         }
         // SAFETY: the memory is at least `bytes` long and ours alone.
@@ -183,20 +183,20 @@ impl Buffer {
 
     /// Its bytes.
     pub fn slice(&mut self) -> &mut [u8] {
-        // SAFETY: `start` is the start of `bytes` bytes that were set, and nobody else refers to
-        // them while the buffer is borrowed.
+        // SAFETY: `start` is the start of `bytes` initialised bytes, which have no other reference
+        // while the buffer is borrowed.
         unsafe { slice::from_raw_parts_mut(self.start, self.bytes) }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: it came from posix_memalign, and nothing refers to it any more.
+        // SAFETY: the memory came from posix_memalign, and has no references any longer.
         unsafe { libc::free(self.start.cast()) };
     }
 }
 
-/// What the word at a place of the file holds.
+/// The word that belongs at a place of the file.
 fn word(offset: u64) -> u64 {
     (offset ^ 0x5eed_0000_0000_0001).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -207,7 +207,8 @@ fn fill(block: &mut [u8], offset: u64) {
     }
 }
 
-/// Whether the ends of a block hold what belongs there: to compare all would be measured too.
+/// Whether the ends of a block have the words that belong there: comparing the whole block would be
+/// measured too.
 pub fn is_right(block: &[u8], offset: u64) -> bool {
     let at = |from: usize| u64::from_ne_bytes(block[from..from + 8].try_into().unwrap_or_default());
     let last = block.len() - 8;
@@ -220,15 +221,15 @@ fn check(block: &[u8], offset: u64) -> anyhow::Result<()> {
 }
 
 impl Raw {
-    /// How often it goes over the file, at most.
+    /// The maximum number of passes over the file.
     pub fn laps(&self) -> Option<u64> {
         self.laps.or(self.pattern.writes().then_some(2))
     }
 
-    /// Makes the file where it is missing, brings the page cache into a known state, and measures.
+    /// Makes the file if it is missing, brings the page cache into a known state, and measures.
     ///
     /// # Errors
-    /// When a call fails, or what is read is not what was written.
+    /// A call fails, or the bytes read are not those that were written.
     pub fn run(self) -> anyhow::Result<()> {
         ensure!(self.bytes >= self.block, "the file is smaller than a block");
         let bytes = self.bytes / self.block * self.block;
@@ -273,8 +274,8 @@ impl Raw {
     }
 }
 
-/// Makes the file, whole and on disk, unless it is there with this size. It has that size only once
-/// its last bytes are written.
+/// Makes the file, complete and on disk, unless it already exists with this size. The file reaches
+/// that size only when its last bytes are written.
 fn make(path: &Path, bytes: u64) -> anyhow::Result<()> {
     if fs::metadata(path).is_ok_and(|known| known.len() == bytes) {
         return Ok(());
@@ -285,7 +286,7 @@ fn make(path: &Path, bytes: u64) -> anyhow::Result<()> {
     while offset < bytes {
         let count = PIECE.min((bytes - offset) as usize);
         fill(&mut buffer.slice()[..count], offset);
-        // The last piece may be no multiple of what direct I/O takes.
+        // The length of the last piece may not suit direct I/O.
         let whole = count.next_multiple_of(ALIGNMENT);
         file.write_all_at(&buffer.slice()[..whole], offset)?;
         offset += count as u64;
@@ -295,7 +296,7 @@ fn make(path: &Path, bytes: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Past the page cache where the file system can do that.
+/// Opens the file past the page cache if the file system supports that.
 fn open_direct(path: &Path, make: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(make).truncate(make);
@@ -305,8 +306,8 @@ fn open_direct(path: &Path, make: bool) -> io::Result<File> {
     }
 }
 
-/// Everything on disk and nothing in the page cache, then, where asked for, as much in it as there
-/// is room for.
+/// Writes everything to disk and empties the page cache; then, if `warm`, reads as much into it as
+/// there is room for.
 fn settle(path: &Path, warm: bool) -> io::Result<()> {
     let file = File::open(path)?;
     file.sync_data()?;
@@ -405,7 +406,7 @@ impl Way {
     fn one(&mut self, offset: u64, write: bool) -> anyhow::Result<()> {
         let buffer = self.buffer.slice();
         if write {
-            // The ends of its pages are what is compared; the rest stays as it is.
+            // Only the ends of its pages are compared; the rest stays unchanged.
             mark(buffer, offset);
         }
         match self.map {
@@ -433,7 +434,7 @@ impl Way {
         Ok(())
     }
 
-    /// What the method does after a write to the mapping.
+    /// The method's action after a write to the mapping.
     fn push(&self, offset: u64) -> io::Result<()> {
         let Some((start, _)) = self.map else { return Ok(()) };
         let sync = |flags| {
@@ -468,7 +469,7 @@ impl Way {
         self.file.sync_data()
     }
 
-    /// All places by io_uring, [`DEPTH`] at a time; gives the bytes that were done.
+    /// All places by io_uring, [`DEPTH`] at a time; returns the number of transferred bytes.
     fn ring(&mut self, places: &mut Places, write: bool, limit: Duration) -> anyhow::Result<u64> {
         use io_uring::{opcode, types};
         let mut ring = calls::ring(DEPTH as u32).context("io_uring")?;
@@ -491,8 +492,8 @@ impl Way {
                     }
                     false => opcode::Read::new(file, part.as_mut_ptr(), block as u32).offset(offset).build(),
                 };
-                // SAFETY: the part of the buffer stays where it is until its completion is seen
-                // below, and no other request has it.
+                // SAFETY: the part of the buffer does not move until its completion is seen below,
+                // and no other request uses it.
                 unsafe { ring.submission().push(&entry.user_data(slot as u64)) }
                     .context("io_uring is full")?;
             }
@@ -517,13 +518,14 @@ impl Way {
 impl Drop for Way {
     fn drop(&mut self) {
         if let Some((start, bytes)) = self.map {
-            // SAFETY: the mapping is ours, with this length, and nothing refers to it any more.
+            // SAFETY: the mapping belongs to this value, with this length, and has no references
+            // any longer.
             unsafe { libc::munmap(start.cast(), bytes) };
         }
     }
 }
 
-/// Puts into each page of a block what [`check`] looks for, whatever the size of its blocks is.
+/// Writes the words that [`check`] expects into each page of a block, for any size of its blocks.
 fn mark(block: &mut [u8], offset: u64) {
     for (at, page) in block.chunks_exact_mut(ALIGNMENT).enumerate() {
         let offset = offset + (at * ALIGNMENT) as u64;
@@ -534,8 +536,8 @@ fn mark(block: &mut [u8], offset: u64) {
 }
 
 fn map(file: &File, bytes: usize) -> anyhow::Result<*mut u8> {
-    // SAFETY: a new mapping at a place of the kernel's choice overlaps nothing of ours; the file is
-    // that long, and nobody makes it shorter meanwhile.
+    // SAFETY: a new mapping at a place of the kernel's choice overlaps no memory in use; the file
+    // is long enough, and nobody makes it shorter meanwhile.
     let start = unsafe {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         libc::mmap(ptr::null_mut(), bytes, rights, libc::MAP_SHARED, file.as_raw_fd(), 0)
@@ -544,7 +546,7 @@ fn map(file: &File, bytes: usize) -> anyhow::Result<*mut u8> {
     Ok(start.cast())
 }
 
-/// What the device moves: reads of this process by its own count, writes by the device's.
+/// The bytes that the device moves: reads by this process's count, writes by the device's.
 pub struct Meter {
     device: Option<Device>,
 }
@@ -562,7 +564,7 @@ impl Meter {
         Meter { device: Device::of(path) }
     }
 
-    /// The counts by now.
+    /// The present counts.
     pub fn now(&self) -> Count {
         let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
         let own = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.trim().parse().ok());
@@ -583,7 +585,7 @@ impl Meter {
         Some(one?.saturating_sub(other?))
     }
 
-    /// The same of a child: its reads are the device's.
+    /// The same for a child: its reads are the device's.
     pub fn since_by_child(&self, before: &Count, writes: bool) -> Option<u64> {
         match writes {
             true => self.since(before, true),

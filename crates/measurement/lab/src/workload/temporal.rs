@@ -1,11 +1,11 @@
 //! A stencil of 7 points in three dimensions, several steps in time for each pass over the data
 //! (temporal blocking): after the authors' later papers (CCGrid 2015, PACRIM 2017), which do their
-//! own asynchronous I/O. Here memory is paged, and the program says which planes it will need.
+//! own asynchronous I/O. Here memory is paged, and the program announces which planes it will need.
 //!
 //! Planes are computed in blocks. Step `t` of a block computes the block's planes moved down by
 //! `t`: the planes that it reads from the block below were computed by step `t - 1` or before, and
-//! nothing needs the planes that it overwrites any more. So any depth gives the same numbers as one
-//! step at a time.
+//! the planes that it overwrites are no longer needed. So any depth gives the same numbers as
+//! single steps.
 
 use crate::workload::kernels::{Clock, Common, Total, as_f64, fold, in_rows, start_value};
 use crate::workload::{Buffer, OwnCounters};
@@ -78,7 +78,7 @@ impl Temporal {
     }
 }
 
-/// `count` steps from `one` to `other` and back, `depth` of them in each pass over the data.
+/// `count` steps from `one` to `other` and back, with `depth` of them in each pass over the data.
 fn steps(one: &mut [f64], other: &mut [f64], count: usize, shape: Shape) {
     let mut done = 0;
     while done < count {
@@ -117,7 +117,7 @@ fn pass(one: &mut [f64], other: &mut [f64], shape: Shape) {
     }
 }
 
-/// The planes of a block that a step computes; the first and the last of all stay as they are.
+/// The planes of a block that a step computes; the first and the last plane of all stay unchanged.
 fn of_step(first: usize, block: usize, step: usize, planes: usize) -> Range<usize> {
     let inner = |plane: usize| plane.saturating_sub(step).clamp(1, planes - 1);
     inner(first)..inner(first + block)
