@@ -1,10 +1,10 @@
-//! Measures what a recorded event costs the pager's thread, and how often the thread had to wait
-//! for the file.
+//! Measures the cost of a recorded event in the pager's thread, and how often the thread had to
+//! wait for the file.
 //!
 //! `cargo run --release -p terapage-pager --example event_cost [DIRECTORY]`
 //!
-//! Bursts of events, with pauses in which they are compressed and written to a file in DIRECTORY
-//! (`.` if not given).
+//! It records bursts of events, with pauses in which they are compressed and written to a file in
+//! DIRECTORY (`.` if not given).
 
 #[path = "../src/bell.rs"]
 #[allow(dead_code, reason = "for other threads too")]

@@ -1,11 +1,11 @@
-//! What a miss costs: random reads of paged memory, with a store that does nothing, so that the
-//! pager is what is measured.
+//! Measures the cost of a miss: random reads of paged memory, with a store that does nothing, so
+//! that only the pager is measured.
 //!
 //! `cargo run --release -p terapage-pager --example misses [SECONDS]`
 //!
 //! The data are 1 GiB behind a budget of 64 MiB, in blocks of 4 KiB, without prefetch and without
-//! hashes: the store reads nothing, so the bytes are not looked at. Each run has a process of its
-//! own. Runs with 1, 2 and 4 threads take turns.
+//! hashes: the store reads nothing, and the bytes are not checked. Each run has a separate process.
+//! Runs with 1, 2 and 4 threads take turns.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -1,12 +1,12 @@
-//! What a trace costs: random 8-byte reads of paged memory with a trace, and twice without one, in
-//! turns.
+//! Measures the cost of a trace: random 8-byte reads of paged memory with a trace, and twice
+//! without one, in turns.
 //!
 //! `cargo run --release -p terapage-pager --example trace_overhead [DIRECTORY]`
 //!
 //! The store is memory (the pager works as hard as it can), then a file in DIRECTORY (`.` if not
 //! given). The data are 128 MiB behind a budget of 32 MiB, in blocks of 16 KiB, without prefetch.
-//! Each run has a process of its own. How the two runs without a trace differ is what the machine
-//! does by itself: a cost below that is not seen.
+//! Each run has a separate process. The difference between the two runs without a trace is the
+//! machine's noise: a smaller cost cannot be seen.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -22,7 +22,7 @@ const BLOCK: usize = 16 << 10;
 const DATA: usize = 128 << 20;
 const FRAMES: usize = (32 << 20) / BLOCK;
 const READS: usize = 40_000;
-/// Each of the three goes first, second and third equally often.
+/// Each of the three runs is first, second and third equally often.
 const ROUNDS: usize = 6;
 
 /// One measurement.
@@ -30,7 +30,7 @@ const ROUNDS: usize = 6;
 struct Run {
     /// Microseconds for a read.
     read_us: f64,
-    /// Processor seconds of the process, all of it.
+    /// Processor seconds of the whole process.
     cpu_s: f64,
     /// Bytes of the trace.
     trace_bytes: u64,
@@ -76,7 +76,7 @@ fn make_store(directory: Option<&Path>) -> Box<MakeStore> {
     })
 }
 
-/// The same in a process of its own.
+/// The same run in a separate process.
 fn run_apart(directory: Option<&Path>, trace: Option<&Path>, seed: u64) -> std::io::Result<Run> {
     let (mut results, mut out) = std::io::pipe()?;
     // SAFETY: this process has one thread; the child ends by _exit.

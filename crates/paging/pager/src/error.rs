@@ -12,7 +12,7 @@ pub enum Error {
     /// The store cannot be opened or used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The range is not one of paged blocks.
+    /// The range does not consist of paged blocks.
     #[error("{len} bytes at {start:#x} are not all paged")]
     NotPaged {
         /// The first address.
@@ -23,7 +23,7 @@ pub enum Error {
     /// No policy has this name.
     #[error("unknown policy")]
     Policy,
-    /// The budget cannot be so many bytes.
+    /// The budget cannot have this number of bytes.
     #[error("the budget can be {least} to {most} bytes, which is what the pager began with")]
     Budget {
         /// The least.

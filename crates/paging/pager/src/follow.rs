@@ -1,16 +1,16 @@
-//! The pager's thread on the processor of the threads that wait for it.
+//! Following: the pager's thread runs on the processor of the threads that wait for it.
 //!
 //! A program that faults page by page runs in turns with the pager's thread: one waits while the
-//! other works. On one processor each turn is a switch. On two, each is an interrupt of the other
-//! processor, which has idled until then, and to take a page out of the program also interrupts the
-//! processors that have addresses of the process in their caches. So a miss costs less time on one
-//! processor, and half of the processor time (docs/measurements.md, "The price of a miss"), and the
-//! other processors are left to others.
+//! other works. On one processor each turn is a context switch. On two, each turn interrupts the
+//! other processor, which has been idle until then. Taking a page out of the program also
+//! interrupts the processors whose caches have addresses of the process. So a miss takes less time
+//! on one processor, and half of the processor time (docs/measurements.md, "The price of a miss"),
+//! and the other processors are free for other work.
 //!
-//! The kernel moves a thread that wakes to an idle processor. So the threads are bound to one, in a
-//! way that the program [cannot see](terapage_sys::binding), as long as
-//! - few threads have nearly all faults, and these come one soon after the other;
-//! - little is prefetched: a stream is faster if the pager works beside the program;
+//! The kernel moves a waking thread to an idle processor. So the threads are bound to one
+//! processor, in a way that the program [cannot see](terapage_sys::binding), while
+//! - few threads have nearly all faults, and these come soon after one another;
+//! - little is prefetched: a stream is faster if the pager works in parallel to the program;
 //! - several threads of the program do not need more than one processor;
 //! - no other work wants their processor.
 
@@ -19,27 +19,28 @@ use terapage_sys::thread::{self, Processors};
 
 /// Faults of a window, after which is decided. Chosen, not measured.
 const WINDOW: u32 = 64;
-/// The most faults in a window that are first touches or other threads', and the most blocks that
-/// are prefetched meanwhile. Chosen, not measured.
+/// The most faults in a window that are first touches or those of other threads, and the most
+/// blocks that are prefetched meanwhile. Chosen, not measured.
 const OTHERS_MAX: u32 = WINDOW / 8;
 /// The same while threads are bound.
 const OTHERS_MAX_BOUND: u32 = WINDOW / 4;
-/// In a window that takes longer, ns, the program mostly does something else than to wait.
+/// If a window takes longer than this, ns, the program mostly does something else than wait.
 const WINDOW_NS_MAX: u64 = WINDOW as u64 * 500_000;
-/// What the pager's thread needs for a fault, ns: about what was measured.
+/// The time that the pager's thread needs for a fault, ns: about the measured time.
 const FAULT_NS: u64 = 10_000;
-/// Several threads may need this share of one processor, per cent, the pager's among them.
+/// Several threads, including the pager's, may need this share of one processor, per cent.
 const LOAD_PERCENT: u64 = 75;
 /// Others want the processor if for this share of a tick, per cent, one of the threads was ready
 /// and none of them ran.
 const CROWDED_PERCENT: u64 = 15;
 /// Ticks without a fault after which the binding ends.
 const IDLE_TICKS: u32 = 2;
-/// Ticks without a binding after one that did not pay: the first pause, and the longest. Each is
-/// twice the one before.
+/// Ticks without a binding after one that did not pay: the first pause, and the longest. Each pause
+/// is twice the previous one.
 const PAUSES: [u32; 2] = [4, 256];
 
-/// For how long threads have run, and were ready and waited for a processor, ns.
+/// The times for which threads have run, and for which they were ready and waited for a processor,
+/// ns.
 #[derive(Clone, Copy)]
 struct Times {
     at_ns: u64,
@@ -80,7 +81,7 @@ impl Threads {
         &self.ids[..self.count]
     }
 
-    /// Adds a thread. Whether it is there now.
+    /// Adds a thread. Returns whether it is among them now.
     fn add(&mut self, thread: u32) -> bool {
         if self.get().contains(&thread) {
             return true;
@@ -94,7 +95,7 @@ impl Threads {
     }
 }
 
-/// Decides from what faults, and when, whether threads are to be bound.
+/// Decides from faults and their times whether to bind threads.
 #[derive(Default)]
 struct Judge {
     threads: Threads,
@@ -135,7 +136,8 @@ impl Judge {
         let before = self.threads.count;
         let known = if bound { self.threads.get().contains(&thread) } else { self.threads.add(thread) };
         if self.faults == 0 || self.threads.count > before {
-            // What a thread used before it was known is not known. It counts from its first fault.
+            // The time that a thread used before its first fault is unknown. So the thread counts
+            // from its first fault.
             let used = used_ns(&self.threads.get()[if self.faults == 0 { 0 } else { before }..]);
             self.used_ns = if self.faults == 0 { used } else { self.used_ns + used };
         }
@@ -172,10 +174,9 @@ impl Judge {
     }
 }
 
-/// Binds the pager's thread and those of the program's that fault to one processor, where that
-/// pays.
+/// Binds the pager's thread and the program's faulting threads to one processor, if that pays.
 pub(crate) struct Follow {
-    /// The processors of the pager's thread; `None` if it is not to follow anybody.
+    /// The processors of the pager's thread; `None` if it must not follow any thread.
     home: Option<Processors>,
     me: u32,
     judge: Judge,
@@ -194,8 +195,9 @@ impl Follow {
         Follow { home: None, me: 0, judge: Judge::default(), bound: false, times: None, faults: 0, idle: 0 }
     }
 
-    /// Follows the program's threads where that pays, if the calling thread, the pager's, has more
-    /// than one processor, and the kernel counts for how long threads wait for one.
+    /// Follows the program's threads if that pays. This needs two conditions: the calling thread,
+    /// the pager's, has more than one processor, and the kernel counts how long threads wait for
+    /// one.
     pub fn where_it_pays() -> Follow {
         let me = thread::id();
         let counts = thread::ran_and_waited(me).is_some();
@@ -203,7 +205,7 @@ impl Follow {
         Follow { home, me, ..Follow::nobody() }
     }
 
-    /// Whether the pager's thread is where the program's threads are.
+    /// Whether the pager's thread is on the processor of the program's threads.
     pub fn is_there(&self) -> bool {
         self.bound
     }
@@ -220,7 +222,7 @@ impl Follow {
         }
         self.faults += 1;
         if self.bound && binding::count() == 0 {
-            // The program would have seen the binding, so it has ended.
+            // The program would have seen the binding, so the binding has ended.
             self.come_home();
         }
         let used_ns = |threads: &[u32]| threads.iter().filter_map(|&thread| thread::used_by(thread)).sum();
@@ -231,7 +233,7 @@ impl Follow {
         }
     }
 
-    /// Events for which no thread waits, or whose work is more than a page's: first touches,
+    /// Events for which no thread waits, or that need work for more than a page: first touches,
     /// prefetched blocks.
     pub fn other(&mut self, count: usize) {
         self.judge.others(count as u32);
@@ -287,7 +289,7 @@ impl Follow {
         self.times = now;
     }
 
-    /// In the child of a fork, whose only thread is free.
+    /// In the child of a fork, whose only thread is not bound.
     pub fn forget(&mut self) {
         binding::forget();
         *self = Follow::nobody();
@@ -305,8 +307,8 @@ mod tests {
         threads
     }
 
-    /// Lets faults of threads in turns pass, each `each_ns` after the other, of which the threads
-    /// run `run_ns`. What was said last.
+    /// Simulates faults of threads in turns, one each `each_ns`; between them the threads run for
+    /// `run_ns`. Returns the last verdict.
     fn pass(
         judge: &mut Judge,
         ids: &[u32],
@@ -318,7 +320,7 @@ mod tests {
         let mut said = None;
         for fault in 0..faults {
             now_ns += each_ns;
-            // The threads run alike.
+            // The threads run equally long.
             let used = |of: &[u32]| u64::from(fault) * run_ns * of.len() as u64 / ids.len() as u64;
             said = judge.fault(ids[fault as usize % ids.len()], bound, || now_ns, used).or(said);
         }

@@ -1,8 +1,8 @@
 //! How another copy of Terapage in the same process uses the pager that `terapage run` has started:
 //! the library that `terapage run` loads exports a table of functions under the name [`NAME`].
 //!
-//! The two copies may be of different versions. So the table has C types only, and any change to it
-//! changes [`NAME`].
+//! The two copies may be of different versions. So the table has only C types, and any change to
+//! the table changes [`NAME`].
 
 use std::ffi::{CStr, c_int};
 use terapage_stats::Counters;
@@ -36,7 +36,7 @@ pub struct Host {
     pub whole: extern "C" fn(start: &mut usize, len: &mut usize),
     /// Takes a range that reads as zeros, at a multiple of `align`; 0 if there is no room.
     pub take: extern "C" fn(len: usize, align: usize) -> usize,
-    /// Gives back a range, or part of it. Nobody uses it any more.
+    /// Returns a range, or part of it. The range has no user any longer.
     pub give: extern "C" fn(at: usize, len: usize),
     /// Whether all pages of a range (here: of any bytes) are in use.
     pub is_used: extern "C" fn(at: usize, len: usize) -> bool,
@@ -50,7 +50,7 @@ pub struct Host {
     /// made durable, the error number is negative.
     pub sync_file:
         extern "C" fn(at: usize, len: usize, fd: c_int, offset: u64, bytes: u64, written: &mut u64) -> c_int,
-    /// The pager's counters, which last as long as the process; their `magic` says which layout
-    /// they have. A null pointer if there is no pager.
+    /// The pager's counters, which last as long as the process; their `magic` identifies their
+    /// layout. A null pointer if there is no pager.
     pub counters: extern "C" fn() -> *const Counters,
 }

@@ -1,9 +1,10 @@
 //! The mailbox: requests of the program's threads to the pager's thread, one at a time, and their
 //! answers.
 //!
-//! A request is a closure over the engine, which the pager's thread calls while the asker waits. It
-//! owns all that it uses, and lies in the pager's own memory like its answer: the asker's stack and
-//! the program's objects may be paged, and the pager's thread cannot wait for itself.
+//! A request is a closure over the engine, which the pager's thread calls while the requesting
+//! thread waits. The request owns all that it uses. It lies, like its answer, in the pager's own
+//! memory, because the requesting thread's stack and the program's objects may be paged, and the
+//! pager's thread cannot wait for itself.
 
 use crate::Error;
 use crate::engine::Engine;
@@ -18,19 +19,19 @@ use terapage_sys::thread;
 const IDLE: u32 = 0;
 /// A request waits for the pager's thread, or is being served.
 const POSTED: u32 = 1;
-/// The request was served; the asker takes the answer.
+/// The request was served; the requesting thread takes the answer.
 const ANSWERED: u32 = 2;
 /// The pager's thread is to park.
 const PARKING: u32 = 3;
 /// The pager's thread is parked.
 const PARKED: u32 = 4;
 
-/// What is to be done in the pager's thread.
+/// Work for the pager's thread.
 trait Serve {
     fn serve(&mut self, engine: &mut Engine);
 }
 
-/// A request, until it is served, and its answer from then on.
+/// A request until it is served, and then its answer.
 struct Asked<F, T> {
     request: Option<F>,
     answer: Option<Result<T, Error>>,
@@ -47,17 +48,17 @@ pub(crate) struct Mailbox {
     pub event: Fd,
     asking: Mutex<()>,
     state: Word,
-    /// What the asker waits for.
+    /// The request for whose answer a thread waits.
     posted: Cell<Option<NonNull<dyn Serve>>>,
     /// The thread whose faults are served while the pager is parked.
     forker: Word,
-    /// How many requests were answered, and how long their askers waited, ns. Nobody waits by these
-    /// words, so they are plain ones for model checkers, too.
+    /// The number of answered requests, and the time that their threads waited, ns. No thread waits
+    /// on these words, so they are plain atomics for model checkers, too.
     asked: [AtomicU64; 2],
 }
 
-// SAFETY: `state` decides which thread uses `posted` and what it points to: the pager's while it is
-// POSTED, else the asker, which holds `asking`. Requests and answers are Send.
+// SAFETY: `state` decides which thread uses `posted` and the object behind it: the pager's while it
+// is POSTED, otherwise the requesting thread, which holds `asking`. Requests and answers are Send.
 unsafe impl Sync for Mailbox {}
 // SAFETY: as above.
 unsafe impl Send for Mailbox {}
@@ -78,7 +79,7 @@ impl Mailbox {
         recover(self.asking.lock())
     }
 
-    /// Wakes the pager's thread for what `state` says, and waits until the state is `until`. The
+    /// Wakes the pager's thread for the work in `state`, and waits until the state is `until`. The
     /// caller holds `asking`.
     fn post(&self, state: u32, until: u32) {
         self.state.store(state, SeqCst);
@@ -96,16 +97,17 @@ impl Mailbox {
         &self,
         request: impl FnOnce(&mut Engine) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        // A signal handler that asks while the thread it interrupted asks would wait for itself.
+        // If a signal handler made a request during a request of the interrupted thread, it would
+        // wait for itself.
         let signals = thread::block_signals();
         let since_ns = thread::now_ns();
         let mut asked = Box::new(Asked { request: Some(request), answer: None });
         let asking = self.lock();
         let posted: NonNull<dyn Serve> = NonNull::from(&mut *asked);
-        // SAFETY: the asker holds `asking`, and the state is IDLE.
+        // SAFETY: the requesting thread holds `asking`, and the state is IDLE.
         self.posted.with_mut(|cell| unsafe { *cell = Some(posted) });
         self.post(POSTED, ANSWERED);
-        // SAFETY: the asker holds `asking`, and the state is ANSWERED.
+        // SAFETY: the requesting thread holds `asking`, and the state is ANSWERED.
         self.posted.with_mut(|cell| unsafe { *cell = None });
         self.state.store(IDLE, SeqCst);
         let waited_ns = thread::now_ns().saturating_sub(since_ns);
@@ -118,7 +120,7 @@ impl Mailbox {
         answer
     }
 
-    /// The number of requests that were answered, and how long their askers waited, ns.
+    /// The number of answered requests, and the time that their threads waited, ns.
     pub fn asked(&self) -> [u64; 2] {
         [0, 1].map(|at| self.asked[at].load(Relaxed))
     }
@@ -144,13 +146,13 @@ impl Mailbox {
         self.post(PARKING, PARKED);
     }
 
-    /// In the pager's thread: serves the request that was posted, if there is one. If the thread is
-    /// to [`park`](Self::park) instead, returns the thread whose faults are served meanwhile.
+    /// In the pager's thread: serves the posted request, if there is one. If the thread must
+    /// [`park`](Self::park) instead, returns the thread whose faults are served meanwhile.
     pub fn serve(&self, engine: &mut Engine) -> Option<u32> {
         match self.state.load(SeqCst) {
             POSTED => {
-                // SAFETY: the state is POSTED, so this thread uses the cell and what it points to,
-                // which the asker keeps until the answer.
+                // SAFETY: the state is POSTED, so this thread uses the cell and the object behind
+                // it, which the requesting thread keeps until the answer.
                 self.posted.with_mut(|cell| unsafe {
                     if let Some(mut posted) = *cell {
                         posted.as_mut().serve(engine);

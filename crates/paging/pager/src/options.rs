@@ -20,15 +20,16 @@ pub struct Options {
     pub policy: String,
     /// The prefetch policy: a name of `terapage_policy::prefetch`.
     pub prefetch: String,
-    /// The least share of the frames that is kept ready (soft, free, or on its way out), per mille.
+    /// The smallest share of the frames that is kept ready (soft, free, or being paged out), per
+    /// mille.
     pub soft_per_mille: usize,
     /// Whether bytes that are read are checked against their hash.
     pub verify: bool,
-    /// How stores are read and written; `None`: by io_uring, or otherwise where that is forbidden.
+    /// How stores are read and written; `None`: by io_uring, or, if that is forbidden, otherwise.
     pub io: Option<IoEngine>,
-    /// Whether threads that lose their blocks to each other take turns, with the default policy.
+    /// Whether threads whose blocks displace each other's take turns, with the default policy.
     pub turns: bool,
-    /// Microseconds that the pager spins, looking for work, before it sleeps.
+    /// Microseconds that the pager spins before it sleeps.
     pub spin_us: u64,
     /// Do not use UFFDIO_MOVE: copy.
     pub copy: bool,
@@ -38,11 +39,11 @@ pub struct Options {
     /// A function that the pager's thread calls when it begins, and each second, with the counters
     /// and the bytes of bookkeeping that count in the budget. It must not wait for the program.
     pub each_second: Option<fn(&'static Counters, u64)>,
-    /// Where the budget comes from, if it is shared with other processes: then `frames` is the most
-    /// that this one can have.
+    /// The source of the budget, if it is shared with other processes: then `frames` is the most
+    /// that this process can have.
     pub share: Option<&'static dyn Share>,
-    /// Record the program's block references in this file. Each `%p` in the path becomes the
-    /// process's number. `docs/trace-format.md` tells what is recorded. A forked child records
+    /// The file in which to record the program's block references. Each `%p` in the path becomes
+    /// the process's number. `docs/trace-format.md` describes the records. A forked child records
     /// nothing.
     pub trace: Option<PathBuf>,
     /// Sizes and times that only tests change.
@@ -55,14 +56,14 @@ pub struct Options {
 pub struct Tuning {
     /// The most bytes to read ahead of a stream; never more than a quarter of the budget.
     pub ahead_bytes: usize,
-    /// Whether long runs go through bounce buffers. `None`: only if frames are scattered, since
+    /// Whether long runs go through bounce buffers. `None`: only if frames are scattered, because
     /// huge pages were too slow.
     pub bounce: Option<bool>,
     /// The least bytes of a run that counts as long.
     pub long_run_bytes: usize,
-    /// Bounce buffers may take one part in this many of the budget.
+    /// Bounce buffers may use the budget divided by this.
     pub bounce_part: usize,
-    /// How long an operation is tried again if its failure may pass, for example because a server
+    /// How long an operation whose failure may pass is tried again, for example because a server
     /// does not answer: milliseconds.
     pub patience_ms: u64,
 }

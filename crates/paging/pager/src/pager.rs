@@ -1,4 +1,4 @@
-//! The pager as the program has it: it starts the engine's thread, and makes requests of it.
+//! The pager as the program sees it: it starts the engine's thread, and sends requests to it.
 
 use crate::engine::Engine;
 use crate::sync::Guard;
@@ -44,11 +44,11 @@ unsafe impl Sync for Pager {}
 pub struct Forking {
     lifeline: Fd,
     asking: Guard<'static, ()>,
-    /// The signals that were blocked before.
+    /// The signals that were already blocked.
     signals: thread::Signals,
 }
 
-// SAFETY: the thread that forked gives it back, in the parent and in the child.
+// SAFETY: the thread that forked returns it, in the parent and in the child.
 unsafe impl Send for Forking {}
 
 /// Makes the memory file of the counters.
@@ -107,14 +107,14 @@ impl Pager {
     /// Starts the pager's thread.
     fn spawn(&self) -> Result<(), Error> {
         struct Owned(*mut Engine);
-        // SAFETY: this thread is the only user of the engine, apart from a fork, which parks it.
+        // SAFETY: this thread is the only user of the engine, except during a fork, which parks it.
         unsafe impl Send for Owned {}
         let engine = Owned(self.engine);
         let ready = Arc::new(AtomicU32::new(0));
         let is_ready = ready.clone();
         thread::spawn(c"terapage", move || {
             let engine = engine;
-            // SAFETY: the engine is never freed, and nobody else uses it while this thread is not
+            // SAFETY: the engine is never freed, and has no other user while this thread is not
             // parked.
             unsafe { (*engine.0).prepare() };
             is_ready.store(1, SeqCst);
@@ -122,8 +122,8 @@ impl Pager {
             // SAFETY: as above.
             unsafe { (*engine.0).run() }
         })?;
-        // The thread opens descriptors. Children of forks often close all that they did not open,
-        // and would close these before they are known as the pager's.
+        // The thread opens descriptors. Forked children often close all descriptors that they did
+        // not open, and would close these before they are known as the pager's.
         while ready.load(SeqCst) == 0 {
             thread::wait(&ready, 0);
         }
@@ -135,8 +135,7 @@ impl Pager {
         self.moves
     }
 
-    /// Bytes of a block, as the pager began: ranges that it is asked for begin and end on their
-    /// edges.
+    /// Bytes of a block, as the pager began: requested ranges begin and end at their boundaries.
     pub fn block(&self) -> usize {
         self.block
     }
@@ -146,12 +145,12 @@ impl Pager {
         &self.counted.counters
     }
 
-    /// The counters of the process and of its regions, and what is wrong.
+    /// The counters of the process and of its regions, and the condition.
     pub fn shared(&self) -> &'static Shared {
         self.counted
     }
 
-    /// What was counted until now.
+    /// The counts until now.
     pub fn snapshot(&self) -> Snapshot {
         self.counters().snapshot()
     }
@@ -167,7 +166,7 @@ impl Pager {
     }
 
     /// Pages a range of private, anonymous, writable memory from now on. Its first `filled` bytes
-    /// may hold something; the rest was never touched.
+    /// may have contents; the rest was never touched.
     ///
     /// # Errors
     /// The kernel does not let the range be registered, or has no memory for the table of its
@@ -176,10 +175,10 @@ impl Pager {
         self.add_around(start, len, filled, &[])
     }
 
-    /// Like [`add`](Self::add), without the ranges `loose` (from, to; ascending, on blocks' edges):
-    /// they are not paged, as if they had been [released](Self::release). From `filled` to the next
-    /// of these ranges, memory was never touched; behind that lie reservations, which do not count
-    /// as released.
+    /// Like [`add`](Self::add), without the ranges `loose` (from, to; ascending, at block
+    /// boundaries): they are not paged, as if they had been [released](Self::release). From
+    /// `filled` to the next of these ranges, memory was never touched; behind that lie
+    /// reservations, which do not count as released.
     ///
     /// # Errors
     /// As for [`add`](Self::add).
@@ -197,7 +196,7 @@ impl Pager {
     /// Drops the bytes of the range: it reads as zeros from now on.
     ///
     /// # Errors
-    /// The range is not all paged.
+    /// The range is not completely paged.
     pub fn discard(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, Engine::discard)
     }
@@ -216,12 +215,12 @@ impl Pager {
         })
     }
 
-    /// Puts all bytes of the range into the program; it is not paged until
+    /// Puts all bytes of the range into the program; the range is not paged until
     /// [`restore`](Self::restore).
     ///
     /// # Errors
-    /// The range is not all paged. Or the process may have no more mappings: then the range is
-    /// paged as before.
+    /// The range is not completely paged. Or the process may have no more mappings: then the range
+    /// is paged as before.
     pub fn release(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, Engine::release)
     }
@@ -229,7 +228,7 @@ impl Pager {
     /// Pages a range again that was released.
     ///
     /// # Errors
-    /// The range is not all paged or released, or the kernel does not let it be registered.
+    /// The range is not completely paged or released, or the kernel does not let it be registered.
     pub fn restore(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, Engine::restore)
     }
@@ -237,15 +236,15 @@ impl Pager {
     /// Says that the range will be touched soon.
     ///
     /// # Errors
-    /// The range is not all paged.
+    /// The range is not completely paged.
     pub fn will_need(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, Engine::will_need)
     }
 
-    /// Says whether the range will be touched in random order: then nothing is read ahead in it.
+    /// Says whether the range will be touched in random order: then nothing in it is read ahead.
     ///
     /// # Errors
-    /// The range is not all paged.
+    /// The range is not completely paged.
     pub fn set_random(&self, start: usize, len: usize, random: bool) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, move |engine, first, end| {
             engine.ahead.set_random(first, end, random);
@@ -256,7 +255,7 @@ impl Pager {
     /// Says that the range will not be touched soon: its frames are evicted first.
     ///
     /// # Errors
-    /// The range is not all paged.
+    /// The range is not completely paged.
     pub fn done_with(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, Engine::done_with)
     }
@@ -264,22 +263,22 @@ impl Pager {
     /// Makes room in the store for this many bytes in all, if it has less.
     ///
     /// # Errors
-    /// It cannot have so much.
+    /// The store cannot have that much.
     pub fn reserve(&self, bytes: usize) -> Result<(), Error> {
         self.mailbox.ask(move |engine| engine.io.reserve(bytes.div_ceil(engine.block)))
     }
 
-    /// Pages within so many bytes from now on: at most those of [`Options::frames`]. What is too
-    /// much leaves memory between faults, soon, but not before this returns.
+    /// Sets the budget to this number of bytes: at most that of [`Options::frames`]. The excess
+    /// leaves memory between faults, soon, but not before this call returns.
     ///
     /// # Errors
-    /// The bytes are more than that, or fewer than 8 blocks, or others share the budget.
+    /// The budget exceeds that, or has fewer than 8 blocks, or others share it.
     pub fn set_budget(&self, bytes: usize) -> Result<(), Error> {
         self.mailbox.ask(move |engine| engine.set_budget(bytes))
     }
 
-    /// Splits blocks into pages now, if [`Options::splits`] allows it and nothing stands against
-    /// it. Whether it did. The pager does so by itself when it pays.
+    /// Splits blocks into pages now, if [`Options::splits`] allows it and nothing prevents it.
+    /// Returns whether it did. The pager splits blocks by itself when that pays.
     ///
     /// # Errors
     /// None.
@@ -290,16 +289,16 @@ impl Pager {
     /// The parts of a range of whole blocks that are paged and not known to be zero: from, to.
     ///
     /// # Errors
-    /// The range is not all paged.
+    /// The range is not completely paged.
     pub fn touched(&self, start: usize, len: usize) -> Result<Vec<(usize, usize)>, Error> {
         self.mailbox.ask_for(start, len, |engine, first, end| Ok(engine.touched(first, end)))
     }
 
-    /// Counts a range by itself from now on, as region number `region`: from 1 to less than
+    /// Counts a range separately from now on, as region number `region`: from 1 to less than
     /// [`REGIONS`], not in use.
     ///
     /// # Errors
-    /// The range is not one of whole paged blocks.
+    /// The range does not consist of whole paged blocks.
     pub fn name_region(&self, region: usize, start: usize, len: usize, name: &str) -> Result<(), Error> {
         assert!((1..REGIONS).contains(&region), "no such region");
         let name = name.to_owned();
@@ -312,7 +311,7 @@ impl Pager {
     /// Changes the length of a region.
     ///
     /// # Errors
-    /// The range is not one of whole paged blocks.
+    /// The range does not consist of whole paged blocks.
     pub fn resize_region(&self, region: usize, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, move |engine, first, end| {
             engine.rename(region, first, end);
@@ -323,7 +322,7 @@ impl Pager {
     /// Ends a region; its counts are added to those of the part around it.
     ///
     /// # Errors
-    /// None. A region that is not in use is left as it is.
+    /// None. A region that is not in use stays as it is.
     pub fn end_region(&self, region: usize) -> Result<(), Error> {
         self.mailbox.ask(move |engine| {
             engine.table.usage.unname(region);
@@ -331,11 +330,11 @@ impl Pager {
         })
     }
 
-    /// Ends the trace, if there is one. When this returns, the file has what happened until now;
-    /// nothing more is recorded. Call it before the process ends; it takes five seconds at most.
+    /// Ends the trace, if there is one. When this returns, the file has everything until now;
+    /// nothing more is recorded. Call it before the process ends; it takes at most five seconds.
     ///
     /// # Errors
-    /// The file did not take all of the trace, or not in time. The part that it took can be read.
+    /// The file did not accept all of the trace, or not in time. The accepted part can be read.
     pub fn finish_trace(&self) -> Result<(), Error> {
         let Some(trace) = &self.trace else { return Ok(()) };
         trace.begin_end();
@@ -343,8 +342,8 @@ impl Pager {
         trace.wait_end()
     }
 
-    /// Gives back what the stores hold elsewhere. The caller ends the process at once: no memory
-    /// that is not there comes any more, and whoever touches it waits.
+    /// Frees what the stores hold elsewhere. The caller must end the process at once: missing
+    /// memory no longer comes in, and a thread that touches it waits.
     ///
     /// # Errors
     /// None.
@@ -353,19 +352,20 @@ impl Pager {
     }
 
     /// Tells the stores that the process is about to execute another program (`leaves`), or, after
-    /// that, that it stays. Whether all have noted that it leaves: call it again until they have.
+    /// that, that it stays. Returns whether all have noted that it leaves: call it again until they
+    /// have.
     pub fn leaving(&self, leaves: bool) -> bool {
         self.mailbox.ask(move |engine| Ok(engine.io.leaving(leaves))).unwrap_or(true)
     }
 
-    /// How often the pager has waited for the trace to be written; 0 without one.
+    /// How often the pager has waited for the trace to be written; 0 without a trace.
     pub fn trace_stalls(&self) -> u64 {
         self.trace.as_ref().map_or(0, |trace| trace.stalls())
     }
 
     /// Says that a fork is near: blocks that are in the program, or are touched from now on, stay
-    /// there as far as the budget allows, so that the child can touch them before it has a pager.
-    /// Each call is followed by [`before_fork`](Self::before_fork).
+    /// there if the budget allows, so that the child can touch them before it has a pager. Each
+    /// call is followed by [`before_fork`](Self::before_fork).
     ///
     /// # Errors
     /// None.
@@ -384,7 +384,7 @@ impl Pager {
     /// served, and signals wait. The caller must hold no lock that the pager could want.
     ///
     /// # Errors
-    /// No pipe for the child can be made: the pager goes on.
+    /// No pipe for the child can be made: the pager continues.
     pub fn before_fork(&self) -> Result<Forking, Error> {
         // A signal would let the thread continue before its fault is served completely.
         let signals = thread::block_signals();

@@ -1,10 +1,10 @@
 //! The primitives of all that the pager's threads share: the processor's atomics, the kernel's
 //! futex, and the standard library's locks.
 //!
-//! Under the model checkers the same names have the checkers' types behind them, for the mailbox,
-//! the carriers, bells, the ring of words and what the kernel has reported. The threads that make
-//! huge pages and write a trace sleep at such bells, but no model has their other words. Past this
-//! module, threads share only counters, which decide nothing, and the start of the pager's thread.
+//! Under the model checkers the same names stand for the checkers' types, for the mailbox, the
+//! carriers, bells, the ring of words and the kernel's reports. The threads that make huge pages
+//! and write a trace sleep at such bells, but no model has their other words. Outside this module,
+//! threads share only counters, which decide nothing, and the start of the pager's thread.
 
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU32 as Word, AtomicU64, AtomicUsize};
 pub(crate) use std::sync::{Mutex, MutexGuard as Guard, RwLock};
@@ -28,7 +28,7 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value whose owner is decided by an atomic beside it. A model checker sees each use.
+/// A value whose owner is decided by a separate atomic. A model checker sees each use.
 pub(crate) struct Cell<T>(std::cell::UnsafeCell<T>);
 
 impl<T> Cell<T> {

@@ -11,7 +11,7 @@ const FRAMES: usize = 8192;
 const BLOCKS: usize = 2 * FRAMES;
 const THREADS: usize = 2;
 const PASSES: u64 = 3;
-/// Mostly one block of thirty, but that depends on when writes end.
+/// Usually one block of thirty, but that depends on when writes end.
 const TRIES: usize = 3;
 
 fn store() -> Result<Box<dyn Store>, Error> {
@@ -39,8 +39,8 @@ fn can_page() -> bool {
     opened.inspect_err(|error| eprintln!("SKIPPED: {error}")).is_ok()
 }
 
-/// Runs two threads at once. Returns how many blocks were read because a thread waited for them,
-/// and how many in all.
+/// Runs two threads at once. Returns the number of blocks that were read because a thread waited
+/// for them, and the number of all blocks read.
 fn read_one_by_one() -> (u64, u64) {
     let len = THREADS * BLOCKS * BLOCK;
     let start = memory::reserve(len).unwrap() as usize;

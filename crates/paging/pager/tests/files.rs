@@ -107,7 +107,7 @@ fn random_work_and_syncs(options: Options) {
                 model[place].fill(0);
             }
             10 => {
-                // Change, sync, and change back: the pager must not take the old bytes for the
+                // Change, sync, and change back: the pager must not confuse the old bytes with the
                 // file's.
                 let old = real[at];
                 real[at] = !old;
@@ -175,7 +175,7 @@ fn a_forked_child_reads_the_file_and_its_changes_are_its_own() {
     let real = unsafe { memory::bytes(start, model.len()) };
     real[5] = 55;
     let forking = pager.before_fork().unwrap();
-    // SAFETY: the child goes on in this thread alone and ends by _exit.
+    // SAFETY: the child continues only in this thread and ends by _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let good =
@@ -248,8 +248,8 @@ fn what_did_not_become_durable_is_written_again() {
     let failing = File::options().read(true).write(true).open("/proc/self/mem").unwrap();
     let error = pager.sync_file(start, len, &failing, taken.as_ptr() as u64, taken.len() as u64).unwrap_err();
     assert!(error.to_string().contains("fdatasync"), "{error}");
-    // The blocks' bytes are not in the file: the pager must not take them for the file's, neither
-    // when they leave memory nor at the next sync.
+    // The blocks' bytes are not in the file: the pager must not confuse them with the file's,
+    // neither when they are paged out nor at the next sync.
     assert!(real[..model.len()] == model);
     assert!(
         pager.sync_file(start, len, &file, 0, model.len() as u64).unwrap()

@@ -62,19 +62,19 @@ impl Arena {
     }
 }
 
-/// One thread's share of the arena, and what it must hold.
+/// One thread's share of the arena, and its expected contents.
 fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
     let block = arena.pager.block();
     let mut random = StdRng::seed_from_u64(seed);
     let mut model = vec![0u8; len];
-    // SAFETY: each thread has a range of its own, mapped for as long as the process lives.
+    // SAFETY: each thread has a separate range, mapped for as long as the process lives.
     let real = unsafe { memory::bytes(arena.base + from, len) };
     let mut at = 0;
     for step in 0..steps {
         if step == steps / 2 {
             arena.pager.split().unwrap();
         }
-        // Now here, now there, now on from where it was.
+        // At a random place, or next to the previous one.
         if random.random_range(0..3) != 0 {
             at = random.random_range(0..len);
         }
@@ -109,7 +109,8 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
                     arena.pager.will_need(arena.base + from + first, size).unwrap();
                 }
             }
-            // By a call that the pager's thread hears of from the kernel alone, where that tells.
+            // By a call that only the kernel reports to the pager's thread, if the kernel reports
+            // it.
             7 if arena.pager.moves() => {
                 let first = at / PAGE * PAGE;
                 let size = (PAGE * random.random_range(1..20)).min(len - first);
@@ -131,7 +132,7 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
     assert_eq!(wrong, None, "at the end, seed {seed}");
 }
 
-/// One failure in a hundred: an operation is tried four times, so the store as a whole holds.
+/// One failure in a hundred: an operation is tried four times, so the store as a whole works.
 const FAULTS: Faults = Faults { errors: 10_000, short: 10_000, flips: 10_000, copy: 0 };
 
 fn run(
@@ -197,7 +198,7 @@ fn bounce_buffers_keep_every_byte() {
     for (block, copy, faults) in
         [(64 << 10, false, None), (64 << 10, false, Some(FAULTS)), (16 << 10, true, None)]
     {
-        // Without faults the program's own look at its bytes is to be the only one.
+        // Without faults, the test's own check of its bytes must be the only one.
         let options = Options { copy, verify: faults.is_some(), ..bouncing(block) };
         let frames = options.frames;
         let stats = run(options, frames * 4, 3, steps(400), faults, seed);
@@ -217,7 +218,7 @@ fn kernels_without_move_give_the_same_bytes() {
     }
 }
 
-/// Each thread asks for a split in the middle of its work; the first one splits.
+/// Each thread asks for a split in the middle of its work; the first request splits.
 #[test]
 fn blocks_that_are_split_keep_every_byte() {
     if !can_page() {
@@ -233,7 +234,7 @@ fn blocks_that_are_split_keep_every_byte() {
     }
 }
 
-/// Scattered touches of single pages split blocks without anybody asking; touches in order do not.
+/// Scattered touches of single pages split blocks without a request; touches in order do not.
 #[test]
 fn blocks_are_split_where_most_of_their_pages_are_not_wanted() {
     if !can_page() {
@@ -270,7 +271,7 @@ fn a_failing_store_never_gives_wrong_bytes() {
     run(options, 96, 2, steps(1500), Some(FAULTS), seed);
 }
 
-/// Runs the rest of a test in a child process, which may be stopped: its status.
+/// Runs the rest of a test in a child process, which may be stopped: returns its status.
 fn in_child(work: impl FnOnce()) -> i32 {
     // SAFETY: the child uses only what it makes itself, and ends by _exit.
     unsafe {
@@ -323,7 +324,7 @@ fn forks(options: Options, len: usize) {
     let has_bounced = |pager: &Pager| pager.snapshot().bounced_bytes > 0;
     for round in 0..3 {
         let forking = pager.before_fork().unwrap();
-        // SAFETY: the child goes on in this thread alone and ends by _exit.
+        // SAFETY: the child continues only in this thread and ends by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let good = pager.after_fork_in_child(forking).is_ok() && holds(words, 1 + round) && {

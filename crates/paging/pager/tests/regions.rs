@@ -1,5 +1,5 @@
 //! Counters by region: their sums are those of the process, whatever the program does and however
-//! regions come and go.
+//! regions appear and end.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -56,7 +56,7 @@ fn books_of_blocks_are_part_of_the_budget() {
         assert_eq!(unsafe { at(block).read_volatile() }, block as u64 + 1);
     }
     pager.discard(start, SMALL).unwrap();
-    // 45 bytes for each block. Up to a tenth of the frames may be ready for others, empty.
+    // 45 bytes for each block. Up to a tenth of the frames may be ready for other blocks, empty.
     let frames = 512 - MANY * 45 / SMALL;
     let resident = pager.snapshot().resident_bytes as usize / SMALL;
     assert!((frames * 4 / 5..=frames).contains(&resident), "{resident} of {frames} frames");

@@ -1,5 +1,5 @@
-//! What the pager does with a store: it is opened, told of slots that hold nothing any more, and
-//! tried again while its failures may pass.
+//! How the pager uses a store: it opens the store, reports slots whose contents are no longer
+//! needed, and repeats operations whose failures may pass.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -23,12 +23,12 @@ fn can_page() -> bool {
     }
 }
 
-/// What happens to a store, and what it is to do.
+/// Events of a store, and instructions for it.
 #[derive(Default)]
 struct Watch {
     opened: AtomicU32,
     forgotten: Mutex<Vec<u32>>,
-    /// Operations that are to fail first, for a time.
+    /// The number of operations that fail first, with failures that may pass.
     failures: AtomicU32,
     fails: AtomicBool,
 }
@@ -58,7 +58,7 @@ impl Store for Watched {
             let why = Why::Text("the server does not answer".to_owned());
             return ended.push(Ended::badly(op.id, Failure::passing(why)));
         }
-        // SAFETY: the caller promises what the inner store asks for.
+        // SAFETY: the caller promises what the inner store requires.
         unsafe { self.inner.begin(ring, op, ended) }
     }
 
@@ -127,7 +127,7 @@ fn failures_that_pass_are_waited_for() {
     let theirs = watch.clone();
     let (_pager, words) = paged(60_000, Box::new(move || Ok(Box::new(watched(&theirs)))));
     fill(words, 7 << 40);
-    // More than are tried at once, and each operation in turn.
+    // More failures than are tried at once, for each operation in turn.
     for _ in 0..3 {
         watch.failures.store(6, SeqCst);
         assert!(holds(words, 7 << 40));
@@ -143,7 +143,7 @@ fn failures_that_do_not_pass_stop_the_program() {
     if !can_page() {
         return;
     }
-    // SAFETY: the child goes on in this thread alone and ends by _exit, or a signal.
+    // SAFETY: the child continues only in this thread and ends by _exit, or a signal.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let watch = Arc::new(Watch::default());

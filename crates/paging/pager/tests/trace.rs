@@ -1,4 +1,4 @@
-//! Traces through the real pager: what is recorded is what was touched and what was counted.
+//! Traces through the real pager: the records agree with the touches and the counters.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -85,7 +85,7 @@ fn count(records: &[Record], wanted: impl Fn(Event) -> bool) -> u64 {
     records.iter().filter(|record| wanted(record.event)).count() as u64
 }
 
-/// The trace says what the counters say, and Belady's optimum is no more than what was read.
+/// The trace agrees with the counters, and Belady's optimum does not exceed the number of reads.
 fn agrees(records: &[Record], pager: &Pager, before: &Snapshot, frames: usize) {
     let stats = pager.snapshot();
     assert_eq!(count(records, |event| matches!(event, Event::FirstTouch { .. })), stats.first_touches);
@@ -136,9 +136,9 @@ fn a_sequence_and_its_repetition_are_recorded_as_they_were() {
     assert_eq!(records[0].event, Event::RegionAdd { start: base as u64, len, first: 0 });
     assert!(records.is_sorted_by_key(|record| record.time_us));
     let touched = references(records.iter().map(|&record| Ok(record))).unwrap();
-    // The first pass is there whole: each block is installed at its touch or ahead of it.
+    // The first pass is complete: each block is installed at its touch or ahead of it.
     assert!(touched.starts_with(&(0..blocks).collect::<Vec<_>>()), "{touched:?}");
-    // The second is there but for blocks that were still in the program.
+    // The second pass is complete except for blocks that were still in the program.
     let again = &touched[blocks as usize..];
     assert!(again.is_sorted() && again.len() >= blocks as usize - frames, "{again:?}");
     let page_ins = count(&records, |event| matches!(event, Event::MajorFault { .. }));
@@ -183,7 +183,7 @@ fn blocks_that_begin_again_cost_the_optimum_nothing() {
     let (blocks, frames) = (64, 16);
     let file = TraceFile::new("again");
     let (pager, base) = arena(&file, frames, "off", 2 * blocks as usize);
-    // Twice written and given up in between.
+    // Written twice and discarded in between.
     (0..blocks).for_each(|block| write(base, block));
     pager.discard(base, blocks as usize * BLOCK).unwrap();
     (0..blocks).for_each(|block| write(base, block));
@@ -250,7 +250,7 @@ struct Killed(libc::pid_t);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // SAFETY: a child of this process that nobody else waits for.
+        // SAFETY: a child of this process for which nobody else waits.
         unsafe {
             libc::kill(self.0, libc::SIGKILL);
             libc::waitpid(self.0, std::ptr::null_mut(), 0);
@@ -294,7 +294,7 @@ fn a_forked_child_records_nothing() {
     let (mut pager, base) = arena(&file, 16, "off", 64);
     (0..64).for_each(|block| write(base, block));
     let forking = pager.before_fork().unwrap();
-    // SAFETY: the child goes on in this thread alone and ends by _exit.
+    // SAFETY: the child continues only in this thread and ends by _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let good = pager.after_fork_in_child(forking).is_ok() && {

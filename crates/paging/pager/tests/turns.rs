@@ -7,10 +7,10 @@ use terapage_sys::userfaultfd::{Kind, Userfaultfd};
 
 const BLOCK: usize = 4096;
 const FRAMES: usize = 1024;
-/// Blocks of each thread: those of one thread fit, those of both do not.
+/// The number of blocks of each thread: those of one thread fit, those of both do not.
 const BLOCKS: usize = 700;
 const TOUCHES: u64 = 60_000;
-/// Runs without turns, until the threads run at the same time.
+/// The number of runs without turns, until the threads run at the same time.
 const TRIES: usize = 10;
 
 /// Touches the blocks from `start` on at random, and checks the bytes of each.

@@ -1,13 +1,13 @@
-//! Changes that the program makes to paged memory by direct system calls, past the library. The
+//! Changes of paged memory that the program makes by direct system calls, past the library. The
 //! kernel reports each such call, and lets it continue once the report is read.
 //!
 //! Removed pages (`MADV_DONTNEED` and the like) vanish after that, at a time that is not reported.
-//! With `MADV_FREE` they stay until memory is short, and may be written to. From the moment the
-//! report is read:
-//! - blocks that were out come into the program as zeros, whichever thread brings them;
-//! - the pager's thread makes blocks that are out zero, before it serves later events;
-//! - the kernel removes the pages that are in the program. They do not leave until then, or they
-//!   would come back with old bytes;
+//! With `MADV_FREE` they stay until memory is short, and the program may write to them. From the
+//! moment the report is read:
+//! - blocks that were paged out come into the program as zeros, whichever thread brings them;
+//! - the pager's thread makes paged-out blocks zero, before it serves later events;
+//! - the kernel removes the pages that are in the program. Until then the pager does not page them
+//!   out, because they could come back with old bytes;
 //! - a page that is missing there was not lost: it is zero from then on.
 //!
 //! If paged memory is unmapped or moved, the program is stopped.
@@ -22,20 +22,20 @@ use terapage_sys::{PAGE, memory, thread};
 
 const EAGAIN: i32 = 11;
 
-/// After a removal, its pages may still vanish for this long, ns; twice as long at most. Chosen,
-/// not measured.
+/// After a removal, its pages may still vanish for this long, ns, or at most for twice as long.
+/// Chosen, not measured.
 const GOING_NS: u64 = 1_000_000_000;
 
 #[derive(Default)]
 struct Notes {
-    /// Removed ranges whose blocks that are out may still have old bytes.
+    /// Removed ranges with paged-out blocks that may still have old bytes.
     waiting: Spans,
     /// All ranges that were ever removed.
     removed: Spans,
     /// Pages that were in the program when they were removed, and may still vanish: those noted
-    /// since `at_ns`, and in the period before.
+    /// since `at_ns`, and in the previous period.
     going: [Spans; 2],
-    /// Ranges in which pages may still vanish, including pages that have come since.
+    /// Ranges in which pages may still vanish, including pages that have come in since.
     emptied: [Spans; 2],
     at_ns: u64,
     faults: Vec<Fault>,
@@ -43,7 +43,7 @@ struct Notes {
 }
 
 impl Notes {
-    /// Forgets pages that have had the time to vanish: they are gone, or stay.
+    /// Forgets pages that have had the time to vanish: either they are gone, or they stay.
     fn pass_time(&mut self) {
         let now_ns = thread::now_ns();
         if now_ns < self.at_ns + GOING_NS {
@@ -76,7 +76,7 @@ impl Notes {
     }
 }
 
-/// Events that were read from the program's userfaultfd and not yet handled.
+/// Events that were read from the program's userfaultfd but not yet handled.
 #[derive(Default)]
 pub(crate) struct Events {
     notes: RwLock<Notes>,
@@ -106,18 +106,18 @@ impl Events {
         read(&self.notes).removed.meets(at, at + len)
     }
 
-    /// Calls `touch` if a page that was present cannot vanish meanwhile: to touch a missing one
-    /// would be a fault.
+    /// Calls `touch` if a present page cannot vanish meanwhile: touching a missing page would be a
+    /// fault.
     pub fn while_it_stays(&self, page: usize, touch: impl FnOnce()) {
         write(&self.notes).pass_time();
-        // No event is read while this lock is held, and nothing vanishes before its event was read.
+        // No event is read while this lock is held, and no page vanishes before its event was read.
         let notes = read(&self.notes);
         if !notes.emptied.iter().any(|spans| spans.meets(page, page + PAGE)) {
             touch();
         }
     }
 
-    /// Whether a missing page was removed. If it was, it is noted as gone.
+    /// Whether a missing page was removed. A removed page is noted as gone.
     pub fn is_missed(&self, page: usize) -> bool {
         let mut notes = write(&self.notes);
         if notes.may_go(page, page + PAGE) {
@@ -126,7 +126,7 @@ impl Events {
         notes.removed.meets(page, page + PAGE)
     }
 
-    /// Forgets those pages of a range that are gone, or have had the time to vanish.
+    /// Forgets the pages of a range that are gone, or have had the time to vanish.
     fn look_again(&self, from: usize, to: usize, is_there: impl Fn(usize) -> bool) {
         let mut notes = write(&self.notes);
         notes.pass_time();
@@ -137,7 +137,7 @@ impl Events {
         }
     }
 
-    /// The first range that was removed and may be out with old bytes.
+    /// The first removed range that may be paged out with old bytes.
     pub fn first_waiting(&self) -> Option<(usize, usize)> {
         read(&self.notes).waiting.iter().next()
     }
@@ -158,7 +158,7 @@ impl Mover {
     /// Reads the program's events, `most` messages at a time. Faults are kept for
     /// [`take_faults_read`](Self::take_faults_read).
     pub fn read_events(&self, most: usize) -> terapage_sys::Result<()> {
-        // With the lock, no page is on its way into the program or out of it.
+        // While this lock is held, no page is on its way into the program or out of it.
         let mut notes = write(&self.events.notes);
         let notes = &mut *notes;
         loop {
@@ -187,8 +187,8 @@ impl Mover {
         }
     }
 
-    /// Reads a fault, which is there, while the pager is parked. Takes no lock: a fork may copy
-    /// this process meanwhile, and in the child a lock that is held would stay so.
+    /// Reads a pending fault while the pager is parked. Takes no lock: a fork may copy this process
+    /// meanwhile, and a held lock would stay locked in the child.
     pub fn read_fault(&self, faults: &mut Vec<Fault>) -> terapage_sys::Result<()> {
         let mut changes = Vec::new();
         self.program.read(1, faults, &mut changes)?;
@@ -220,7 +220,7 @@ impl Mover {
             if stuck.errno != EAGAIN {
                 return Err(Stuck { done, ..stuck });
             }
-            // While a call changes the program's memory, no page can come: the call must be
+            // While a call changes the program's memory, no page can come in: the call must be
             // reported, and continue.
             if self.program.is_changing() {
                 if self.read_events(16).is_err() {
@@ -235,7 +235,7 @@ impl Mover {
         }
     }
 
-    /// Tries once to bring the rest.
+    /// Tries once to bring the remaining pages.
     fn bring_once(
         &self,
         to: usize,
@@ -254,14 +254,14 @@ impl Mover {
             let at = place.unwrap_or_default() + (from - to);
             // A page beyond the kernel's count may have moved already, and is not here any more.
             for page in (at..at + (end - from)).step_by(PAGE).filter(|&page| self.page_present(page)) {
-                // SAFETY: the place holds frames that whoever brings them has alone.
+                // SAFETY: the place has frames that only the calling thread uses.
                 unsafe { memory::bytes(page, PAGE) }.fill(0);
             }
         }
         let brought = step(rest.start);
         match brought {
             Ok(()) => notes.came(from, end),
-            // The kernel's count may be wrong. Nothing else was there.
+            // The kernel's count may be wrong. No other page was there.
             Err(_) => (from..end)
                 .step_by(PAGE)
                 .filter(|&page| self.page_present(page))
@@ -270,7 +270,8 @@ impl Mover {
         brought
     }
 
-    /// Takes pages out of the program by `step`, unless some of them may go at any moment: `None`.
+    /// Takes pages out of the program by `step`; `None` if some of them may vanish at any moment.
+    /// `None`.
     pub fn take_out<T>(&self, from: usize, len: usize, step: impl FnOnce() -> T) -> Option<T> {
         let mut notes = read(&self.events.notes);
         if notes.may_go(from, from + len) {
@@ -282,8 +283,8 @@ impl Mover {
         if notes.may_go(from, from + len) { None } else { Some(step()) }
     }
 
-    /// Fills the page at `to`, in the pool, with the zeros that a removed one reads as. Whether it
-    /// was removed.
+    /// Fills the page at `to`, in the pool, with the zeros of a removed page. Returns whether the
+    /// page was removed.
     pub fn fill_removed(&self, to: usize, page: usize) -> Result<bool, Lost> {
         let removed = self.events.is_missed(page);
         if removed {
@@ -293,8 +294,8 @@ impl Mover {
     }
 }
 
-/// Stops the program after a call that paging cannot follow: the kernel has carried it out already,
-/// and may put other memory there.
+/// Stops the program after a call that paging cannot follow: the kernel has already executed the
+/// call, and may map other memory there.
 fn refuse(what: &str, from: usize, to: usize) -> ! {
     thread::stop(&format!(
         "terapage: paged memory, {from:#x} to {to:#x}, was {what} by a direct system call, past the C library; the program is stopped rather than given wrong bytes\n"

@@ -13,8 +13,8 @@ pub(crate) const PARTS: usize = 4;
 /// For each page of a block that can be split, half of the page's hash.
 pub(crate) type Parts = [u64; PARTS];
 
-/// The 128-bit hash of a block's bytes (XXH3). That of a block of four pages is the hash of its
-/// pages' hashes: so each page can be proved by itself once the block is split.
+/// The 128-bit hash of a block's bytes (XXH3). The hash of a block of four pages is the hash of its
+/// pages' hashes. So each page can be proved by itself once the block is split.
 pub(crate) fn hash(bytes: &[u8]) -> u128 {
     hash_with_parts(bytes).0
 }
@@ -34,9 +34,9 @@ fn hash_with_parts(bytes: &[u8]) -> (u128, Parts) {
 }
 
 /// Prefetches the beginnings of a block's pages into the processor's cache. The pages lie anywhere
-/// in the machine's memory, and a processor does not look ahead from one page into the next. If
-/// each block is asked for one block ahead, to hash blocks that are in no cache takes three
-/// quarters of the time.
+/// in the machine's memory, and a processor does not prefetch from one page into the next. If each
+/// block is prefetched one block ahead, hashing blocks that are in no cache takes three quarters of
+/// the time.
 pub(crate) fn ask_for(at: usize, len: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (at..at + len).step_by(PAGE).flat_map(|page| (0..HEAD).map(move |line| page + line * 64)) {
@@ -46,11 +46,11 @@ pub(crate) fn ask_for(at: usize, len: usize) {
     }
 }
 
-/// The result of a look at a block's bytes: all zero, or their hash.
+/// The result of inspecting a block's bytes: all zero, or their hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     pub zero: bool,
-    /// The hash, if they are not all zero.
+    /// The hash, if the bytes are not all zero.
     pub hash: u128,
     /// The hashes of the pages, if the block can be split.
     pub parts: Parts,

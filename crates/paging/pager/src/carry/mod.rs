@@ -1,5 +1,6 @@
-//! Loads: the work on the bytes of blocks that go into the program or out of it. It needs nothing
-//! of the engine's state. While a load is carried, nobody else uses the frames of its blocks.
+//! Loads: the work on the bytes of blocks that go into the program or out of it. A load needs
+//! nothing of the engine's state. While a load is carried out, its blocks' frames have no other
+//! user.
 
 pub(crate) mod events;
 pub(crate) mod look;
@@ -15,12 +16,12 @@ pub(crate) struct Run {
     pub program: usize,
     pub place: usize,
     pub len: usize,
-    /// How many they are. If `len` is a page, fewer bytes than they have, only that page of one
-    /// block goes, as a [trial](crate::engine).
+    /// The number of blocks. If `len` is a page, smaller than a block, only that page of one block
+    /// goes, as a [trial](crate::engine).
     pub blocks: usize,
-    /// Whether they are to be copied, so that the frames stay in the pool.
+    /// Whether to copy the blocks, so that the frames stay in the pool.
     pub copy: bool,
-    /// Whether they were copied.
+    /// Whether the blocks were copied.
     pub copied: bool,
 }
 
@@ -40,11 +41,11 @@ impl Run {
 pub(crate) struct Arrival {
     /// The address of the block's place.
     pub place: usize,
-    /// The hash that its bytes must have, if known.
+    /// The expected hash of its bytes, if known.
     pub expected: Option<u128>,
     /// Only half of that hash is known: the lower 64 bits.
     pub half: bool,
-    /// The hash of its bytes, if the load takes hashes.
+    /// The hash of its bytes, if the load computes hashes.
     pub hash: u128,
 }
 
@@ -58,14 +59,14 @@ impl Arrival {
     }
 }
 
-/// Blocks that were read. Runs of them go into the program if all are right.
+/// Blocks that were read. A run of them goes into the program if all its blocks are right.
 #[derive(Debug)]
 pub(crate) struct LoadIn {
-    /// The address of the bounce buffer that they were read into; `None` if they were read into
-    /// their places.
+    /// The address of the bounce buffer into which the blocks were read; `None` if they were read
+    /// into their places.
     pub buffer: Option<usize>,
     pub blocks: Vec<Arrival>,
-    /// Whether to take their hashes.
+    /// Whether to compute their hashes.
     pub look: bool,
     /// Whether to install them only if their hashes are as expected.
     pub verify: bool,
@@ -78,7 +79,7 @@ impl LoadIn {
     /// Does the work. An error says how the program's bytes were lost.
     pub fn carry(&mut self, mover: &Mover, block: usize) -> Result<(), Lost> {
         for (index, arrival) in self.blocks.iter_mut().enumerate() {
-            // SAFETY: the place is filled, and only this load uses it and the buffer.
+            // SAFETY: the place is filled, and only this load uses the place and the buffer.
             let bytes = unsafe { memory::bytes(arrival.place, block) };
             if let Some(buffer) = self.buffer {
                 // SAFETY: as above.
@@ -94,15 +95,15 @@ impl LoadIn {
     }
 }
 
-/// A block that is to leave the program.
+/// A block that leaves the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
-    /// Its address in the program; `None` if it is in its place already.
+    /// Its address in the program; `None` if its frame is already in its place.
     pub program: Option<usize>,
     /// The address of the block's place.
     pub place: usize,
-    /// What its bytes are; `None` if something else holds the block: then it is still in the
-    /// program.
+    /// The result of inspecting its bytes; `None` if something else holds the block: then it is
+    /// still in the program.
     pub look: Option<Look>,
 }
 
@@ -116,7 +117,7 @@ pub(crate) fn out(mover: &Mover, block: usize, blocks: &mut [Departure]) -> Resu
     blocks.chunk_by_mut(neighbours).try_for_each(|run| take(mover, block, run))
 }
 
-/// Takes neighbours out of the program, and looks at the bytes of those that left.
+/// Takes neighbours out of the program, and inspects the bytes of those that left.
 fn take(mover: &Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> {
     if let Some(program) = run[0].program {
         match mover.take(run[0].place, program, run.len() * block)? {

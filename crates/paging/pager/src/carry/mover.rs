@@ -1,12 +1,12 @@
-//! Moves frames between the pool and the program. Either all of a run has moved, or it is known
-//! which part has; nothing is guessed.
+//! Moves frames between the pool and the program. Either a whole run has moved, or the mover knows
+//! which part has moved; it guesses nothing.
 //!
-//! Frames are moved by `UFFDIO_MOVE` if the kernel has it. If a move stops part way (a page is
-//! pinned by I/O, or shared since a fork), the kernel's page map says which pages are where; its
-//! count does not. The rest is moved page by page.
+//! If the kernel has `UFFDIO_MOVE`, frames are moved by it. If a move stops part way (a page is
+//! pinned by I/O, or shared since a fork), the kernel's page map says where the pages are; the
+//! call's count is not reliable. The remaining pages are moved one by one.
 //!
-//! Without `UFFDIO_MOVE` (before Linux 6.8), pages are write-protected and copied: the results are
-//! the same, more slowly.
+//! Without `UFFDIO_MOVE` (before Linux 6.8), pages are write-protected and copied: slower, but with
+//! the same results.
 
 use super::events::Events;
 use crate::frames::maker;
@@ -17,12 +17,12 @@ use terapage_sys::pagemap::Pagemap;
 use terapage_sys::userfaultfd::{Kind, Stuck, Userfaultfd};
 use terapage_sys::{PAGE, Result, thread};
 
-/// The number of tries to move a page that is busy for a moment; then it is copied, or stays.
-/// Chosen, not measured.
+/// The number of tries to move a busy page; after that it is copied, or stays. Chosen, not
+/// measured.
 const PATIENCE: usize = 30;
 
-/// Before the second try, and each eighth after it, a page that is part of a huge page is split
-/// off. Chosen, not measured.
+/// Before the second try, and each eighth one after it, a page is split off the huge page of which
+/// it is a part. Chosen, not measured.
 const PART_STEP: usize = 8;
 
 /// More tries of a move if the kernel is busy for a moment. Chosen, not measured.
@@ -30,7 +30,7 @@ const MOVE_PATIENCE: u32 = 100;
 /// More tries of a copy if the kernel is busy for a moment. Chosen, not measured.
 const COPY_PATIENCE: u32 = 10_000;
 
-/// A page is neither where it was nor where it was to go: the program's bytes are lost.
+/// A page is neither at its source nor at its destination: the program's bytes are lost.
 #[derive(Debug, thiserror::Error)]
 #[error("page {at:#x} has vanished ({doing}, errno {errno})")]
 pub(crate) struct Lost {
@@ -44,7 +44,7 @@ pub(crate) struct Lost {
 pub(crate) enum Taken {
     /// All of them are in the pool.
     All,
-    /// None is: something else holds a page, for example I/O of the program.
+    /// None is in the pool: something else holds a page, for example I/O of the program.
     Busy,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Mover {
     pagemap: Pagemap,
     moves: bool,
     zeros: usize,
-    /// Whether installing a page wakes nobody.
+    /// Whether installing a page wakes no thread.
     quiet: AtomicBool,
     /// Pages that could not be moved at the first try.
     pub retries: AtomicU64,
@@ -67,9 +67,9 @@ pub(crate) struct Mover {
 /// Bytes of the zeros that fresh pages are copied from: few enough for the first-level cache.
 const ZEROS: usize = 64 << 10;
 
-/// Moves a page that was not moved with its neighbours. Whether it has moved.
+/// Moves a page that was not moved with its neighbours. Returns whether it has moved.
 ///
-/// `touch` makes the page this process's own, if it can do so without a fault.
+/// `touch` makes the page exclusive to this process, if it can do so without a fault.
 fn shift_page(from: usize, touch: impl Fn(), shift: impl Fn() -> bool) -> bool {
     (0..PATIENCE).any(|tries| {
         if tries % PART_STEP == 1 {
@@ -89,8 +89,8 @@ impl Mover {
         let zeros = memory::reserve(ZEROS)? as usize;
         memory::populate(zeros, ZEROS)
             .or_else(|_| {
-                // SAFETY: the range was mapped just now, and only this function has it. Before
-                // Linux 5.14, writing populates it.
+                // SAFETY: the range was mapped just now, and only this function uses it. Before
+                // Linux 5.14, writing populates the range.
                 unsafe { memory::bytes(zeros, ZEROS) }.fill(0);
                 Ok::<(), terapage_sys::Error>(())
             })
@@ -120,7 +120,7 @@ impl Mover {
         self.moves
     }
 
-    /// While `quiet`, installing a page wakes nobody: the caller wakes the waiters itself.
+    /// While `quiet`, installing a page wakes no thread: the caller wakes the waiters itself.
     pub fn be_quiet(&self, quiet: bool) {
         self.quiet.store(quiet, SeqCst);
     }
@@ -133,7 +133,7 @@ impl Mover {
         if self.wakes() { self.program.wake(at, len) } else { Ok(()) }
     }
 
-    /// Faults of the program in the range come to `program` from now on.
+    /// From now on `program` receives the program's faults in the range.
     pub fn register(&self, at: usize, len: usize) -> Result<()> {
         memory::advise(at, len, memory::MADV_NOHUGEPAGE);
         self.program.register(at, len, !self.moves)
@@ -165,13 +165,13 @@ impl Mover {
         self.pagemap.present(at, &mut page).is_ok() && page[0]
     }
 
-    /// Puts zero pages where the program has none, and wakes the waiters.
+    /// Puts zero pages where the program has no pages, and wakes the waiters.
     pub fn fresh(&self, at: usize, len: usize) -> std::result::Result<(), Lost> {
         for offset in (0..len).step_by(ZEROS) {
             let part = ZEROS.min(len - offset);
             if let Err(stuck) = self.copy_in(at + offset, self.zeros, part, self.wakes()) {
                 // The kernel copies into one mapping at a time, and the range may consist of
-                // several.
+                // several mappings.
                 for page in (stuck.done..part).step_by(PAGE) {
                     let at = at + offset + page;
                     if let Err(stuck) = self.copy_in(at, self.zeros, PAGE, self.wakes()) {
@@ -199,8 +199,8 @@ impl Mover {
                     });
                 }
             } else {
-                // SAFETY: the place belongs to the pool, and nobody uses it yet; writing gives it
-                // pages.
+                // SAFETY: the place belongs to the pool, and has no other user yet; writing gives
+                // it pages.
                 unsafe { memory::bytes(place + offset, part) }.fill(0);
             }
         }
@@ -208,8 +208,8 @@ impl Mover {
     }
 
     /// Fills places, of `len` bytes each, with frames that are neighbours in the machine's memory,
-    /// as far as the kernel has a huge page: a device transfers few large pieces faster than many
-    /// small ones. Returns how many places were filled; their bytes are zero. Needs `UFFDIO_MOVE`.
+    /// if the kernel has a huge page: a device transfers few large pieces faster than many small
+    /// ones. Returns the number of filled places; their bytes are zero. Needs `UFFDIO_MOVE`.
     ///
     /// `stage` comes from [`Maker::take`](maker::Maker::take) and is given up.
     pub fn fill_huge(&self, stage: usize, places: &[usize], len: usize) -> usize {
@@ -219,7 +219,8 @@ impl Mover {
             let run = (filled..places.len())
                 .take_while(|&at| places[at] == places[filled] + (at - filled) * len)
                 .count();
-            // The huge page is never moved in one piece: it has to be split while it is marked.
+            // The huge page is never moved in one piece: the kernel must split it while it is
+            // marked.
             let run = run.min(places.len().div_ceil(2));
             let from = stage + filled * len;
             // SAFETY: the stage is given up here.
@@ -229,8 +230,7 @@ impl Mover {
                 Err(stuck) => {
                     let whole = stuck.done / len;
                     let rest = places[filled] + whole * len;
-                    // The place that was filled in part must be empty. SAFETY: nobody uses that
-                    // place.
+                    // A partly filled place must be emptied. SAFETY: that place has no user.
                     unsafe { memory::discard(rest, (run - whole) * len) }.ok();
                     whole
                 }
@@ -273,9 +273,9 @@ impl Mover {
         Ok(())
     }
 
-    /// Copies `len` bytes from the pool into the program, and wakes the waiters: the frames stay
-    /// in the pool. If the kernel has no memory for a copy, the frames go into the
-    /// program, as with [`install`](Self::install). Whether they were copied.
+    /// Copies `len` bytes from the pool into the program, and wakes the waiters: the frames stay in
+    /// the pool. If the kernel has no memory for a copy, the frames go into the program, as with
+    /// [`install`](Self::install). Returns whether they were copied.
     pub fn copy(&self, to: usize, place: usize, len: usize) -> std::result::Result<bool, Lost> {
         let Err(stuck) = self.copy_in(to, place, len, self.wakes()) else {
             return Ok(true);
@@ -297,7 +297,7 @@ impl Mover {
         patience: u32,
     ) -> std::result::Result<(), Stuck> {
         self.bring(to, Some(place), len, patience, |done| {
-            // SAFETY: the place is the pool's, and given up here.
+            // SAFETY: the place belongs to the pool, and is given up here.
             unsafe { self.program.shift(to + done, place + done, len - done, wake, 0) }
         })
     }
@@ -312,10 +312,10 @@ impl Mover {
         })
     }
 
-    /// Takes those of the frames of `len` bytes that are present out of the program into the pool.
-    /// Whether all were taken; the others stay where they were.
+    /// Takes the present frames of `len` bytes out of the program into the pool. Returns whether
+    /// all were taken; the others stay in the program.
     pub fn take_what_is_there(&self, place: usize, from: usize, len: usize) -> bool {
-        // SAFETY: the program does not want its bytes any more.
+        // SAFETY: the program no longer needs these bytes.
         unsafe { self.pool.shift_what_is_there(place, from, len) }.is_ok()
     }
 
@@ -329,15 +329,15 @@ impl Mover {
         for offset in (0..len).step_by(PAGE) {
             let (to, from) = (to + offset, place + offset);
             if !self.page_present(from) {
-                // Or the page came, and a direct call has removed it.
+                // Or the page came in, and a direct call has removed it.
                 if self.page_present(to) || self.events.is_missed(to) {
                     continue;
                 }
                 return Err(Lost { at: to, doing: "page-in", errno });
             }
             self.retries.fetch_add(1, Relaxed);
-            // The pool's pages are taken by nobody else: one that is gone was moved, whatever the
-            // kernel said.
+            // No other thread takes the pool's pages: a missing page was moved, whatever the kernel
+            // returned.
             let shift =
                 || self.move_in(to, from, PAGE, false, MOVE_PATIENCE).is_ok() || !self.page_present(from);
             // SAFETY: the page is present in the pool, whose memory is writable, and no other
@@ -361,7 +361,7 @@ impl Mover {
             return self.take_by_copy(place, from, len);
         }
         let shift = || {
-            // SAFETY: the program finds its bytes again through a fault.
+            // SAFETY: the program gets its bytes back through a fault.
             unsafe { self.pool.shift(place, from, len, false, MOVE_PATIENCE) }
         };
         let Some(went) = self.take_out(from, len, shift) else { return Ok(Taken::Busy) };
@@ -399,8 +399,8 @@ impl Mover {
                         && (self.page_present(to)
                             || self.fill_removed(to, page).is_ok_and(|removed| removed))
             };
-            // SAFETY: the page is present: only the thread that carries its block takes it away,
-            // and it has not been removed. The program's memory is writable.
+            // SAFETY: the page is present, because only the thread that carries its block takes it
+            // away, and it has not been removed. The program's memory is writable.
             let touch = || self.events.while_it_stays(page, || unsafe { memory::make_exclusive(page) });
             if !shift_page(page, touch, shift) {
                 self.put_back(place, from, offset)?;
@@ -430,14 +430,14 @@ impl Mover {
                 return Err(lost(from + start + gone * PAGE, 0));
             }
         }
-        // Linux 6.1 protects one mapping at a time, and the range may consist of several.
+        // Linux 6.1 protects one mapping at a time, and the range may consist of several mappings.
         let by_pages =
             |_| (from..from + len).step_by(PAGE).try_for_each(|at| self.program.protect(at, PAGE, true));
         self.program.protect(from, len, true).or_else(by_pages).map_err(|error| lost(from, error.errno()))?;
         // SAFETY: the program's pages are present and write-protected; the place belongs to the
         // pool and is empty.
         unsafe { memory::bytes(place, len).copy_from_slice(memory::bytes(from, len)) };
-        // SAFETY: the program finds its bytes again through a fault.
+        // SAFETY: the program gets its bytes back through a fault.
         unsafe { memory::discard(from, len) }.map_err(|error| lost(from, error.errno()))?;
         self.wake(from, len).map_err(|error| lost(from, error.errno()))?;
         thread::pause().ok();

@@ -8,29 +8,30 @@ use terapage_policy::pace;
 use terapage_policy::prefetch::{self, Prefetch};
 use terapage_store::EXTENT;
 
-/// Streams of first touches that are followed at the same time. Chosen, not measured.
+/// The number of streams of first touches that are followed at the same time. Chosen, not measured.
 const STREAMS: usize = 8;
 
-/// The most ranges noted as touched in random order; the oldest is forgotten first. Chosen, not
-/// measured.
+/// The most ranges that are noted as touched in random order; the oldest is forgotten first.
+/// Chosen, not measured.
 const RANGES: usize = 64;
 
 /// One prefetched run in this many has a sample, which costs a minor fault. Chosen, not measured.
 const SAMPLED_RUNS: u32 = if cfg!(terapage_model) { 2 } else { 4 };
 
-/// The most samples that are remembered: those of blocks that the program drops are forgotten late.
+/// The most samples that are remembered: samples of blocks that the program drops are forgotten
+/// late.
 const SAMPLES: usize = 4096;
 
 #[cfg(not(terapage_model))]
 const _: () = assert!(EXTENT == pace::RUN_BYTES, "the simulator's runs are those of the store");
 
-/// A stream of first touches, upwards or downwards: where it continues, and how many blocks are
-/// installed next.
+/// A stream of first touches, upwards or downwards: where it continues, and the number of blocks to
+/// install next.
 #[derive(Clone, Copy, Default)]
 struct FreshStream {
-    /// The block after those that were installed.
+    /// The block after the installed ones.
     next: u32,
-    /// The block before those that were installed, if the stream may go downwards.
+    /// The block before the installed ones, if the stream may go downwards.
     before: Option<u32>,
     window: u32,
     at: u64,
@@ -44,7 +45,7 @@ pub(crate) struct Ahead {
     fresh: [FreshStream; STREAMS],
     /// Counts first touches.
     clock: u64,
-    /// Ranges of blocks that the program says it touches in random order.
+    /// Ranges of blocks that the program has declared as touched in random order.
     random: Vec<Range<u32>>,
     /// Blocks that are samples of prefetched runs, and how many blocks each stands for.
     samples: BTreeMap<u32, u32>,
@@ -70,8 +71,8 @@ impl Ahead {
         })
     }
 
-    /// The same, after each block of `old` has become `more`: what the program has said of the
-    /// order of its touches holds on.
+    /// The same, after each block of `old` has become `more` blocks: the program's advice about the
+    /// order of its touches remains valid.
     pub fn after(self, old: &Ahead, more: u32) -> Ahead {
         let random = old.random.iter().map(|range| range.start * more..range.end * more).collect();
         Ahead { random, ..self }
@@ -104,7 +105,7 @@ impl Ahead {
         }
     }
 
-    /// Whether the program says that it touches the block in random order.
+    /// Whether the program has declared that it touches the block in random order.
     pub fn is_random(&self, block: u32) -> bool {
         self.random.iter().any(|range| range.contains(&block))
     }
@@ -126,7 +127,7 @@ impl Ahead {
         }
     }
 
-    /// A run is about to be read ahead: the block of it that is a sample, if it has one.
+    /// A run is about to be read ahead: returns the block of it that is a sample, if any.
     pub fn sample(&mut self, run: &[u32]) -> Option<u32> {
         self.runs = self.runs.wrapping_add(1);
         if !self.runs.is_multiple_of(SAMPLED_RUNS) || run.is_empty() {
@@ -141,7 +142,8 @@ impl Ahead {
         Some(block)
     }
 
-    /// A sample was touched (`used`), or has left untouched: how many blocks it stood for.
+    /// A sample was touched (`used`), or was paged out untouched: returns the number of blocks for
+    /// which it stood.
     pub fn sampled(&mut self, block: u32, used: bool) -> u64 {
         let Some(blocks) = self.samples.remove(&block) else { return 0 };
         self.policy.sampled(used, blocks);
@@ -153,7 +155,7 @@ impl Ahead {
         self.postponed.iter().map(Vec::len).sum()
     }
 
-    /// Blocks of the run that is read next, once there are frames.
+    /// The number of blocks of the run that is read next, once there are frames.
     pub fn next_postponed(&self) -> usize {
         self.postponed.front().map_or(0, Vec::len)
     }

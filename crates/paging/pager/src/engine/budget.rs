@@ -1,4 +1,4 @@
-//! A budget that is shared with other processes, or is this process's alone.
+//! A budget that is shared with other processes, or belongs to this process alone.
 
 use super::Engine;
 use super::table::State;
@@ -7,24 +7,25 @@ use crate::frames::lease::{FRAMES_MIN, STEP_BYTES, Use};
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_store::packed_bytes;
 
-/// Frames that make room for what stores keep in memory go so many at a time. Chosen, not measured.
+/// The number of frames that are given up at a time to make room for memory of stores. Chosen, not
+/// measured.
 const PACKED_STEP: usize = 16;
 
-/// Frames have at least one part in this many of the budget, whatever stores keep in memory.
+/// Frames have at least the budget divided by this, however much memory stores need.
 const FRAMES_PART: usize = 8;
 
 impl Engine {
     /// Asks for the first share.
     pub(crate) fn begin_lease(&mut self) {
         if self.frames.lease.is_shared() {
-            // Nothing is paged yet, so few frames are asked for.
+            // Nothing is paged yet, so few frames are requested.
             self.frames.lease.frames = 0;
             self.ask_share(true);
         }
     }
 
     /// In the child of a fork, which has its parent's frames and no share yet: it takes no more
-    /// until it has one.
+    /// frames until it has a share.
     pub(crate) fn inherit_lease(&mut self) {
         if self.frames.lease.is_shared() {
             let books = self.fixed_bytes() / self.block;
@@ -33,14 +34,15 @@ impl Engine {
         }
     }
 
-    /// Called in each turn: asks for more frames if none can be made, and gives back those that are
-    /// too many. Whether it gave any.
+    /// Called in each turn: requests more frames if none can be made, and returns excess frames.
+    /// Returns whether it returned any.
     pub(crate) fn see_to_lease(&mut self) -> bool {
         self.want_frames(self.frames.spare);
         self.frames.lease.excess() > 0 && self.give_back()
     }
 
-    /// Sets the budget. More can be used at once; less is given back step by step, as with a share.
+    /// Sets the budget. A larger budget can be used at once; a smaller one takes effect step by
+    /// step, as with a share.
     pub(crate) fn set_budget(&mut self, bytes: usize) -> Result<(), Error> {
         let (frames, most) = (bytes / self.block, self.options.frames);
         let least = FRAMES_MIN.min(most);
@@ -55,7 +57,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks for more frames, if hardly more than `spare` may still be made.
+    /// Requests more frames, if hardly more than `spare` may still be made.
     pub(crate) fn want_frames(&mut self, spare: usize) {
         if !self.frames.lease.is_shared() || self.frames.lease.excess() > 0 {
             return;
@@ -68,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Tells what this pager has, and hears what it may have.
+    /// Reports what this pager has, and receives what it may have.
     pub(crate) fn ask_share(&mut self, tick: bool) {
         if !self.frames.lease.is_shared() {
             return;
@@ -87,13 +89,13 @@ impl Engine {
         }
     }
 
-    /// Bytes that cannot be given back: bookkeeping, bounce buffers, what stores keep in memory.
+    /// Bytes that cannot be returned: bookkeeping, bounce buffers, memory of stores.
     fn fixed_bytes(&self) -> usize {
         self.table.usage.books_bytes() + self.io.bounce.total_bytes() + packed_bytes()
     }
 
-    /// The most blocks that are read ahead as one run: the prefetch policy knows only the most
-    /// frames that there can be.
+    /// The most blocks that are read ahead as one run: the prefetch policy knows only the maximum
+    /// number of frames.
     pub(crate) fn longest_run(&self) -> usize {
         if self.frames.lease.is_shared() { (self.frames.limit / 8).max(1) } else { usize::MAX }
     }
@@ -108,10 +110,11 @@ impl Engine {
         self.ahead.postponed.iter_mut().for_each(|run| run.truncate(most));
     }
 
-    /// Gives back frames that are too many, as far as nobody needs them. Whether it did.
+    /// Returns excess frames that nobody needs to the kernel. Returns whether there were any.
+    /// Whether it did.
     fn give_back(&mut self) -> bool {
         let excess = self.frames.lease.excess();
-        // Frames that were never made are the first to go.
+        // Frames that were never made go first.
         let unmade = self.frames.room(0).min(excess);
         // Below these, blocks are paged out.
         let kept = self.frames.target.now() * 3 / 4;
@@ -136,9 +139,9 @@ impl Engine {
         given > 0
     }
 
-    /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it, and
-    /// what stores keep in memory: as they grow, there are fewer frames. A part stays for frames in
-    /// any case.
+    /// The bookkeeping for blocks and bounce buffers count in the budget, up to half of it, and so
+    /// does the memory of stores: as they grow, the number of frames falls. A part of the budget
+    /// always remains for frames.
     pub(crate) fn make_room_for_books(&mut self) {
         let all = self.frames.lease.frames;
         let packed = packed_bytes().div_ceil(self.block).next_multiple_of(PACKED_STEP);

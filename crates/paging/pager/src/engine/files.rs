@@ -1,8 +1,8 @@
 //! Data files as regions: the blocks of a mapped file begin in the file.
 //!
-//! A file is a store that is only read, with an origin (a number) of its own. A block that the
-//! program has changed goes to the pager's own store like any other. `Pager::sync_file` writes it
-//! to the file, and from then on the file is the block's store again.
+//! A file is a store that is only read, with a separate origin (a number). A block that the program
+//! has changed goes to the pager's own store like any other block. `Pager::sync_file` writes the
+//! block to the file, and from then on the file is the block's store again.
 //!
 //! The pager did not write the bytes of a file, so it has no hashes of them at first. The first
 //! page-in of a block takes its hash; later page-ins are checked against it. If somebody else
@@ -72,11 +72,11 @@ struct DataFile {
 /// A read of a file that is under way.
 struct DataRead {
     wanted: usize,
-    /// For a read past the end: its pieces, and how many of its bytes the file has.
+    /// For a read past the end: its pieces, and the number of its bytes that the file has.
     past_end: Option<(Vec<Piece>, usize)>,
 }
 
-/// The store in the place of a file that is no longer mapped.
+/// The store in place of a file that is no longer mapped.
 struct Gone;
 
 impl Store for DataFile {
@@ -109,8 +109,8 @@ impl Store for DataFile {
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         assert!(op.kind == OpKind::Read, "page-outs go to the pager's own store");
         let (at, wanted) = (u64::from(op.slot) * self.block as u64, op.bytes());
-        // SAFETY: the caller promises what the ring asks for: pieces that stay valid until the end
-        // of the read.
+        // SAFETY: the caller promises pieces that stay valid until the end of the read, as the ring
+        // requires.
         let begun = unsafe { ring.read(self.fd.raw(), op.pieces, self.offset + at, u64::from(op.id)) };
         if let Err(error) = begun {
             return ended.push(Ended::unbegun(op.id, &error));
@@ -132,8 +132,8 @@ impl Store for DataFile {
             let mut at = 0;
             for piece in pieces {
                 let keep = has.saturating_sub(at).min(piece.len());
-                // SAFETY: the read has ended, and nobody uses its pieces before the engine has
-                // handled that.
+                // SAFETY: the read has ended, and its pieces have no user before the engine has
+                // handled the end.
                 unsafe { memory::bytes(piece.at() + keep, piece.len() - keep) }.fill(0);
                 at += piece.len();
             }
@@ -185,7 +185,7 @@ impl Engine {
     /// Maps part of a file at blocks, whose old bytes are dropped.
     pub(crate) fn map_file(&mut self, first: u32, end: u32, part: Part) -> Result<(), Error> {
         self.discard(first, end)?;
-        // SAFETY: the asker keeps it open until this request is answered.
+        // SAFETY: the requesting thread keeps the file open until this request is answered.
         let fd = unsafe { BorrowedFd::borrow_raw(part.fd) };
         let fd = fd
             .try_clone_to_owned()
@@ -225,7 +225,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the bytes of each block may differ from the file's; and the bytes of a block.
+    /// Whether the bytes of each block may differ from the file's, and the number of bytes of a
+    /// block.
     pub(crate) fn changed(&mut self, first: u32, end: u32) -> Result<(Vec<bool>, usize), Error> {
         let index = self.file_at(first, end).ok_or(Error::NoFile)?;
         let origin = self.files[index].origin;
@@ -260,21 +261,21 @@ impl Engine {
         Ok((marks, self.block))
     }
 
-    /// Notes that the file has bytes with these hashes now, for each block whose hash is not
+    /// Notes that the file now has bytes with these hashes, for each block whose hash is not
     /// [`UNKNOWN`].
     pub(crate) fn written(&mut self, first: u32, end: u32, hashes: &[u128]) -> Result<(), Error> {
         let index = self.file_at(first, end).ok_or(Error::NoFile)?;
         let (start, origin) = (self.files[index].first, self.files[index].origin);
         self.settle(first, end);
         if hashes.len() != (end - first) as usize {
-            // Blocks were split since the hashes were taken. The blocks have other slots, or
+            // Blocks were split after the hashes were computed. The blocks have other slots, or
             // none, so nothing is lost.
             return Ok(());
         }
         for (block, &hash) in (first..end).zip(hashes) {
             let entry = self.table.get(block);
             let same = match entry.state {
-                // Page-out compares the hash with that of the bytes then.
+                // At the page-out, the hash is compared with that of the bytes at that time.
                 State::Mapped | State::Watched => true,
                 State::Soft | State::Stored => entry.slot().is_some() && entry.hash == hash,
                 _ => false,
@@ -298,7 +299,7 @@ impl Pager {
     /// of the page size.
     ///
     /// # Errors
-    /// The range is not all paged; too many files are mapped.
+    /// The range is not completely paged, or too many files are mapped.
     pub fn map_file(
         &self,
         start: usize,
@@ -311,7 +312,7 @@ impl Pager {
         self.mailbox.ask_for(start, len, move |engine, first, end| engine.map_file(first, end, part))
     }
 
-    /// Unmaps a range: it reads as zeros from now on. What was not synced is lost.
+    /// Unmaps a range: it reads as zeros from now on. Changes that were not synced are lost.
     ///
     /// # Errors
     /// No file is mapped there.
@@ -319,15 +320,15 @@ impl Pager {
         self.mailbox.ask_for(start, len, Engine::unmap_file)
     }
 
-    /// Writes what the program has changed in a mapped range back to its file, within `bytes` bytes
-    /// of the file from `offset` on, and waits until it is durable. Returns the bytes written.
+    /// Writes the program's changes in a mapped range back to its file, within `bytes` bytes of the
+    /// file from `offset` on, and waits until they are durable. Returns the bytes written.
     ///
-    /// Call it for one file in one thread at a time. What other threads write to the range
-    /// meanwhile reaches the file now or at the next sync.
+    /// Only one thread at a time may call it for a file. Bytes that other threads write to the
+    /// range meanwhile reach the file now or at the next sync.
     ///
     /// # Errors
-    /// The file cannot be written or made durable: the next sync tries again what is missing. Or no
-    /// file is mapped there.
+    /// The file cannot be written or made durable: the next sync tries the missing parts again. Or
+    /// no file is mapped there.
     pub fn sync_file(
         &self,
         start: usize,
@@ -386,8 +387,8 @@ impl Pager {
             let run = marks[first..].iter().take_while(|&&mark| mark).count();
             let from = first * block;
             let copy = &mut buffer[..run * block];
-            // SAFETY: the range is mapped; a page that is not there comes through a fault. If the
-            // program writes to it meanwhile, the bytes as copied are hashed and written.
+            // SAFETY: the range is mapped; a missing page comes in through a fault. If the program
+            // writes to it meanwhile, the copied bytes are hashed and written.
             unsafe {
                 std::ptr::copy_nonoverlapping((at + from) as *const u8, copy.as_mut_ptr(), copy.len());
             }
@@ -405,9 +406,9 @@ impl Pager {
         Ok(total)
     }
 
-    /// Makes durable what was written to the file. Only then does the file count as the blocks'
-    /// store: if a write fails later, `fdatasync` reports it once, and then only memory has its
-    /// bytes.
+    /// Makes the bytes that were written to the file durable. Only then does the file count as the
+    /// blocks' store: if a write fails later, `fdatasync` reports it once, and then only memory has
+    /// the bytes.
     fn make_durable(&self, file: &File, written: &mut Vec<(usize, usize, Vec<u128>)>) -> Result<(), Error> {
         file.sync_data().map_err(|source| terapage_sys::Error { call: FDATASYNC, source })?;
         for (start, len, hashes) in written.drain(..) {

@@ -1,12 +1,12 @@
-//! Fork: the child continues from the memory of the parent, with a pager of its own.
+//! Fork: the child continues with the parent's memory and its own pager.
 //!
-//! First the thread that forks tells the pager to take only blocks out of the program that must
-//! leave. Then it parks the pager's thread, with nothing under way. Only faults of the forking
-//! thread are still served, so that this thread and the C library can touch what the child uses
-//! before the child has a pager. The slots in use are frozen for the child: the parent writes
-//! elsewhere until every process that came of this fork has ended (each holds the writing end of a
-//! pipe). The child finds the pager's whole state in its copy of memory, gives it new descriptors,
-//! a new store and a new thread, and continues.
+//! First the forking thread tells the pager to take out of the program only blocks that must leave.
+//! Then it parks the pager's thread, with nothing under way. Only faults of the forking thread are
+//! still served, so that this thread and the C library can touch the memory that the child uses
+//! before it has a pager. The slots in use are frozen for the child: the parent writes elsewhere
+//! until every process that came from this fork has ended (each holds the writing end of a pipe).
+//! The child finds the pager's whole state in its copy of memory, gives it new descriptors, a new
+//! store and a new thread, and continues.
 
 use super::table::{Region, State};
 use super::{Engine, ReportedCondition, Ticks};
@@ -21,8 +21,8 @@ use terapage_sys::thread;
 use terapage_sys::userfaultfd::Fault;
 
 impl Engine {
-    /// Waits for all transfers to end. Then nothing changes until the asker unparks the pager; only
-    /// faults of the thread that forks are served.
+    /// Waits for all transfers to end. Then nothing changes until the requesting thread unparks the
+    /// pager; only faults of the forking thread are served.
     pub(crate) fn stand_still(&mut self, forker: u32) {
         if let Err(error) = self.mover.read_events(16) {
             self.stop(&error.to_string());
@@ -37,7 +37,7 @@ impl Engine {
         while self.mailbox.is_parked() {
             let mut come = self.mover.program.wait(&self.mailbox.event);
             // Direct calls that remove pages wait: the books do not change while they are copied.
-            // Faults are read before these.
+            // Faults are read before the reports of these calls.
             if self.mover.program.has_faults() {
                 come = come.and_then(|()| self.mover.read_fault(&mut faults));
             } else {
@@ -62,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Serves a fault, and ends all that is under way before the faulting thread continues.
+    /// Serves a fault, and ends all transfers under way before the faulting thread continues.
     fn serve_forker(&mut self, fault: Fault) {
         let mover = self.mover.clone();
         mover.be_quiet(true);
@@ -71,12 +71,12 @@ impl Engine {
         while self.table.block_at(fault.at).is_some_and(|block| !is_there(self.table.state(block))) {
             self.wait();
         }
-        // The thread that forks waits for its page, and copies nothing yet.
+        // The forking thread waits for its page, and copies nothing yet.
         let removed = self.mover.events.first_waiting().is_some();
         self.see_to_removed();
         self.settle_all();
         self.io.slots.freeze_more();
-        // Others may wait for what came in.
+        // Other threads may wait for the blocks that came in.
         let of_region =
             |region: &Region| (self.table.address(region.first), region.blocks as usize * self.block);
         let regions = removed.then(|| self.table.regions().iter().map(of_region).collect::<Vec<_>>());
@@ -94,21 +94,21 @@ impl Engine {
         let id = self.io.slots.freeze();
         self.children.push((id, read));
         self.io.share(id)?;
-        // Slots may have come into use since: this thread's own faults are served, as its stack may
-        // be paged.
+        // Slots may have come into use since: this thread's own faults are served, because its
+        // stack may be paged.
         self.io.slots.freeze_more();
         Counters::add(&self.counters.forks, 1);
         Ok(write)
     }
 
-    /// Every process that came of a fork has ended.
+    /// Every process that came from a fork has ended.
     pub(crate) fn child_ended(&mut self, id: u32) {
         self.children.retain(|&(child, _)| child != id);
         self.io.thaw(id);
         self.io.unshare(id);
     }
 
-    /// In the child, in its only thread: makes the pager's state this process's own.
+    /// In the child, in its only thread: gives the pager's state to this process.
     pub(crate) fn begin_child(
         &mut self,
         store: Box<dyn Store>,
@@ -150,9 +150,9 @@ impl Engine {
         Ok(())
     }
 
-    /// In the child: checks that no page came before the child had a pager. Such a page would hold
-    /// zeros, or what was written over them. Before Linux 6.7 the kernel cannot tell this fast
-    /// enough for a fork.
+    /// In the child: checks that no page came in before the child had a pager. Such a page would
+    /// have zeros, or bytes that were written over zeros. Before Linux 6.7 the kernel cannot tell
+    /// this fast enough for a fork.
     fn assert_untouched(&self) -> Result<(), Error> {
         for region in self.table.regions() {
             let start = self.table.address(region.first);
@@ -172,7 +172,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Registers the blocks of a region that are paged: all, mostly, in one call.
+    /// Registers the blocks of a region that are paged: usually all, in one call.
     fn register_paged(&self, region: &Region) -> Result<(), Error> {
         for (first, end) in self.table.parts(region.first, region.first + region.blocks, false) {
             let len = (end - first) as usize * self.block;

@@ -1,14 +1,14 @@
-//! Blocks that stay in the program for a while although the policy has chosen them to leave.
+//! Blocks that stay in the program for a while although the policy has chosen them as victims.
 
 use std::collections::BTreeMap;
 
-/// A block that something else holds is left alone for this long, ns: a try to take it out takes a
+/// A block that something else holds is left alone for this long, ns: a try to take it out needs a
 /// millisecond and interrupts the program. Chosen, not measured.
 const LEAST_NS: u64 = 1_000_000;
 /// The time is doubled each time, up to this. Chosen, not measured.
 const MOST_NS: u64 = 64_000_000;
 
-/// The most blocks of a round: blocks that go in and out by turns before their threads have run.
+/// The most blocks of a round: blocks that go in and out in turns before their threads have run.
 /// Chosen, not measured.
 const ROUND: usize = 4;
 /// After this many minor faults of one round, its blocks stay. Chosen, not measured.
@@ -17,12 +17,12 @@ const IN_A_ROUND: u32 = 16;
 /// Blocks that something else holds (for example I/O of the program), and blocks that would go in
 /// and out without end.
 ///
-/// If nearly all blocks in the program have grace, only the blocks that came last are left as
-/// victims. The pager, always ahead of the threads that want them, would evict them again before
+/// If nearly all blocks in the program have grace, only the blocks that came in last remain as
+/// victims. The pager, always ahead of the threads that want them, would evict these again before
 /// they are touched.
 #[derive(Default)]
 pub struct Grace {
-    /// For each block: until when it is left alone, and how long that was, ns.
+    /// For each block: the end of its grace, and the length of the grace, ns.
     until: BTreeMap<u32, (u64, u64)>,
     /// The last minor faults.
     last: [Option<u32>; ROUND],
@@ -43,7 +43,7 @@ impl Grace {
 
     /// Gives a block grace for a while. `limit` is the most blocks that the program can have.
     pub fn give(&mut self, block: u32, limit: usize, now_ns: u64) {
-        // Blocks that were released, or are not used any more, have old times, and are forgotten.
+        // Blocks that were released, or are no longer used, have old times, and are forgotten.
         if self.until.len() > limit {
             self.until.retain(|_, (until_ns, _)| *until_ns + MOST_NS > now_ns);
         }
@@ -53,8 +53,8 @@ impl Grace {
         *until_ns = now_ns + *waited_ns;
     }
 
-    /// Notes a minor fault. Whether the block goes in and out in a round, alone or with few others,
-    /// while no other block has a minor fault.
+    /// Notes a minor fault. Returns whether the block goes in and out in a round, alone or with few
+    /// others, while no other block has a minor fault.
     pub fn goes_round(&mut self, block: u32) -> bool {
         self.again = if self.last.contains(&Some(block)) { self.again + 1 } else { 0 };
         self.last[self.at] = Some(block);

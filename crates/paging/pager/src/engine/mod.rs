@@ -1,6 +1,6 @@
-//! The engine, run by the pager's thread: it handles faults, ends of I/O and requests one at a
-//! time, and only this thread changes the state of blocks. It waits in one place, and waits for I/O
-//! only if a thread of the program waits for the same.
+//! The engine, run by the pager's thread: it handles faults, completions of I/O and requests one at
+//! a time, and only this thread changes the state of blocks. It waits in one place, and waits for
+//! I/O only if a thread of the program waits for the same I/O.
 
 mod advice;
 pub(crate) mod ahead;
@@ -57,14 +57,14 @@ const ENTRIES_OF_CHILD: u32 = 128;
 #[derive(Default)]
 pub(crate) struct Ticks {
     timer: Option<Fd>,
-    /// It has passed, and the work was not done yet.
+    /// A tick has passed, and its work has not been done yet.
     passed: bool,
 }
 
-/// The condition of the stores, as it was reported last.
+/// The condition of the stores, as last reported.
 pub(crate) struct ReportedCondition {
     place: &'static Condition,
-    /// The reason that is given.
+    /// The reported reason.
     reason: Option<String>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Engine {
     pub mover: Arc<Mover>,
     /// On which processor the pager's thread runs.
     pub follow: Follow,
-    /// Whether the pager's thread looks for work before it sleeps.
+    /// Whether the pager's thread spins before it sleeps.
     pub spinning: Spinning,
     /// The hash of a block of zeros.
     pub zero_hash: u128,
@@ -120,8 +120,8 @@ pub(crate) struct Engine {
     pub ticks: Ticks,
     /// The stores are closed.
     pub closed: bool,
-    /// Children that still read this process's slots: the snapshot of each, and the pipe that it
-    /// keeps open.
+    /// Children that still read this process's slots: the snapshot of each, and the pipe that the
+    /// child keeps open.
     pub children: Vec<(u32, Fd)>,
     pub counters: &'static Counters,
     pub condition: ReportedCondition,
@@ -196,8 +196,8 @@ impl Engine {
     /// Called when the thread begins: opens its descriptors, and starts the thread that makes
     /// frames.
     pub fn prepare(&mut self) {
-        // The child of a fork has paged memory already. To begin a thread, the C library may need
-        // it, and this thread cannot wait for itself.
+        // The child of a fork already has paged memory. The C library may need that memory to begin
+        // a thread, and this thread cannot wait for itself.
         let may_begin_threads = self.table.regions().is_empty();
         let entries = if self.io.is_child() { ENTRIES_OF_CHILD } else { ENTRIES };
         let io = self.io.begin_ring(self.options.io, entries, may_begin_threads);
@@ -207,8 +207,8 @@ impl Engine {
             // With one processor, spinning would keep the program from working.
             self.options.spin_us = 0;
         }
-        // Not in the child of a fork: to look at threads takes memory, and for that this thread
-        // might wait for the thread that forked, which waits for this one.
+        // Not in the child of a fork: inspecting threads takes memory, for which this thread might
+        // wait for the thread that forked, which waits for this one.
         if may_begin_threads {
             self.follow = Follow::where_it_pays();
             self.start_maker();
@@ -229,8 +229,8 @@ impl Engine {
     pub fn run(&mut self) {
         loop {
             self.take_ends();
-            // One end at a time: to check and install a long run takes as long as to read one, and
-            // the store must have new work meanwhile.
+            // One completion at a time: checking and installing a long run takes as long as reading
+            // one, and the store must have new work meanwhile.
             self.handle_end();
             self.take_faults();
             while let Some(fault) = self.queue.pop_front() {
@@ -287,7 +287,7 @@ impl Engine {
         }
     }
 
-    /// Whether frames are to be given back now.
+    /// Whether to return frames now.
     fn tick(&mut self) -> bool {
         self.follow.tick();
         if self.frames.lease.ends_second() {
@@ -315,14 +315,14 @@ impl Engine {
 
     /// Waits until something happens: first spins for a moment, then sleeps.
     ///
-    /// To wake up costs as much as a read, but spinning takes a processor from the program. If a
-    /// thread waits for a read, it does not use its own processor meanwhile. Otherwise the pager
-    /// spins only as long as that mostly finds work.
+    /// Waking up costs as much as a read, but spinning takes a processor from the program. A thread
+    /// that waits for a read does not use its own processor meanwhile. Otherwise the pager spins
+    /// only while that mostly finds work.
     fn sleep(&mut self) {
         let waited_for = self.demands > 0;
         let tries = self.spinning.tries();
         self.spinning.sleeps();
-        // On the processor of the program's thread it would spin in place of that.
+        // On the processor of the program's thread, spinning would displace that thread.
         let tries = tries && !self.follow.is_there();
         if self.options.spin_us > 0 && (waited_for || tries) {
             let found = self.look_for_work();
@@ -370,7 +370,7 @@ impl Engine {
         self.handle_end();
     }
 
-    /// Handles the end of one operation, if one has ended.
+    /// Handles the completion of one operation, if there is one.
     fn handle_end(&mut self) {
         if let Some(end) = self.io.next_end() {
             self.ended(end);
@@ -435,7 +435,7 @@ impl Engine {
             }
             State::Loose => self.wake_page(fault.at),
             State::Mapped => {
-                // The block came while this fault was on its way; a write protection may remain.
+                // The block came in while this fault was on its way; a write protection may remain.
                 if !self.mover.page_present(fault.at) {
                     if self.end_trial(block, true) {
                         self.minor_wait_ends();
@@ -478,7 +478,7 @@ impl Engine {
     /// too.
     ///
     /// # Panics
-    /// They do not agree.
+    /// The books do not agree.
     fn assert_books_agree(&self) {
         let count = |state| self.table.count(state);
         let (reading, writing) = (count(State::Reading), count(State::Writing));
@@ -498,7 +498,7 @@ impl Engine {
         }
     }
 
-    /// Records in the trace, if there is one, that the same happened to each of `blocks`.
+    /// Records in the trace, if there is one, that the same event happened to each of `blocks`.
     pub fn record(&mut self, kind: Kind, blocks: impl IntoIterator<Item = u32>) {
         if let Some(recorder) = &mut self.recorder {
             recorder.events(kind, blocks);

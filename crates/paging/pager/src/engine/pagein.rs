@@ -15,11 +15,11 @@ use terapage_store::{Failure, OpKind, Why};
 /// The most bytes of blocks that are installed ahead of a first touch. Chosen, not measured.
 const FRESH_BYTES: usize = 2 << 20;
 
-/// For how long at least one thread has waited for a read: what the kernel's pressure stall
-/// information calls "some".
+/// How long at least one thread has waited for a read: the kernel's pressure stall information
+/// calls this "some".
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stall {
-    /// Blocks that are waited for.
+    /// The number of blocks for which threads wait.
     waits: usize,
     /// The time up to which the wait is counted, ns.
     since_ns: u64,
@@ -34,7 +34,7 @@ impl Stall {
         self.waits += 1;
     }
 
-    /// Nobody waits for `blocks` blocks any more. Returns the nanoseconds that are to be counted.
+    /// No thread waits for `blocks` blocks any longer. Returns the nanoseconds to count.
     fn end(&mut self, blocks: usize, now_ns: u64) -> u64 {
         let counted = if self.waits > 0 { now_ns.saturating_sub(self.since_ns) } else { 0 };
         self.waits = self.waits.saturating_sub(blocks);
@@ -141,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// A touch of a block that was taken out to see whether it is touched.
+    /// A touch of a block that was taken out only so that its touch is seen.
     pub(crate) fn watched_fault(&mut self, block: u32) {
         let (marker, sample) = (self.table.get(block).has(MARKER), self.table.get(block).has(SAMPLE));
         self.install(&[block]);
@@ -166,7 +166,7 @@ impl Engine {
         Counters::add(&self.table.usage.of(block).major_faults, 1);
         self.record(Kind::MajorFault, [block]);
         let place = self.place();
-        // Waiting for a place cannot have changed this block: only faults and requests do.
+        // Waiting for a place cannot have changed this block: only faults and requests change it.
         self.table.get_mut(block).flags |= WANTED;
         self.demands += 1;
         self.stall.begin(since_ns);
@@ -183,8 +183,8 @@ impl Engine {
         self.read(&[block], &[place], since_ns);
     }
 
-    /// A thread waits for a block that was read: if it was to stay out of the program, that is
-    /// counted. Whether it is the first of a run.
+    /// A thread waits for a block that was read: if the block had been left out of the program,
+    /// that is counted. Returns whether the block is the first of a run.
     fn used_left_out(&mut self, block: u32) -> bool {
         let entry = self.table.get(block);
         let (marker, sample) = (entry.has(MARKER), entry.has(SAMPLE));
@@ -205,7 +205,7 @@ impl Engine {
         Counters::add(&self.counters.prefetch_used_runs, 1);
     }
 
-    /// A sample of what was read ahead was touched, or has left untouched.
+    /// A sample of the blocks read ahead was touched, or was paged out untouched.
     pub(crate) fn sampled(&mut self, block: u32, used: bool) {
         let before = self.ahead.policy.is_stopped();
         let blocks = self.ahead.sampled(block, used);
@@ -234,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Prefetches blocks, in the program's direction, as far as the range of addresses goes.
+    /// Prefetches blocks, in the program's direction, within the range of addresses.
     fn read_ahead(&mut self, ahead: prefetch::Ahead) {
         let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
         let Some(region) = self.table.block_range_of(ahead.first) else { return };
@@ -245,8 +245,7 @@ impl Engine {
         if self.has_room_for(blocks.len()) || postponed + blocks.len() > self.most_read() {
             self.read_run(&blocks);
         } else {
-            // To read a part now would be a small read, with one fault after the other for the
-            // rest.
+            // Reading a part now would be a small read, with one fault after another for the rest.
             self.ahead.postponed.push_back(blocks);
         }
     }
@@ -264,7 +263,7 @@ impl Engine {
         fits && blocks <= self.ready() && !self.io.bounce.is_waited_for(OpKind::Read, blocks)
     }
 
-    /// Reads the postponed runs, as far as there are frames by now.
+    /// Reads the postponed runs for which there are frames now.
     pub(crate) fn read_postponed(&mut self) {
         while let Some(run) = self.ahead.postponed.front() {
             if !self.has_room_for(run.len()) {
@@ -275,13 +274,14 @@ impl Engine {
         }
     }
 
-    /// The program has reached a block of a postponed run: reads what can be read of the rest now.
+    /// The program has reached a block of a postponed run: reads as much of the rest as possible
+    /// now.
     fn hurry(&mut self, block: u32) {
         let Some(run) = self.ahead.take_behind(block) else { return };
         let left = self.read_run(&run);
         if !left.is_empty() {
             // The rest is read once there are frames for all of it: otherwise each of its blocks
-            // would be a fault of its own.
+            // would need a separate fault.
             self.ahead.postponed.push_front(left);
         }
     }
@@ -382,13 +382,13 @@ impl Engine {
         self.checked(number, operation, &load);
     }
 
-    /// Gives up a failed read of blocks that were not all touched. Those for which one waits
-    /// are read again, one by one; the others when they are touched, so the failure shows only
-    /// then. Perhaps no thread ever touches them: they may belong to another mapped file, which a
-    /// forked child does not use and its parent writes.
+    /// Gives up a failed read of blocks that were not all touched. Blocks for which a thread waits
+    /// are read again, one by one. The others are read when they are touched, so the failure shows
+    /// only then. Perhaps no thread ever touches them: they may belong to another mapped file,
+    /// which a forked child does not use and its parent writes.
     pub(crate) fn forgo(&mut self, mut operation: Operation) {
         self.io.put_buffer(&mut operation);
-        // Of a demanded read the first block that is wanted takes over the wait.
+        // For a demanded read, the first wanted block takes over the wait.
         let mut since_ns = operation.since_ns;
         for &block in &operation.blocks {
             let entry = self.table.get_mut(block);
@@ -407,7 +407,7 @@ impl Engine {
         }
     }
 
-    /// Handles blocks that were read and checked; if they are right, they are in the program.
+    /// Handles blocks that were read and checked; correct blocks are in the program.
     fn checked(&mut self, number: usize, mut operation: Operation, load: &LoadIn) {
         if load.verify {
             self.io.judge(number, &operation, load.good);
@@ -428,7 +428,7 @@ impl Engine {
         self.see_to_trials(&operation.blocks);
     }
 
-    /// Counts the time in which threads waited, now that these blocks have come.
+    /// Counts the time in which threads waited, now that these blocks have arrived.
     fn tell_stall(&mut self, blocks: &[u32]) {
         let waited_for = blocks.iter().filter(|&&block| self.table.get(block).has(WANTED)).count();
         if waited_for > 0 {

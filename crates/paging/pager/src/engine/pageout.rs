@@ -36,7 +36,7 @@ impl Engine {
             && !self.io.bounce.is_waited_for(OpKind::Write, need.missing())
     }
 
-    /// Pages out ahead of need, so that there are frames that can be used at once.
+    /// Pages out ahead of need, so that some frames can be used at once.
     pub(crate) fn balance(&mut self) {
         while self.is_short() {
             let is_waited_for = self.demands > 0 && self.table.count(State::Writing) == 0;
@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// Takes up to `count` victims out of the program, and begins to write the dirty ones. Returns
-    /// how many have left or are leaving.
+    /// the number of victims that have left or are leaving.
     pub(crate) fn page_out(&mut self, count: usize) -> usize {
         let before = self.policy.len();
         let now_ns = if self.grace.is_empty() { 0 } else { self.now() };
@@ -97,8 +97,8 @@ impl Engine {
         }
     }
 
-    /// Takes blocks (mapped or watched, ascending) out of the program that the policy has chosen to
-    /// leave, and begins to write those whose bytes the store does not have.
+    /// Takes blocks (mapped or watched, ascending) that the policy has chosen as victims out of the
+    /// program, and begins to write those whose bytes the store does not have.
     pub(crate) fn page_out_these(&mut self, victims: &[u32]) {
         if victims.is_empty() {
             return;
@@ -222,7 +222,7 @@ impl Engine {
         false
     }
 
-    /// Drops the slot of a block: its bytes in the store are needed no more.
+    /// Drops the slot of a block: its bytes in the store are no longer needed.
     pub(crate) fn drop_slot(&mut self, block: u32) {
         let entry = self.table.get_mut(block);
         if let Some(slot) = entry.slot() {

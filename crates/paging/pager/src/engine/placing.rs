@@ -1,4 +1,4 @@
-//! How blocks get frames and lose them, and how frames come into the program.
+//! How blocks get and lose frames, and how frames come into the program.
 
 use super::Engine;
 use super::table::State;
@@ -7,7 +7,7 @@ use terapage_policy::pace;
 use terapage_sys::thread;
 
 impl Engine {
-    /// Takes a filled place that nobody needs, by any means: waits for writes if it must.
+    /// Takes a filled place that nobody needs, by any means: waits for writes if necessary.
     pub fn place(&mut self) -> u32 {
         let mut patience = 10_000;
         loop {
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Takes a filled place that nobody needs, if that takes no waiting and no page-out.
+    /// Takes a filled place that nobody needs, if that needs neither waiting nor a page-out.
     pub fn place_at_once(&mut self) -> Option<u32> {
         if let Some(place) = self.frames.pool.take_free() {
             return Some(place);
@@ -50,7 +50,7 @@ impl Engine {
         self.reclaim().or_else(|| if self.make_frames(0) { self.frames.pool.take_free() } else { None })
     }
 
-    /// Takes a filled place that is all zero: like [`place`](Self::place) if `wait`, else like
+    /// Takes a filled place that is all zero: like [`place`](Self::place) if `wait`, otherwise like
     /// [`place_at_once`](Self::place_at_once).
     pub fn zero_place(&mut self, wait: bool) -> Option<u32> {
         if let Some(place) = self.frames.pool.take_zero() {

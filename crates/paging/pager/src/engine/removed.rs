@@ -12,7 +12,7 @@ use terapage_sys::userfaultfd::Fault;
 
 impl Engine {
     /// Makes blocks zero that direct calls have removed and that are not in the program. The kernel
-    /// removes those that are in the program, or they have come since, as zeros.
+    /// removes those that are in the program, or they have come in since, as zeros.
     pub(crate) fn see_to_removed(&mut self) {
         while let Some((from, to)) = self.mover.events.first_waiting() {
             let Some(block) = self.table.block_at(from) else {
@@ -45,7 +45,8 @@ impl Engine {
         }
     }
 
-    /// Gives back the frames of blocks that are in the program; the blocks count as zero already.
+    /// Returns the frames of blocks that are in the program to the pool; the blocks already count
+    /// as zero.
     pub(crate) fn drop_mapped(&mut self, blocks: Range<u32>) -> Result<(), Error> {
         let at = self.table.address(blocks.start);
         if !self.mover.moves() {
@@ -55,7 +56,7 @@ impl Engine {
             return Ok(());
         }
         let Err(error) = self.drop_unwatched(blocks.clone()) else { return Ok(()) };
-        // The process has all the mappings that it may have.
+        // The process has as many mappings as it may have.
         let mut places = Vec::with_capacity(blocks.len());
         let mut all = true;
         let mut first = blocks.start;

@@ -22,8 +22,8 @@ impl Engine {
         }
     }
 
-    /// The blocks at a range of addresses, if they are of one region: the first, and the one after
-    /// the last.
+    /// The blocks at a range of addresses, if they belong to one region: the first, and the one
+    /// after the last.
     pub(crate) fn blocks_of(&self, start: usize, len: usize) -> Result<(u32, u32), Error> {
         let first = self.table.block_at(start).ok_or(Error::NotPaged { start, len })?;
         let blocks = len / self.block;
@@ -41,7 +41,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives back what the stores hold elsewhere.
+    /// Frees the memory that the stores hold elsewhere.
     pub(crate) fn close_stores(&mut self) -> Result<(), Error> {
         self.io.close_stores();
         self.closed = true;
@@ -54,7 +54,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Pages a range from now on, with the bytes that it has already.
+    /// Pages a range from now on, with its present bytes.
     pub(crate) fn add(
         &mut self,
         start: usize,
@@ -78,7 +78,7 @@ impl Engine {
         loose.for_each(|(from, to)| self.note_loose(from, to));
         for (at, to) in self.table.parts(first, end, false) {
             // This comes before the range is registered: afterwards this thread would have to read
-            // the report of it.
+            // the report of the call.
             self.forget(at.max(untouched.start), to.min(untouched.end))?;
             // After the range is registered, only this thread makes pages appear in it.
             self.mover.register(self.table.address(at), (to - at) as usize * block)?;
@@ -90,7 +90,7 @@ impl Engine {
 
     /// Drops pages of blocks that were never touched: the kernel makes some with a huge page that
     /// begins before these blocks. Such a page would not count in the budget, and would stay when
-    /// its block is to be zero again.
+    /// its block becomes zero again.
     fn forget(&self, first: u32, end: u32) -> Result<(), Error> {
         if first < end {
             let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
@@ -102,8 +102,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes the pages that are present, and completes blocks that have only some. That may make
-    /// many times as many pages, so frames beyond the limit are given back on the way.
+    /// Notes the present pages, and completes blocks that have only some of their pages. This may
+    /// multiply the number of pages, so frames beyond the limit are returned on the way.
     pub(crate) fn adopt(&mut self, first: u32, end: u32) -> Result<(), Error> {
         if first >= end {
             return Ok(());
@@ -124,7 +124,7 @@ impl Engine {
         parts.into_iter().try_for_each(|(first, end)| self.adopt_all(first, end))
     }
 
-    /// [`adopt`](Self::adopt), by a look at each page.
+    /// Like [`adopt`](Self::adopt), but inspects each page.
     fn adopt_all(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let pages = self.block / PAGE;
         let mut there = vec![false; pages.max(ADOPTED_PAGES)];
@@ -132,8 +132,8 @@ impl Engine {
         for part in (first..end).step_by(step as usize) {
             let count = step.min(end - part);
             let (there, from) = (&mut there[..count as usize * pages], self.table.address(part));
-            // Memory that was only read has the kernel's page of zeros, which does not belong to
-            // this process, and not every fork copies it.
+            // Memory that was only read has the kernel's zero page, which does not belong to this
+            // process, and not every fork copies it.
             self.mover.shared(from, there)?;
             for (page, _) in there.iter().enumerate().filter(|(_, shared)| **shared) {
                 // SAFETY: the page is present, and the program may write to it.
@@ -173,7 +173,7 @@ impl Engine {
         self.make_zero(first, end)
     }
 
-    /// The paged ones of the blocks, of which none is on its way, read as zeros from now on.
+    /// The paged blocks of the range, none of which is on its way, read as zeros from now on.
     pub(crate) fn make_zero(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let mut from = first;
         while let Some(block) = self.table.next_touched(from, end) {
@@ -217,9 +217,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Releases blocks: they get all their bytes and belong to the kernel again, since the program
-    /// locks, protects or replaces part of them. If the kernel may split no more mappings (ENOMEM),
-    /// they are paged as before.
+    /// Releases blocks: they get all their bytes and belong to the kernel again, because the
+    /// program locks, protects or replaces part of them. If the kernel cannot split more mappings
+    /// (ENOMEM), they are paged as before.
     pub(crate) fn release(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
         let mut from = first;
@@ -239,8 +239,8 @@ impl Engine {
         let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
         let unregistered = self.mover.program.unregister(at, len);
         if unregistered.is_err() {
-            // It may have been done in part, and blocks that were touched there since have come
-            // without the pager.
+            // The call may have had effect in part, and blocks that were touched there since have
+            // come in without the pager.
             self.restore(first, end)?;
         }
         self.mover.program.wake(at, len).ok();
@@ -265,7 +265,7 @@ impl Engine {
         parts
     }
 
-    /// Puts a block that has bytes into the program, wherever they are.
+    /// Puts a block that has bytes into the program, wherever the bytes are.
     fn bring_back(&mut self, block: u32) {
         loop {
             match self.table.state(block) {
@@ -279,7 +279,7 @@ impl Engine {
                     self.install(&[block]);
                 }
                 State::Watched => self.install(&[block]),
-                // The block left again, to make room for another one of the range.
+                // The block left again, to make room for another block of the range.
                 State::Reading | State::Writing => self.settle(block, block + 1),
                 State::Mapped | State::Zero | State::Loose => return,
             }
@@ -297,8 +297,8 @@ impl Engine {
         parts.iter().map(|&(from, to)| u64::from(to - from) * self.block as u64).sum()
     }
 
-    /// Pages released blocks again, which are plain memory with the bytes that they have. Other
-    /// blocks of the range stay as they are.
+    /// Pages released blocks again, which are plain memory, with their present bytes. Other blocks
+    /// of the range stay as they are.
     pub(crate) fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let less = self.table.parts(first, end.min(self.table.reserved), true);
         self.counters.released_bytes.fetch_sub(self.bytes_of(&less), Relaxed);
@@ -311,7 +311,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Names blocks as a region, and counts them for it.
+    /// Names blocks as a region, and counts them for that region.
     pub(crate) fn name(&mut self, region: usize, first: u32, end: u32, name: &str) {
         let before = self.table.usage.of(first);
         let (start, len) = (self.table.address(first), (end - first) as usize * self.block);
@@ -327,7 +327,7 @@ impl Engine {
         self.count_again(end, old, named);
     }
 
-    /// Counts blocks anew that were counted for `before`.
+    /// Moves the counts of blocks from `before` to this region.
     fn count_again(&mut self, mut first: u32, end: u32, before: &RegionCounters) {
         while let Some(block) = self.table.next_touched(first, end) {
             self.table.usage.moved(block, self.table.state(block), before);

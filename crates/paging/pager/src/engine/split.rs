@@ -1,11 +1,11 @@
-//! Splitting: blocks of four pages become blocks of one page each, all at once and for good, when
-//! trials have shown that the program touches scattered pages.
+//! Splitting: blocks of four pages become blocks of one page each, all at once and permanently,
+//! after trials have shown that the program touches scattered pages.
 //!
-//! Nothing is under way meanwhile, and nothing is moved, read or written: the pages stay where they
-//! are, in the program, in the pool and in the store. Only their books change. A block's slot
-//! becomes that of its first page. The hash of each page was noted, by half, together with that of
-//! the block, so each page is proved by itself when it is read. A page's full hash is known once it
-//! was read or written.
+//! No transfer is under way meanwhile, and nothing is moved, read or written: the pages stay where
+//! they are, in the program, in the pool and in the store. Only their books change. A block's slot
+//! becomes that of its first page. Half of the hash of each page was noted together with the hash
+//! of the block, so each page is proved by itself when it is read. A page's full hash is known once
+//! the page was read or written.
 
 use super::Engine;
 use super::ahead::Ahead;
@@ -32,9 +32,9 @@ impl Engine {
         }
     }
 
-    /// Splits blocks, if that is possible now. Whether it was done.
+    /// Splits blocks, if that is possible now. Returns whether it was done.
     pub(crate) fn split(&mut self) -> Result<bool, Error> {
-        // The trace has one size of blocks, and what a child reads stays as it is.
+        // The trace has one block size, and the slots that a child reads must not change.
         let free = self.forks_ahead == 0 && self.children.is_empty() && !self.io.slots.are_read();
         if self.trials.are_off() || !free || self.recorder.is_some() || !self.table.may_split() {
             return Ok(false);
@@ -83,10 +83,10 @@ impl Engine {
         Ok(true)
     }
 
-    /// A new store, for whole blocks, with slots as this process has them now.
+    /// A new store, for whole blocks, with slots of the present kind of this process.
     ///
     /// # Errors
-    /// It cannot have them.
+    /// The store cannot have such slots.
     pub(crate) fn split_like(&self, mut store: Box<dyn Store>) -> Result<Box<dyn Store>, Error> {
         if self.is_split {
             if !store.may_split(PARTS) {

@@ -1,4 +1,4 @@
-//! The table of blocks: their states, their slots and places, and which addresses are paged.
+//! The table of blocks: their states, their slots and places, and the paged addresses.
 
 use super::files::UNKNOWN;
 use super::usage::Usage;
@@ -13,26 +13,26 @@ use terapage_sys::{PAGE, memory};
 pub(crate) enum State {
     /// All zero, no frame, no slot.
     Zero = 0,
-    /// Its frame is in the program's address space.
+    /// The block's frame is in the program's address space.
     Mapped,
-    /// Its frame is in the pool; the store holds the same bytes, or they are all zero.
+    /// The block's frame is in the pool; the store has the same bytes, or they are all zero.
     Soft,
-    /// Its frame is in the pool only to see whether it is touched. Its bytes may be newer than the
-    /// store's.
+    /// The block's frame is in the pool only so that its touch is seen. Its bytes may be newer than
+    /// the store's.
     Watched,
-    /// Its frame is in the pool and being written to the store.
+    /// The block's frame is in the pool and is being written to the store.
     Writing,
-    /// It is being read from the store into a frame in the pool.
+    /// The block is being read from the store into a frame in the pool.
     Reading,
-    /// Only the store has its bytes.
+    /// Only the store has the block's bytes.
     Stored,
-    /// Not paged any more: the program protected, locked or mapped over it. A block's entry never
-    /// has this state; [`Table::loose`] notes it.
+    /// The block is no longer paged: the program protected, locked or mapped over it. A block's
+    /// entry never has this state; [`Table::loose`] notes it.
     Loose,
 }
 
 impl State {
-    /// Whether a block in this state may come into another one: the arrows of `ARCHITECTURE.md`.
+    /// Whether a block may change from this state to another: the arrows of `ARCHITECTURE.md`.
     fn may_become(self, to: State) -> bool {
         match self {
             // All blocks of a range that is discarded become Zero.
@@ -56,27 +56,27 @@ pub(crate) const WANTED: u8 = 1;
 /// how far the program is.
 pub(crate) const MARKER: u8 = 2;
 /// The block is a sample of a prefetched run, and stays out of the program: whether it is touched
-/// tells how much of what is read ahead is used.
+/// tells how much of the blocks read ahead is used.
 pub(crate) const SAMPLE: u8 = 4;
 
-/// What is known of a block. An entry of zero bytes is a block that was never touched.
+/// The data about a block. An entry of zero bytes is a block that was never touched.
 #[repr(C)]
 pub(crate) struct Entry {
     /// The hash of the bytes in the slot.
     pub hash: u128,
     /// One more than the slot's number; 0 for no slot.
     slot: u32,
-    /// The place in the pool that holds the frame, in states whose frame is in the pool.
+    /// The place in the pool with the frame, in states whose frame is in the pool.
     pub place: u32,
-    /// Counts how often the block entered the soft list, so that old items of the list are
+    /// The number of times that the block entered the soft list, so that old items of the list are
     /// recognised.
     pub stamp: u32,
-    /// The store that the slot is in: the process's own, or one inherited at a fork.
+    /// The store of the slot: the process's own, or one inherited at a fork.
     pub origin: u8,
     pub state: State,
     pub flags: u8,
-    /// Only the lower half of the hash is known: the block is a page of one that was split, and
-    /// has not been read since.
+    /// Only the lower half of the hash is known: the block is a page of a split block, and has not
+    /// been read since.
     pub half: bool,
 }
 
@@ -96,7 +96,7 @@ impl Entry {
     }
 }
 
-/// One range of addresses that is paged.
+/// One range of paged addresses.
 pub(crate) struct Region {
     /// Its first address, aligned to the block.
     pub start: usize,
@@ -105,7 +105,7 @@ pub(crate) struct Region {
     /// Blocks in it.
     pub blocks: u32,
     entries: *mut Entry,
-    /// The hashes of the pages of each block in the slot, if blocks can be split; else null.
+    /// The hashes of the pages of each block in the slot, if blocks can be split; otherwise null.
     parts: *mut Parts,
     /// A bit for each [`GROUP`] of blocks: whether one of them was ever anything but Zero or Loose.
     groups: *mut u64,
@@ -136,7 +136,7 @@ impl Region {
     fn put(&self, index: u32, entry: Entry) {
         let group = index / GROUP;
         // SAFETY: the block is in the region, whose entries are mapped, and each group has a bit;
-        // only the thread that splits uses them.
+        // only the splitting thread uses them.
         unsafe {
             *self.entries.add(index as usize) = entry;
             *self.groups.add((group / u64::BITS) as usize) |= 1 << (group % u64::BITS);
@@ -146,7 +146,7 @@ impl Region {
     /// Gives the memory of the entries back.
     fn give_back(self) {
         let parts = self.blocks as usize * size_of::<Parts>();
-        // SAFETY: nobody has a reference to an entry, and the region is given up.
+        // SAFETY: there is no reference to an entry, and the region is given up.
         unsafe {
             memory::unmap(self.entries.cast(), Self::entries_bytes(self.blocks)).ok();
             memory::unmap(self.groups.cast(), Self::groups_bytes(self.blocks)).ok();
@@ -155,7 +155,7 @@ impl Region {
     }
 }
 
-/// Blocks whose entries lie in one page.
+/// The number of blocks whose entries lie in one page.
 const GROUP: u32 = (PAGE / size_of::<Entry>()) as u32;
 
 /// All regions and their blocks, numbered from 0.
@@ -168,8 +168,8 @@ pub(crate) struct Table {
     shift: u32,
     /// Whether blocks can be split.
     splits: bool,
-    /// The blocks that are Loose: ranges, since a program may reserve terabytes that nobody can
-    /// touch.
+    /// The blocks that are Loose: a set of ranges, since a program may reserve terabytes that
+    /// nobody can touch.
     pub loose: Spans,
     /// Loose blocks from this one on do not count as released: there the program has mostly
     /// reserved addresses.
@@ -180,8 +180,8 @@ pub(crate) struct Table {
     counts: [usize; STATES],
 }
 
-// SAFETY: one thread at a time uses the table: the pager's, or, while that is parked, the one that
-// forks.
+// SAFETY: one thread at a time uses the table: the pager's, or, while that is parked, the forking
+// thread.
 unsafe impl Send for Table {}
 
 impl Table {
@@ -201,7 +201,7 @@ impl Table {
         }
     }
 
-    /// Adds a range. It begins and ends on a block's edge and overlaps no other.
+    /// Adds a range. It begins and ends at block boundaries and overlaps no other range.
     pub fn add(&mut self, start: usize, len: usize) -> terapage_sys::Result<u32> {
         let blocks = (len >> self.shift) as u32;
         let first = self.next;
@@ -214,14 +214,13 @@ impl Table {
         Ok(first)
     }
 
-    /// Whether the numbers suffice for blocks that are split.
+    /// Whether the numbers suffice for blocks after a split.
     pub fn may_split(&self) -> bool {
         self.splits && self.next.checked_mul(PARTS as u32).is_some()
     }
 
-    /// Makes each page of a block a block. Only blocks that are settled are touched, and none is
-    /// Soft. `is_known` says whether the pages' hashes are known for blocks in the slots of an
-    /// origin.
+    /// Makes each page of a block a block. All touched blocks must be settled, and none Soft.
+    /// `is_known` says whether the pages' hashes are known for blocks in the slots of an origin.
     ///
     /// # Errors
     /// There are no addresses for the new entries: nothing has changed.
@@ -276,14 +275,14 @@ impl Table {
         Ok(())
     }
 
-    /// The hashes of the pages of a block, as they were noted.
+    /// The noted hashes of the pages of a block.
     fn parts_of(&self, block: u32) -> Parts {
         let region = self.region_of(block);
         // SAFETY: the block is in the region, whose array is mapped.
         unsafe { *region.parts.add((block - region.first) as usize) }
     }
 
-    /// Notes the hash of a block's bytes, which its slot will have, and of its pages.
+    /// Notes the hashes of a block's bytes, which its slot will have, and of its pages.
     pub fn set_hash(&mut self, block: u32, hash: u128, parts: Parts) {
         let entry = self.get_mut(block);
         (entry.hash, entry.half) = (hash, false);
@@ -306,9 +305,9 @@ impl Table {
         (index < region.blocks as usize).then(|| region.first + index as u32)
     }
 
-    /// The region that `block` is in, if it is in one.
+    /// The region of `block`, if it is in one.
     fn region_at(&self, block: u32) -> Option<&Region> {
-        // The last one holds the arena.
+        // The last region has the arena.
         if let Some(last) = self.regions.last().filter(|last| block >= last.first) {
             return (block - last.first < last.blocks).then_some(last);
         }
@@ -320,13 +319,13 @@ impl Table {
         self.region_at(block).expect("a block of a region")
     }
 
-    /// The end of the region that `block` is in: the number after its last block.
+    /// The end of the region of `block`: the number after its last block.
     pub fn end_of(&self, block: u32) -> u32 {
         let region = self.region_of(block);
         region.first + region.blocks
     }
 
-    /// The blocks of the region that `block` is in, if it is in one.
+    /// The blocks of the region of `block`, if it is in one.
     pub fn block_range_of(&self, block: u32) -> Option<std::ops::Range<u32>> {
         let region = self.region_at(block)?;
         Some(region.first..region.first + region.blocks)
@@ -350,8 +349,8 @@ impl Table {
         unsafe { &mut *region.entries.add((block - region.first) as usize) }
     }
 
-    /// Changes the state of a block. There is no other way to do so, since blocks are counted by
-    /// state, and frames by region.
+    /// Changes the state of a block. There is no other way to change it, since blocks are counted
+    /// by state, and frames by region.
     pub fn set_state(&mut self, block: u32, state: State) {
         debug_assert!(state != State::Loose, "that is noted elsewhere");
         let old = std::mem::replace(&mut self.get_mut(block).state, state);
@@ -374,7 +373,7 @@ impl Table {
         self.counts[state as usize]
     }
 
-    /// Checks the counts by a look at each block.
+    /// Checks the counts by inspecting each block.
     ///
     /// # Panics
     /// They are wrong.
@@ -399,7 +398,7 @@ impl Table {
     }
 
     /// The first block from `block` to `end` that may be in another state than Zero or Loose; both
-    /// are in one region. The time depends on how much was touched, hardly on the length.
+    /// are in one region. The time depends on the touched part, hardly on the length.
     pub fn next_touched(&self, block: u32, end: u32) -> Option<u32> {
         if block >= end {
             return None;

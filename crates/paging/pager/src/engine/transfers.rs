@@ -1,4 +1,4 @@
-//! The ends of operations: blocks that were read or written, and operations that failed.
+//! The completions of operations: blocks that were read or written, and operations that failed.
 
 use super::Engine;
 use super::table::{State, WANTED};
@@ -11,7 +11,7 @@ use terapage_store::{Ended, Failure, OpKind};
 const TRIES: u32 = 4;
 
 /// The first and the longest pause, ms, between tries of an operation whose failure may pass. Each
-/// pause is twice the one before. Chosen, not measured.
+/// pause is twice the previous one. Chosen, not measured.
 const PAUSES_MS: [u64; 2] = [10, 1000];
 
 impl Engine {
@@ -29,8 +29,8 @@ impl Engine {
         }
     }
 
-    /// Tries an operation again that failed: a few times at once, or, if waiting may help, with
-    /// pauses until its time is up.
+    /// Tries a failed operation again: a few times at once, or, if waiting may help, with pauses
+    /// until its time is over.
     pub(crate) fn try_again(&mut self, number: usize, mut operation: Operation, failure: &Failure) {
         let now_ns = self.now();
         if operation.tries == 0 {
@@ -90,7 +90,7 @@ impl Engine {
     }
 
     /// A bounce buffer for a run of `blocks` blocks of a store, if the run is long enough for one,
-    /// one is free, and it saves the store anything.
+    /// one is free, and the buffer helps the store.
     pub(crate) fn buffer(&mut self, kind: OpKind, origin: u8, blocks: usize) -> Option<Buffer> {
         if self.io.takes_pieces(origin) {
             return None;

@@ -1,9 +1,8 @@
-//! Trials: major faults after which only the page that was touched goes into the program, to see
-//! whether the others of its block are wanted (`terapage_policy::splitting`).
+//! Trials: major faults after which only the touched page goes into the program, to see whether the
+//! other pages of its block are wanted (`terapage_policy::splitting`).
 //!
 //! The block of a trial counts as Mapped, and its place in the pool keeps its frame: a trial is a
-//! copy of which a part is still to come. It is completed before anything else is done with the
-//! block.
+//! copy with a missing part. The copy is completed before anything else is done with the block.
 
 use super::Engine;
 use super::table::State;
@@ -15,13 +14,13 @@ use terapage_sys::PAGE;
 
 /// A trial under way.
 struct Trial {
-    /// The address of the page that was touched.
+    /// The address of the touched page.
     page: usize,
-    /// Another page of the block was touched before this one came.
+    /// Another page of the block was touched before this page came in.
     together: bool,
-    /// Its time was up before the page came.
+    /// The trial's time was over before the page came in.
     late: bool,
-    /// The page has come: whether it was copied, so that the place still has its frame.
+    /// The page has come in: whether it was copied, so that the place still has its frame.
     came: Option<bool>,
 }
 
@@ -43,12 +42,13 @@ impl Trials {
         Trials { on, under_way: BTreeMap::new(), splitting }
     }
 
-    /// Blocks of which a page has come, and the others are in the pool: they have a frame more.
+    /// The number of blocks of which one page has come in, and the others are in the pool: each has
+    /// an extra frame.
     pub fn frames(&self) -> usize {
         self.under_way.values().filter(|trial| trial.came.is_some()).count()
     }
 
-    /// Whether there are no more trials.
+    /// Whether there are no further trials.
     pub fn are_off(&self) -> bool {
         !self.on
     }
@@ -68,7 +68,7 @@ impl Trials {
 impl Engine {
     /// A thread waits for the page at `at` of a block that is about to be read alone.
     pub(crate) fn begin_trial(&mut self, block: u32, at: usize) {
-        // While a thread forks, it is served to the end at once.
+        // While a thread forks, its faults are served completely at once.
         if !self.trials.on || self.forks_ahead > 0 || !self.mover.wakes() {
             return;
         }
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// The planned runs of a read become that of a trial, if it is one.
+    /// If the read belongs to a trial, replaces its planned runs by the trial's single run.
     pub(crate) fn plan_trial(&mut self, blocks: &[u32], runs: &mut [Run]) {
         if self.trials.under_way.is_empty() {
             return;
@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Ends the trials whose time is up, and those of these blocks, just read, of which another
+    /// Ends the trials whose time is over, and those of these blocks, just read, of which another
     /// page was touched meanwhile.
     pub(crate) fn see_to_trials(&mut self, blocks: &[u32]) {
         for &block in blocks {
@@ -139,8 +139,8 @@ impl Engine {
         }
     }
 
-    /// Ends the trial of a block, if it is one. `together`: a thread has touched another page.
-    /// Whether it was one.
+    /// Ends the trial of a block, if there is one. `together`: a thread has touched another page.
+    /// Returns whether there was a trial.
     pub(crate) fn end_trial(&mut self, block: u32, together: bool) -> bool {
         let is_open = self.trials.is_open(block);
         if is_open {
@@ -154,7 +154,7 @@ impl Engine {
     pub(crate) fn end_trials(&mut self, first: u32, end: u32) {
         while let Some((&block, _)) = self.trials.under_way.range(first..end).next() {
             if !self.end_trial(block, false) {
-                // It is not read any more: it was given up.
+                // The block is no longer being read: the read was given up.
                 self.trials.under_way.remove(&block);
                 self.trials.splitting.found(block, false);
             }
@@ -174,7 +174,7 @@ impl Engine {
     fn complete(&mut self, block: u32) {
         let Some(trial) = self.trials.under_way.get_mut(&block) else { return };
         let (page, Some(copied)) = (trial.page, trial.came) else {
-            // It is still being read, and may be on its way already.
+            // The block is still being read, and may already be on its way.
             trial.late = true;
             return;
         };

@@ -2,8 +2,8 @@
 //! threads wait.
 //!
 //! A part of the paged addresses can be made a region with a name. An event of a block is counted
-//! for the innermost named part that the block is in; for the first region, which has no name, if
-//! there is none. A change of state costs a look at a short list, and only if the block gets or
+//! for the innermost named part with the block, or, if there is none, for the first region, which
+//! has no name. A change of state needs a search of a short list, and only if the block gets or
 //! loses a frame or its only copy in the store.
 
 use super::table::{Entry, State};
@@ -15,16 +15,16 @@ use terapage_stats::{RegionCounters, RegionTable};
 /// Bytes of bookkeeping for a block in use: in the table, in the policy's lists, and in the notes
 /// on threads' turns.
 const BOOKS: usize = size_of::<Entry>() + 12 + 1;
-/// More of them for a block that can be split.
+/// Additional bytes for a block that can be split.
 const BOOKS_OF_PARTS: usize = size_of::<Parts>() + size_of::<u16>();
 
-/// A part that has a name, and the number of its counters.
+/// A part with a name, and the number of its counters.
 struct Named {
     blocks: Range<u32>,
     region: usize,
 }
 
-/// The named parts, inner ones behind outer ones, and the counters.
+/// The named parts, inner ones after outer ones, and the counters.
 pub(crate) struct Usage {
     counters: &'static RegionTable,
     named: Vec<Named>,
@@ -37,7 +37,7 @@ pub(crate) struct Usage {
     live_most: u32,
 }
 
-/// Whether a block in this state has a frame, and whether only the store has it.
+/// Whether a block in this state has a frame, and whether only the store has its bytes.
 fn kind(state: State) -> (bool, bool) {
     match state {
         State::Mapped | State::Soft | State::Watched | State::Writing | State::Reading => (true, false),
@@ -52,7 +52,7 @@ impl Usage {
         Usage { counters, named: Vec::new(), block_bytes: block as u64, books, live: 0, live_most: 0 }
     }
 
-    /// Each block has become so many.
+    /// Each block has become this many blocks.
     pub fn split(&mut self, more: usize) {
         let numbers = more as u32;
         for named in &mut self.named {
@@ -98,8 +98,8 @@ impl Usage {
         };
     }
 
-    /// Names a part as a region that is not in use, and not the first. The states of its blocks
-    /// follow by [`moved`](Self::moved).
+    /// Names a part as a region that is not in use, and not the first. [`moved`](Self::moved) then
+    /// adds the states of its blocks.
     pub fn name(&mut self, region: usize, blocks: Range<u32>, start: usize, len: usize, name: &str) {
         let counters = &self.counters[region];
         counters.set_name(name);

@@ -1,10 +1,11 @@
 //! How long threads wait for faults.
 //!
 //! The kernel does not say when a thread has faulted. A thread faults after it was woken, and while
-//! the pager works it is not read at once. So a fault counts from the moment after which it came:
-//! the last time that faults were read or a thread was woken, or, if the pager had nothing to do,
-//! that it woke up. What a fault takes to wake the pager, and the thread to run again, is not
-//! counted; nor is, if several threads fault, what one waits before another one is woken.
+//! the pager works it does not read the fault at once. So the wait for a fault begins at the last
+//! time before it: when faults were read or a thread was woken, or, if the pager had nothing to do,
+//! when it woke up. Two times are not counted: the time that a fault needs to wake the pager, and
+//! the time until the thread runs again. Nor, if several threads fault, does the time count that
+//! one waits before another one is woken.
 
 use super::Engine;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,14 +14,14 @@ use terapage_stats::Counters;
 /// The most faults on blocks that are on their way. Chosen, not measured.
 const LATE_MOST: usize = 1024;
 
-/// What is known of the waits of now.
+/// The data about present waits.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// Faults that have not been read came after this, ns.
+    /// Faults that have not been read came after this time, ns.
     since_ns: u64,
-    /// Those that were read last came after this, ns.
+    /// Faults that were read last came after this time, ns.
     read_ns: u64,
-    /// Threads that wait for blocks on their way: the block, and since when, ns.
+    /// Threads that wait for blocks on their way: the block, and the start of the wait, ns.
     late: Vec<(u32, u64)>,
     /// Waits that were not yet counted, ns.
     minor_ns: u64,
@@ -39,7 +40,7 @@ impl Waits {
         self.since_ns = now_ns;
     }
 
-    /// Since when the faults wait that were read last, ns.
+    /// The start of the wait of the faults that were read last, ns.
     pub fn began_ns(&self) -> u64 {
         self.read_ns
     }
@@ -71,7 +72,7 @@ impl Waits {
         }
     }
 
-    /// Takes the whole microseconds that are to be counted: major, minor.
+    /// Takes the whole microseconds to be counted: major, minor.
     fn take_us(&mut self) -> [u64; 2] {
         [&mut self.major_ns, &mut self.minor_ns].map(|sum| {
             let us = *sum / 1000;
@@ -93,7 +94,7 @@ impl Engine {
         self.waits.end(began_ns, now_ns, true);
     }
 
-    /// Those who wait for blocks that were on their way have them: from the store, or because they
+    /// Threads that waited for blocks on their way have them: from the store, or because the blocks
     /// had not left.
     pub(crate) fn late_waits_end(&mut self, blocks: &[u32], major: bool) {
         if !self.waits.late.is_empty() {
@@ -102,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Counts what has been waited, also for requests.
+    /// Counts the time of all waits, also of those for requests.
     pub(crate) fn count_waits(&mut self) {
         let [major_us, minor_us] = self.waits.take_us();
         Counters::add(&self.counters.major_wait_us, major_us);

@@ -1,9 +1,9 @@
-//! A budget that is shared with other processes: the engine tells what it has and wants, hears how
-//! much it may have, and takes or gives frames.
+//! A budget that is shared with other processes: the engine reports what it has and wants, receives
+//! what it may have, and takes or returns frames.
 //!
-//! More is taken at once. Less is given step by step, between faults: blocks are paged out as they
-//! are ahead of need, and frames that nobody needs go back to the kernel. Nothing waits for another
-//! process, and what a fault does is the same with and without.
+//! A larger share takes effect at once. A smaller one takes effect step by step, between faults:
+//! blocks are paged out as ahead of need, and frames that nobody needs go back to the kernel. The
+//! engine waits for no other process, and handles a fault in the same way with and without a share.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,18 +13,18 @@ use terapage_sys::thread::now_ns;
 
 /// Looks at the share in a second. Chosen, not measured.
 const TICKS: u32 = 4;
-/// The time between two looks, ms.
+/// The time between two regular calls, ms.
 pub(crate) const TICK_MS: u64 = 1000 / TICKS as u64;
 
 /// The minimum of frames. Chosen, not measured.
 pub(crate) const FRAMES_MIN: usize = 8;
 
-/// The most bytes of frames that are paged out or given back at once, without a look for faults.
+/// The most bytes of frames that are paged out or returned at once, without a check for faults.
 /// Chosen, not measured.
 pub(crate) const STEP_BYTES: usize = 8 << 20;
 
-/// Where a pager's budget comes from, if it shares one with other processes. Its functions are
-/// called by the pager's thread, and wait for nobody.
+/// The source of a pager's budget, if it shares one with other processes. The pager's thread calls
+/// its functions, which wait for nobody.
 pub trait Share: Debug + Sync {
     /// Called four times a second, and when frames are lacking: the bytes that this pager may have
     /// now.
@@ -38,9 +38,9 @@ pub struct Use {
     pub counters: &'static Counters,
     /// Bytes that it has: frames, buffers and books.
     pub resident: usize,
-    /// The part of them that it cannot give: buffers and books.
+    /// The part of these bytes that it cannot return: buffers and books.
     pub fixed: usize,
-    /// Bytes of the frames that are soft: they have left the program, and are the next to go.
+    /// Bytes of the soft frames, which have left the program, and are lost next.
     pub soft: usize,
     /// Frames were lacking since the last call.
     pub short: bool,
@@ -49,7 +49,7 @@ pub struct Use {
 }
 
 impl Use {
-    /// What the pager has done so far. `ran_ns`: the processor time of the program, ns.
+    /// The pager's counts so far. `ran_ns`: the processor time of the program, ns.
     pub fn done(&self, ran_ns: u64) -> Done {
         let counters = self.counters;
         let get = |counter: &AtomicU64| counter.load(Relaxed);
@@ -68,9 +68,10 @@ impl Use {
 /// The engine's part of a shared budget. All in frames.
 pub(crate) struct Lease {
     share: Option<&'static dyn Share>,
-    /// The frames that there may be now, books included: the whole budget, if it is not shared.
+    /// The number of frames that may exist now, books included: the whole budget, if it is not
+    /// shared.
     pub frames: usize,
-    /// The frames that there are to be: fewer than `frames` while frames are given back.
+    /// The intended number of frames: fewer than `frames` while frames are being returned.
     pub goal: usize,
     /// Frames were lacking since the last tick.
     short: bool,
@@ -80,7 +81,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// `frames` is the budget of this process, or the most that it can have of a shared one.
+    /// `frames` is the budget of this process, or the most that it can have of a shared budget.
     pub fn new(share: Option<&'static dyn Share>, frames: usize) -> Lease {
         Lease { share, frames, goal: frames, short: false, refused: false, ticks: 0 }
     }
@@ -90,30 +91,30 @@ impl Lease {
         self.share.is_some()
     }
 
-    /// How many frames are to be given back.
+    /// The number of frames to return.
     pub fn excess(&self) -> usize {
         self.frames.saturating_sub(self.goal)
     }
 
-    /// How many frames, of so many bytes, are to be given back next.
+    /// The number of frames, of `block` bytes, to return next.
     pub fn excess_now(&self, block: usize) -> usize {
         self.excess().min((STEP_BYTES / block).max(1))
     }
 
-    /// Counts a tick; whether a second is over.
+    /// Counts a tick; returns whether a second is over.
     pub fn ends_second(&mut self) -> bool {
         self.ticks += 1;
         self.ticks.is_multiple_of(TICKS)
     }
 
-    /// Notes that `room` more frames can be made. Whether more should be asked for because there
-    /// are fewer than `least`.
+    /// Notes that `room` more frames can be made. Returns whether to request more because there are
+    /// fewer than `least`.
     pub fn is_lacking(&mut self, room: usize, least: usize) -> bool {
         self.short |= room == 0;
         room < least && !self.refused
     }
 
-    /// Tells what there is, and hears how much there may be: at most `most` frames of `block`
+    /// Reports what there is, and receives how much there may be: at most `most` frames of `block`
     /// bytes. Returns the new number of frames if there may be more.
     pub fn ask(&mut self, now: Use, block: usize, most: usize) -> Option<usize> {
         let goal = self.share?.update(&Use { short: self.short, ..now }) / block;
@@ -125,7 +126,7 @@ impl Lease {
         (!self.refused).then_some(self.goal)
     }
 
-    /// In the child of a fork: there may be as many frames as there are, and no more until it has a
+    /// In the child of a fork: it may have its present number of frames, and no more until it has a
     /// share.
     pub fn inherit(&mut self) {
         self.goal = self.frames;

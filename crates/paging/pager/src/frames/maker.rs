@@ -1,11 +1,11 @@
 //! Makes huge pages, from which frames are cut, as long as that pays.
 //!
-//! To clear memory takes time, so a thread makes huge pages ahead of need. It ends when all frames
+//! Clearing memory takes time, so a thread makes huge pages ahead of need. It ends when all frames
 //! exist.
 //!
-//! The host of a virtual machine may take free memory back (free page reporting, in huge pages) and
-//! give it again only at a touch. Then a huge page takes 4.6 ms here instead of 0.2, and the same
-//! memory in single pages, which were used lately, 0.8 ms. So the first few huge pages are timed.
+//! The host of a virtual machine may reclaim free memory (free page reporting, in huge pages) and
+//! return it only at a touch. Then a huge page takes 4.6 ms here instead of 0.2, and the same
+//! memory in recently used single pages 0.8 ms. So the first few huge pages are timed.
 
 use crate::bell::Bell;
 use crate::sync::AtomicU32;
@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::{PAGE, thread};
 
-/// Stages: places in which the thread makes huge pages ready, one each. Chosen, not measured.
+/// Stages: places in which the thread prepares huge pages, one each. Chosen, not measured.
 const STAGES: u32 = 4;
 
-/// If fewer huge pages than this are to be made, no thread is started. Chosen, not measured.
+/// If fewer huge pages than this are needed, no thread is started. Chosen, not measured.
 const LEAST: usize = 16;
 
 /// A huge page that takes more processor time than this, ns, is slow: single pages would be faster.
@@ -26,12 +26,13 @@ const SLOW_NS: u64 = 1_000_000;
 /// After this many slow huge pages, no more are made. Chosen, not measured.
 const SLOW_MAX: u32 = 2;
 
-/// Makes a huge page at `stage`, which is aligned and in nobody else's use: 1 in the first byte of
-/// each page, else zero. If the kernel has no huge page, small pages are made. Whether it was slow.
+/// Makes a huge page at `stage`, which is aligned and has no other user: 1 in the first byte of
+/// each page, and zeros elsewhere. If the kernel has no huge page, small pages are made. Returns
+/// whether it was slow.
 fn prepare(stage: usize) -> terapage_sys::Result<bool> {
     let began = thread::used_ns();
-    // The range is mapped anew each time: the kernel puts a huge page only if no page table is
-    // left. SAFETY: nobody else uses this memory.
+    // The range is mapped again each time: the kernel makes a huge page only if no page table is
+    // left. SAFETY: this memory has no other user.
     unsafe { memory::replace(stage as *mut u8, HUGE)? };
     memory::advise(stage, HUGE, memory::MADV_HUGEPAGE);
     // The memory is touched, not populated: a touch does not hold the lock of the address space.
@@ -50,14 +51,14 @@ pub(crate) fn mark(at: usize, len: usize, value: u8) {
 struct Shared {
     /// The address of the stages.
     area: usize,
-    /// The number of huge pages ever made.
+    /// The number of huge pages that were ever made.
     made: AtomicU32,
-    /// The number of them ever used.
+    /// The number of huge pages that were ever used.
     used: AtomicU32,
-    /// The number of huge pages that may be made in all.
+    /// The total number of huge pages that may be made.
     allowed: AtomicU32,
-    /// Rings if a huge page was used. A change of `allowed` alone does not ring: then the pager's
-    /// thread makes its own.
+    /// Rings after a huge page was used. A change of `allowed` alone does not ring: then the
+    /// pager's thread makes its own huge pages.
     bell: Bell,
     /// The number of huge pages that took long.
     slow: AtomicU32,
@@ -77,7 +78,7 @@ impl Shared {
                 continue;
             }
             let Ok(slow) = prepare(self.stage(made)) else {
-                // The pager's thread then makes its own.
+                // The pager's thread then makes its own huge pages.
                 self.bell.wait(heard);
                 continue;
             };
@@ -96,10 +97,10 @@ impl Shared {
 pub(crate) struct Maker {
     thread: Option<&'static Shared>,
     /// Where the pager's thread makes a huge page itself if the other thread has none ready; 0 if
-    /// none are wanted.
+    /// none is wanted.
     stage: usize,
     slow: u32,
-    /// Whether the huge page taken last is one of the thread's.
+    /// Whether the last huge page that was taken came from the thread.
     stage_is_threads: bool,
     /// Whether huge pages were given up because they were too slow.
     was_slow: bool,
@@ -111,7 +112,8 @@ impl Maker {
         Maker { thread: None, stage: 0, slow: 0, stage_is_threads: false, was_slow: false }
     }
 
-    /// A maker of up to `pages` huge pages; with a thread, if `thread` and the pages are worth one.
+    /// A maker of up to `pages` huge pages; with a thread, if `thread` is set and the number of
+    /// pages is worth one.
     pub fn start(pages: usize, thread: bool) -> terapage_sys::Result<Maker> {
         let mut maker = Maker::none();
         if pages == 0 {
@@ -135,8 +137,8 @@ impl Maker {
         Ok(maker)
     }
 
-    /// Whether frames are to be cut from huge pages. If huge pages are slow, those made ahead are
-    /// given back.
+    /// Whether to cut frames from huge pages. If huge pages are slow, those made ahead are
+    /// returned.
     pub fn pays(&mut self) -> bool {
         let others = self.thread.map_or(0, |shared| shared.slow.load(SeqCst));
         if self.stage != 0 && self.slow + others >= SLOW_MAX {
@@ -151,8 +153,9 @@ impl Maker {
         self.was_slow
     }
 
-    /// Takes a huge page, if one can be made: zero, apart from the first byte of each page, which
-    /// is 1. `pages` may still be made, this one included. Give it back by [`used`](Self::used).
+    /// Takes a huge page, if one can be made: zeros, apart from the first byte of each page, which
+    /// is 1. `pages` is the number that may still be made, including this one. Return it by
+    /// [`used`](Self::used).
     pub fn take(&mut self, pages: usize) -> Option<usize> {
         if pages == 0 || !self.pays() {
             self.end();
@@ -171,7 +174,7 @@ impl Maker {
         Some(self.stage)
     }
 
-    /// Gives back the huge page taken, whose frames have been moved away.
+    /// Returns the huge page that was taken, whose frames have been moved away.
     pub fn used(&mut self) {
         if let Some(shared) = self.thread.filter(|_| std::mem::take(&mut self.stage_is_threads)) {
             shared.used.fetch_add(1, SeqCst);
@@ -179,11 +182,11 @@ impl Maker {
         }
     }
 
-    /// Ends the making: no more huge pages are wanted.
+    /// Stops making huge pages.
     fn end(&mut self) {
         let stage = std::mem::take(&mut self.stage);
         if stage != 0 {
-            // SAFETY: the page taken from the stage was given back.
+            // SAFETY: the page taken from the stage was returned.
             unsafe { memory::unmap(stage as *mut u8, HUGE) }.ok();
         }
         if let Some(shared) = self.thread.take() {
@@ -194,7 +197,7 @@ impl Maker {
     /// In the child of a fork, which does not have the thread.
     pub fn forget(&mut self) {
         if let Some(shared) = self.thread.take() {
-            // SAFETY: nobody uses the stages in the child.
+            // SAFETY: the stages have no user in the child.
             unsafe { memory::unmap(shared.area as *mut u8, STAGES as usize * HUGE) }.ok();
         }
         self.end();
@@ -210,9 +213,9 @@ mod tests {
     fn pages_come_in_turn_and_no_more_than_allowed() {
         let mut maker = Maker::start(20, true).unwrap();
         for left in (1..=20).rev() {
-            // On a busy machine they may be slow.
+            // On a busy machine huge pages may be slow.
             let Some(page) = maker.take(left) else { break };
-            // SAFETY: only this test uses the page until it gives it back.
+            // SAFETY: only this test uses the page until it returns it.
             let bytes = unsafe { memory::bytes(page, HUGE) };
             assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == u8::from(at % 4096 == 0)));
             bytes.fill(7);

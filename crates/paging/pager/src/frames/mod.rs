@@ -1,4 +1,4 @@
-//! Frames: how many there may be and are, which are free, and which may be taken next.
+//! Frames: how many may exist and do exist, which are free, and which may be taken next.
 
 pub(crate) mod lease;
 #[cfg(not(terapage_model))]
@@ -23,16 +23,16 @@ const COPIED_BYTES: usize = 16 << 10;
 
 /// Bytes of frames that are left unmade for copies. Chosen, not measured.
 const SPARE_BYTES: usize = 256 << 10;
-/// They are at most one part in this many of the budget. Chosen, not measured.
+/// They are at most the budget divided by this. Chosen, not measured.
 const SPARE_PART: usize = 8;
 
-/// Soft blocks, the next one to lose its frame first, each with the stamp for which its item is
-/// valid.
+/// Soft blocks, in the order in which they lose their frames, each with the stamp for which its
+/// item is valid.
 #[derive(Default)]
 pub(crate) struct SoftBlocks(VecDeque<(u32, u32)>);
 
 impl SoftBlocks {
-    /// Adds a block; `count` of the items are valid, with this one.
+    /// Adds a block; with it `count` of the items are valid.
     pub fn push(&mut self, block: u32, stamp: u32, count: usize, is_valid: impl Fn(u32, u32) -> bool) {
         self.0.push_back((block, stamp));
         if self.0.len() > 4 * count + 1024 {
@@ -52,10 +52,10 @@ pub(crate) struct Frames {
     pub limit: usize,
     /// Frames that exist: in the program or in the pool.
     pub count: usize,
-    /// Frames that are left unmade for copies.
+    /// The number of frames that are left unmade for copies.
     pub spare: usize,
     pub soft: SoftBlocks,
-    /// How many frames are kept ready: soft, free, not yet made, or on their way out.
+    /// The number of frames that are kept ready: soft, free, not yet made, or being paged out.
     pub target: SoftFrames,
     pub pool: Pool,
     pub maker: Maker,
@@ -65,7 +65,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// No frames yet, and as many as `options` allows.
+    /// No frames yet, with the limits of `options`.
     ///
     /// # Errors
     /// There are no addresses for the pool.
@@ -102,7 +102,7 @@ impl Frames {
         HUGE / self.block
     }
 
-    /// How many frames may still be made, if `spare` are left unmade.
+    /// The number of frames that may still be made, if `spare` are left unmade.
     pub fn room(&self, spare: usize) -> usize {
         self.limit.saturating_sub(self.count + spare)
     }
@@ -112,10 +112,10 @@ impl Frames {
         self.pool.free_len() + self.room(0)
     }
 
-    /// Makes new frames, `most` at most. There is room for them.
+    /// Makes new frames, at most `most`. There must be room for them.
     ///
     /// # Errors
-    /// The kernel gives no memory.
+    /// The kernel has no memory.
     pub fn make(&mut self, mover: &Mover, most: usize) -> Result<(), Lost> {
         self.count += match self.lease.is_shared() && most < self.of_huge_page() {
             // There may be room for a huge page later.
@@ -126,10 +126,10 @@ impl Frames {
         Ok(())
     }
 
-    /// Gives the frames of filled places that nobody needs back to the kernel.
+    /// Returns the frames of filled places that nobody needs to the kernel.
     ///
     /// # Errors
-    /// The kernel does not take them.
+    /// The kernel does not accept them.
     pub fn give_back(&mut self, places: Vec<u32>) -> terapage_sys::Result<()> {
         self.count -= places.len();
         self.pool.give_back(places)
@@ -148,8 +148,8 @@ impl Frames {
         room
     }
 
-    /// How many frames are to be given back so that copies have room again. 0 until copies have
-    /// used up half of the spare frames.
+    /// The number of frames to return so that copies have room again. 0 until copies have used up
+    /// half of the spare frames.
     pub fn lacks_spare(&self) -> usize {
         if self.count + self.spare / 2 < self.limit {
             return 0;
@@ -157,8 +157,8 @@ impl Frames {
         (self.count + self.spare).saturating_sub(self.limit)
     }
 
-    /// Checks that the frames that exist are those of blocks (`used`) and the free ones. There may
-    /// be `copied` more: blocks that are being copied into the program have a second frame.
+    /// Checks that the existing frames are those of blocks (`used`) and the free ones. There may be
+    /// `copied` more: blocks that are being copied into the program have a second frame.
     ///
     /// # Panics
     /// They are not.

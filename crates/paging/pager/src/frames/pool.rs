@@ -13,9 +13,9 @@ use terapage_sys::ring::Piece;
 
 /// The empty places: a bit for each.
 ///
-/// They are taken in order of address, from the last one taken onwards. Before that place is
-/// reached again, most of what was filled there has gone into the program, so the empty places lie
-/// together.
+/// Places are taken in order of address, starting behind the last one taken. Before the search
+/// returns to that place, most frames that were put there have gone into the program, so the empty
+/// places lie together.
 struct EmptyPlaces {
     words: Vec<u64>,
     next: u32,
@@ -64,7 +64,7 @@ impl EmptyPlaces {
         found.map(|(at, bits)| ((word + at) * 64) as u32 + bits.trailing_zeros())
     }
 
-    /// Takes the next empty place and those that directly follow it, `most` in all.
+    /// Takes the next empty place and those that directly follow it, at most `most` in all.
     fn take(&mut self, most: usize) -> Option<Range<u32>> {
         let first = self.first_from(self.next).or_else(|| self.first_from(0))?;
         let mut end = first;
@@ -122,9 +122,9 @@ impl Pool {
 
     /// The bytes of a filled place.
     pub fn bytes(&self, place: u32) -> &[u8] {
-        // SAFETY: a place is touched by the pager's thread or by the thread that carries its load,
-        // never by both at once, and only if it is filled. To touch an empty place is a bus error,
-        // not a wrong byte.
+        // SAFETY: only the pager's thread or the thread that carries a place's load touches it,
+        // never both at once, and only if it is filled. Touching an empty place is a bus error, not
+        // a wrong byte.
         unsafe { memory::bytes(self.address(place), self.block) }
     }
 
@@ -139,12 +139,12 @@ impl Pool {
         self.free.len() + self.zero.len()
     }
 
-    /// The number of filled places, counted anew.
+    /// The number of filled places, computed by counting.
     pub fn filled(&self) -> usize {
         self.places - self.empty.count()
     }
 
-    /// Whether some of them are all zero.
+    /// Whether some of the free places are all zero.
     pub fn has_zero(&self) -> bool {
         !self.zero.is_empty()
     }
@@ -159,12 +159,12 @@ impl Pool {
         self.zero.pop_front()
     }
 
-    /// Gives a filled place back: nobody needs it.
+    /// Returns a filled place that nobody needs.
     pub fn put_free(&mut self, place: u32) {
         self.free.push_back(place);
     }
 
-    /// Gives the frames of filled places that nobody needs back to the kernel.
+    /// Returns the frames of filled places that nobody needs to the kernel.
     pub fn give_back(&mut self, mut places: Vec<u32>) -> terapage_sys::Result<()> {
         places.sort_unstable();
         let runs = places.chunk_by(|&one, &next| next == one + 1);
@@ -176,7 +176,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes empty places that are neighbours, up to `most`, at least one.
+    /// Takes neighbouring empty places, up to `most`, at least one.
     pub fn take_empty(&mut self, most: usize) -> Range<u32> {
         self.empty.take(most).expect("twice as many places as frames")
     }
@@ -199,7 +199,7 @@ impl Pool {
     }
 
     /// Makes up to `most` new frames, zero and free; those of a huge page at once if huge pages
-    /// pay. Returns how many.
+    /// pay. Returns their number. Returns how many.
     pub fn make(&mut self, mover: &Mover, maker: &mut Maker, most: usize) -> Result<usize, Lost> {
         let many = HUGE / self.block;
         if let Some(stage) = maker.take(most / many) {
@@ -219,7 +219,7 @@ impl Pool {
         self.make_one(mover).map(|()| 1)
     }
 
-    /// Makes one new frame, zero and free, of single pages.
+    /// Makes one new frame, zero and free, from single pages.
     pub fn make_one(&mut self, mover: &Mover) -> Result<(), Lost> {
         let place = self.take_empty(1).start;
         mover.fill(self.address(place), self.block)?;

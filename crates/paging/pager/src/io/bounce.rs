@@ -1,16 +1,16 @@
 //! Bounce buffers: huge pages through which long runs go if frames are scattered pages.
 //!
-//! A device's request is cut wherever memory has a gap, and many devices transfer few large pieces
-//! much faster than many small ones. To copy a run costs a fraction of the time that large
-//! pieces save. Frames that were cut from huge pages need none of this (`frames/maker.rs`).
+//! A device's request is split at each gap in memory, and many devices transfer few large pieces
+//! much faster than many small ones. Copying a run takes a fraction of the time that large pieces
+//! save. Frames that were cut from huge pages need no copy (`frames/maker.rs`).
 
 use crate::{Options, Tuning};
 use terapage_store::{EXTENT, OpKind};
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
-/// The most buffers, half of them for page-ins. With large pieces, a device reaches its speed with
-/// two or three requests at once. Chosen, not measured.
+/// The most buffers, half of them for page-ins. With large pieces, two or three requests at once
+/// are enough for a device's full speed. Chosen, not measured.
 const MOST: usize = 8;
 
 /// A buffer of [`EXTENT`] bytes, which only its owner uses.
@@ -36,7 +36,7 @@ impl Buffer {
     }
 }
 
-/// The bounce buffers of a pager. None exist before they are wanted.
+/// The bounce buffers of a pager. None exists before it is wanted.
 pub(crate) struct Bounce {
     block: usize,
     tuning: Tuning,
@@ -66,7 +66,8 @@ impl Bounce {
         self.block /= more;
     }
 
-    /// Bytes of all buffers, with those that will be made next if the budget has this many bytes.
+    /// Bytes of all buffers, including those that will be made next if the budget has this many
+    /// bytes.
     pub fn bytes_in(&self, budget_bytes: usize) -> usize {
         match self.wanted && !self.begun {
             true => (budget_bytes / self.tuning.bounce_part / EXTENT).min(MOST) / 2 * 2 * EXTENT,
@@ -75,7 +76,7 @@ impl Bounce {
     }
 
     /// Makes buffers of `bytes` bytes in all, if they are wanted and there are none. They only save
-    /// time, so it is no error if there is no memory for them.
+    /// time, so missing memory for them is no error.
     pub fn begin(&mut self, bytes: usize) {
         if !self.wanted || self.begun {
             return;
@@ -105,8 +106,8 @@ impl Bounce {
         self.is_long(blocks) && self.bytes > 0 && self.free[kind as usize].is_empty()
     }
 
-    /// Takes a buffer for a run of `blocks` blocks, if the run is long enough for one and one is
-    /// free. `scattered` says that frames are single pages.
+    /// Takes a buffer for a run of `blocks` blocks, if the run is long enough and a buffer is free.
+    /// `scattered` says that frames are single pages.
     pub fn take(&mut self, kind: OpKind, blocks: usize, scattered: bool) -> Option<Buffer> {
         if !self.is_long(blocks) {
             return None;

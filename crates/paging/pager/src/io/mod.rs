@@ -1,8 +1,8 @@
 //! The I/O of the pager's thread: its ring, its stores, and the transfers under way.
 //!
 //! All events for which the thread waits come through one ring. The upper byte of a tag, its
-//! *topic*, says to whom an event belongs. [`Io::next_event`] returns the engine's events, and
-//! passes the stores' on to them.
+//! *topic*, says to which part an event belongs. [`Io::next_event`] returns the engine's events,
+//! and passes the stores' events on to them.
 
 pub(crate) mod bounce;
 pub(crate) mod slots;
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     Requests,
     /// The timer's period has passed.
     Tick,
-    /// Every process that came of a fork has ended.
+    /// Every process that came from a fork has ended.
     ChildEnded(u32),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Io {
     ring: Option<Ring>,
     /// Descriptors that are polled all the time, by topic.
     polled: [i32; 7],
-    /// The stores by origin: those inherited at forks, mapped files, and this process's own.
+    /// The stores by origin: those inherited at forks, mapped files, and this process's own store.
     stores: Vec<Box<dyn Store>>,
     own: u8,
     /// Origins of files that are no longer mapped.
@@ -106,7 +106,7 @@ impl Io {
     }
 
     /// Makes the ring, with this many entries, when the thread begins. It may begin `threads`.
-    /// Returns how it reads and writes.
+    /// Returns the engine that reads and writes.
     pub fn begin_ring(&mut self, wish: Option<IoEngine>, entries: u32, threads: bool) -> IoEngine {
         let ring = Ring::with(wish, entries, threads).unwrap_or_else(|error| stop(&error.to_string()));
         self.ring.insert(ring).engine()
@@ -119,14 +119,14 @@ impl Io {
         }
     }
 
-    /// Closes all stores at an orderly end of the process: its own store gives back what it keeps
+    /// Closes all stores at an orderly end of the process: its own store frees what it keeps
     /// elsewhere, and inherited stores are released.
     pub fn close_stores(&mut self) {
         self.stores.iter_mut().for_each(|store| store.close());
     }
 
-    /// Tells all stores that the process is about to execute another program, or stays. Whether all
-    /// have noted it.
+    /// Tells all stores that the process is about to execute another program, or stays. Returns
+    /// whether all have noted it.
     pub fn leaving(&mut self, leaves: bool) -> bool {
         let mut all = true;
         for origin in 0..self.stores.len() {
@@ -141,12 +141,12 @@ impl Io {
         self.ring.as_mut().expect("the thread runs")
     }
 
-    /// Submits what was pushed, and waits until `wanted` operations have ended.
+    /// Submits the pushed operations, and waits until `wanted` operations have ended.
     pub fn enter(&mut self, wanted: u32) {
         self.ring().enter(wanted).unwrap_or_else(|error| stop(&error.to_string()));
     }
 
-    /// Submits what was pushed, if there is anything.
+    /// Submits the pushed operations, if there are any.
     pub fn hand_over(&mut self) {
         if self.ring().has_unsubmitted() {
             self.enter(0);
@@ -244,12 +244,12 @@ impl Io {
             assert_eq!(origin, self.own, "another process's store, or a mapped file, is written");
             self.slots.assert_may_write(operation.slots());
         }
-        // The array is allocated apart from the transfer and stays where it is.
+        // The array is allocated separately from the transfer and does not move.
         let pieces: *const [Piece] = &*operation.pieces;
         self.with_store(origin, |store, ring, ended| {
-            // SAFETY: the transfer keeps the array of pieces until its end has been handled. Until
-            // then, the states of its blocks (Reading, Writing) keep all others away from their
-            // places.
+            // SAFETY: the transfer keeps the array of pieces until its completion has been handled.
+            // Until then, the states of its blocks (Reading, Writing) keep all other code away from
+            // their places.
             unsafe {
                 store.begin(ring, Op { id: number as u32, kind, slot, pieces: &*pieces, urgent }, ended);
             }
@@ -262,14 +262,14 @@ impl Io {
         self.with_store(operation.origin, |store, ring, ended| store.judge(ring, id, slots, good, ended));
     }
 
-    /// Gives back the buffer of an operation, if it has one.
+    /// Returns the buffer of an operation, if it has one.
     pub fn put_buffer(&mut self, operation: &mut Operation) {
         if let Some(buffer) = operation.buffer.take() {
             self.bounce.put(operation.kind, buffer);
         }
     }
 
-    /// The ended operation that is to be handled next: first those for which a thread waits.
+    /// The completed operation to handle next: first those for which a thread waits.
     pub fn next_end(&mut self) -> Option<Ended> {
         let waited_for = |end: &Ended| {
             let operation = self.transfers.get(end.id as usize);
@@ -286,7 +286,7 @@ impl Io {
         next - first < per_extent && (next == first || !edge || self.stores[usize::from(origin)].joins(next))
     }
 
-    /// Whether a store takes many pieces as well as one.
+    /// Whether a store handles many pieces as well as one.
     pub fn takes_pieces(&self, origin: u8) -> bool {
         self.stores[usize::from(origin)].takes_pieces()
     }
@@ -319,8 +319,8 @@ impl Io {
         self.slots.thaw(id, |slots| store.forget(slots));
     }
 
-    /// Before the fork of child `id`, while the thread is parked: the child will read all slots
-    /// that are in use.
+    /// Before the fork of child `id`, while the thread is parked: marks all slots in use as read by
+    /// the child.
     ///
     /// # Errors
     /// A store cannot promise that.
@@ -342,7 +342,7 @@ impl Io {
         self.slots.grown(store.slots());
     }
 
-    /// Makes slots in this process's own store until there are so many in all.
+    /// Makes slots in this process's own store until there are `blocks` in all.
     ///
     /// # Errors
     /// The store has no room for them; it keeps those that it has made.
@@ -360,8 +360,8 @@ impl Io {
         self.stores.iter().all(|store| store.may_split(more))
     }
 
-    /// Makes each block, and each slot, `more` of them. Nothing is under way, no child reads the
-    /// slots, and all stores can.
+    /// Divides each block, and each slot, into `more` of them. No transfer is under way, no child
+    /// reads the slots, and all stores can split.
     pub fn split(&mut self, more: usize) {
         self.stores.iter_mut().for_each(|store| store.split(more));
         self.block /= more;
@@ -387,7 +387,7 @@ impl Io {
         }
     }
 
-    /// Removes a store that was [added](Self::add_store) and is read no more; `gone` takes its
+    /// Removes a store that was [added](Self::add_store) and is no longer read; `gone` takes its
     /// place.
     pub fn remove_store(&mut self, origin: u8, gone: Box<dyn Store>) {
         self.stores[usize::from(origin)] = gone;
@@ -403,14 +403,14 @@ impl Io {
         Ok(self.stores.iter_mut().try_for_each(|store| store.inherit())?)
     }
 
-    /// In the child of a fork: adds a store of its own.
+    /// In the child of a fork: adds its own store.
     ///
     /// # Errors
     /// All numbers of stores are in use.
     pub fn begin_child(&mut self, store: Box<dyn Store>) -> Result<(), Error> {
         self.slots = Slots::new((EXTENT / self.block) as u32);
         self.slots.grown(store.slots());
-        // The number of a file that is no longer mapped is used again, if there is one.
+        // The number of a file that is no longer mapped is reused, if there is one.
         if let Some(origin) = self.free_origins.pop() {
             self.own = origin;
             self.stores[usize::from(origin)] = store;

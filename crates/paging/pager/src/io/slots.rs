@@ -114,10 +114,10 @@ impl Slots {
         !self.frozen(slot)
     }
 
-    /// Takes up to `wanted` slots that lie together within one extent: the first, and how many.
-    /// `None` if the store is full.
+    /// Takes up to `wanted` slots that lie together within one extent: returns the first, and their
+    /// number. `None` if the store is full.
     ///
-    /// The search goes on from the slots taken last, so blocks that are written together lie
+    /// The search continues behind the slots taken last, so blocks that are written together lie
     /// together.
     pub fn take(&mut self, wanted: u32) -> Option<(u32, u32)> {
         let mut slot = if self.next < self.total { self.next } else { 0 };
@@ -150,7 +150,8 @@ impl Slots {
         None
     }
 
-    /// Frees a slot that this process no longer needs. Whether nobody needs it: no child reads it.
+    /// Frees a slot that this process no longer needs. Returns whether nobody needs it: no child
+    /// reads it.
     pub fn free(&mut self, slot: u32) -> bool {
         assert!(self.owned.get(slot), "slot {slot} is freed, but not in use");
         self.owned.set(slot, false);
@@ -169,7 +170,7 @@ impl Slots {
         }
     }
 
-    /// Checks that as many slots are in use as are counted.
+    /// Checks that the number of slots in use equals the count.
     ///
     /// # Panics
     /// They are not.
@@ -194,7 +195,7 @@ impl Slots {
     }
 
     /// The child and all its descendants have ended. `forget` is called with the slots that nobody
-    /// needs any more.
+    /// needs any longer.
     pub fn thaw(&mut self, id: u32, mut forget: impl FnMut(Range<u32>)) {
         let Some(index) = self.snapshots.iter().position(|snapshot| snapshot.id == id) else { return };
         let gone = self.snapshots.remove(index);

@@ -13,7 +13,7 @@ pub(crate) struct Operation {
     pub slot: u32,
     /// The origin: the number of the store.
     pub origin: u8,
-    /// When the thread that waits for it faulted, ns; 0 if none waits.
+    /// When the waiting thread faulted, ns; 0 if no thread waits.
     pub since_ns: u64,
     /// The bounce buffer through which the bytes go, if any.
     pub buffer: Option<Buffer>,
@@ -75,7 +75,7 @@ impl Transfers {
         self.0[number].as_ref()
     }
 
-    /// Takes the operation with this number, which is free from now on unless the operation is
+    /// Takes the operation with this number. The number is free from now on unless the operation is
     /// [put](Self::put) back.
     pub fn take(&mut self, number: usize) -> Operation {
         self.0[number].take().unwrap_or_else(|| panic!("there is no operation {number}"))
@@ -86,7 +86,7 @@ impl Transfers {
         self.0.iter().flatten()
     }
 
-    /// The number of blocks that are being read, and being written.
+    /// The number of blocks that are being read, and the number being written.
     pub fn count(&self) -> [usize; 2] {
         let mut counts = [0; 2];
         for operation in self.all() {

@@ -33,7 +33,7 @@ impl Recorder {
     }
 }
 
-/// A file whose descriptor has a high number, out of the program's way.
+/// A file whose descriptor has a high number, away from the program's.
 pub(super) struct TraceFile(Fd);
 
 impl TraceFile {

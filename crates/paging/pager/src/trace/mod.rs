@@ -1,12 +1,12 @@
-//! The recorder: writes what the pager's thread does to a trace file, for simulators.
+//! The recorder: writes the actions of the pager's thread to a trace file, for simulators.
 //!
 //! The pager's thread appends words of 8 bytes to a ring; it takes no lock, compresses nothing and
 //! waits for no disk. The writing thread takes the words out, compresses and writes them. No event
 //! is dropped: if the ring is full, the pager waits, and the waits are counted. The writing thread
-//! touches no paged memory, or the two threads could wait for each other.
+//! touches no paged memory, because otherwise the two threads could wait for each other.
 //!
 //! A word: the block in bits 0 to 31, the kind in bits 32 to 35, above that the microseconds since
-//! the word before. `Time` has 60 bits of microseconds around its kind instead; a discard and a
+//! the previous word. `Time` has 60 bits of microseconds around its kind instead; a discard and a
 //! region are followed by words with their numbers.
 
 #[cfg(not(terapage_model))]
@@ -30,19 +30,19 @@ const RING: usize = 1 << 16;
 /// The writing thread is woken each time this many words have been added.
 const WAKE: usize = RING / 2;
 
-/// The writing thread gives back the room of this many words at once. Chosen, not measured.
+/// The writing thread frees the room of this many words at once. Chosen, not measured.
 const PORTION: usize = 4096;
 
-/// A compressed frame of the file is written if it is this old, ms. Chosen, not measured.
+/// A compressed frame of the file is written at this age, ms. Chosen, not measured.
 const FRAME_AGE_MS: u64 = 1000;
 
 /// The longest time that the end of a trace may take, ns. Chosen, not measured.
 const FINISH_NS: u64 = 5_000_000_000;
 
-/// Bits of a word that hold its time.
+/// Bits of a word for its time.
 const TIME_BITS: u32 = 28;
 
-/// What happened, in a word.
+/// The event in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -81,15 +81,15 @@ const KINDS: [Kind; 14] = [
 
 const RUNNING: u32 = 0;
 const DONE: u32 = 1;
-/// The file does not take the trace, or has taken too long.
+/// The file does not accept the trace, or has taken too long.
 const FAILED: u32 = 2;
 
-/// What three threads share: the pager's, the writing one, and the one that ends the trace.
+/// Data that three threads share: the pager's, the writing one, and the one that ends the trace.
 pub(crate) struct Shared {
     path: PathBuf,
     ring: Words<RING>,
     state: AtomicU32,
-    /// When waiting for the end of the trace is given up, ns; 0 before the end has begun.
+    /// When the wait for the end of the trace is given up, ns; 0 before the end has begun.
     deadline_ns: AtomicU64,
     stalls: AtomicU64,
     /// Rings if the writing thread has much to do, and ends with the recording.
@@ -143,7 +143,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the writing thread, which writes to `writer`; `path` names that in errors.
+    /// Starts the writing thread, which writes to `writer`; errors call it `path`.
     pub fn begin<W: Write + Send + 'static>(
         writer: Writer<W>,
         path: PathBuf,
@@ -163,11 +163,11 @@ impl Recorder {
         Ok((recorder, shared))
     }
 
-    /// Records that the same happened to each of `blocks` now.
+    /// Records that the same event happened to each of `blocks` now.
     pub fn events(&mut self, kind: Kind, blocks: impl IntoIterator<Item = u32>) {
         let mut blocks = blocks.into_iter().peekable();
         if blocks.peek().is_none() {
-            // With no block there is no word that could carry the time, so it is not taken.
+            // Without a block there is no word that could carry the time, so the time is not taken.
             return;
         }
         let mut time = self.time();
@@ -281,8 +281,8 @@ impl<W: Write> Taker<W> {
     fn write_all(mut self) -> io::Result<()> {
         let mut written_ns = now_ns();
         loop {
-            // The bell is heard before the ring is read: if it has ended, the ring holds all that
-            // is still to come.
+            // The thread listens to the bell before it reads the ring: if the bell has ended, the
+            // ring has all remaining words.
             let heard = self.shared.bell.listen();
             let head = self.shared.ring.head();
             self.take(head)?;
@@ -419,8 +419,7 @@ mod tests {
         let _reader = open.unwrap();
         let (mut recorder, shared) = Recorder::start(&pipe.0, 4096, 8).unwrap();
         shared.begin_end();
-        // More than a pipe and the ring can hold. No two blocks are alike, so zstd finds little to
-        // compress.
+        // More than a pipe and the ring can hold. All blocks differ, so zstd can compress little.
         for index in 0..20 * RING as u64 {
             recorder.put(0, Kind::MajorFault, (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32, &[]);
         }

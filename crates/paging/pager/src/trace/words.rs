@@ -1,8 +1,8 @@
 //! A ring of words between two threads: one puts words in, one takes them out, and neither takes a
 //! lock.
 //!
-//! Each side keeps its own position and reads the other's only if it must. Words are seen together,
-//! once the position is published; room is given back in the same way.
+//! Each side keeps its own position and reads the other's only if necessary. Words become visible
+//! together, when the position is published; room is freed in the same way.
 
 use crate::sync::{AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// The ring, of `LEN` words.
 pub(crate) struct Words<const LEN: usize> {
     words: Box<[AtomicU64]>,
-    /// Words put in, ever.
+    /// Words that were ever put in.
     head: AtomicUsize,
-    /// Words taken out, ever.
+    /// Words that were ever taken out.
     tail: AtomicUsize,
 }
 
@@ -25,7 +25,7 @@ impl<const LEN: usize> Words<LEN> {
         }
     }
 
-    /// The number of words ever put in, as published: words before this position can be taken.
+    /// The published number of words ever put in: words before this position can be taken.
     pub fn head(&self) -> usize {
         self.head.load(Acquire)
     }
@@ -39,7 +39,7 @@ pub(crate) struct Put {
 }
 
 impl Put {
-    /// Words put in, ever.
+    /// Words that were ever put in.
     pub fn head(&self) -> usize {
         self.head
     }
@@ -53,7 +53,8 @@ impl Put {
         self.head + words - self.tail_seen <= LEN
     }
 
-    /// Puts a word in; there must be room. It is seen from the next [`publish`](Self::publish) on.
+    /// Puts a word in; there must be room. It is visible from the next [`publish`](Self::publish)
+    /// on.
     pub fn put<const LEN: usize>(&mut self, ring: &Words<LEN>, word: u64) {
         ring.words[self.head % LEN].store(word, Relaxed);
         self.head += 1;
@@ -65,14 +66,14 @@ impl Put {
     }
 }
 
-/// The position of the thread that takes out.
+/// The position of the thread that takes words out.
 #[derive(Default)]
 pub(crate) struct Take {
     tail: usize,
 }
 
 impl Take {
-    /// Words taken out, ever.
+    /// Words that were ever taken out.
     pub fn tail(&self) -> usize {
         self.tail
     }
@@ -85,7 +86,7 @@ impl Take {
         word
     }
 
-    /// Gives back the places of the words that were taken out.
+    /// Frees the places of the words that were taken out.
     pub fn give_back<const LEN: usize>(&self, ring: &Words<LEN>) {
         ring.tail.store(self.tail, Release);
     }
