@@ -1,4 +1,4 @@
-//! The library's initialisation runs before any other's: it has to hear of forks before they do.
+//! The library's initialisation runs before any other's, because it must register for forks first.
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
 }

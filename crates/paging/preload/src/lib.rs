@@ -1,12 +1,12 @@
 //! The library that `terapage run` loads into a program. It hooks malloc's and mmap's families and
-//! places what they return in one range of addresses, the arena. Once the program has grown, the
-//! arena is paged. A program that stays small never has a pager (no thread, no pool, no file),
-//! unless it has a `malloc` of its own.
+//! places the memory that they return in one range of addresses, the arena. Once the program has
+//! grown, the arena is paged. A program that stays small never has a pager (no thread, no pool, no
+//! file), unless it has its own `malloc`.
 //!
-//! The library's own allocations come from a heap of its own, which nothing pages.
+//! The library's own allocations come from a separate heap, which nothing pages.
 
 /// Hooks that are another hook with the same arguments, or with arguments that are known to be
-/// valid: what a caller promises for the first holds for the second.
+/// valid: a caller's promise for the first holds for the second.
 macro_rules! alias {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $out:ty = $to:ident($($value:expr),*);)*) => {
         $($(#[$doc])*
@@ -40,7 +40,7 @@ fn set_errno(errno: i32) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// The census, for other libraries of the program: how many threads are the pager's.
+/// The census, for other libraries of the program: the number of threads that belong to the pager.
 #[unsafe(no_mangle)]
 pub extern "C" fn terapage_census() -> &'static terapage_sys::census::Census {
     terapage_sys::census::own()

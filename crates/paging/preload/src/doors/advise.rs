@@ -43,8 +43,8 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         libc::MADV_WILLNEED => will_need(from, to),
         // SAFETY: the caller keeps the contract of `madvise`.
         libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => unsafe { wipe_on_fork(from, to, advice) },
-        // This advice is about performance only. The pager does without it; the kernel gets it for
-        // memory that is not paged.
+        // This advice concerns only performance. The pager does without it; for memory that is not
+        // paged, the kernel gets it.
         libc::MADV_COLD..=MADV_COLLAPSE => {
             let special = ARENA.lock().special_within(from, to);
             // SAFETY: the caller keeps the contract of `madvise`.
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         _ if ARENA.lock().special_bytes(from, to) == to - from => unsafe {
             kernel_madvise(from, to - from, advice)
         },
-        // As on a kernel that does not know the advice: it must not seem to be done.
+        // As on a kernel that does not know the advice: the call must not seem to succeed.
         _ => refuse(libc::EINVAL),
     }
 }
@@ -74,7 +74,7 @@ unsafe fn advise_mapped(mapped: &[(usize, usize)], advice: c_int) -> c_int {
     refuse(libc::ENOMEM)
 }
 
-/// Drops bytes by advice; the kernel does so for what is not paged.
+/// Drops bytes by advice; for memory that is not paged, the kernel drops them.
 fn drop_bytes(from: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
     let mut arena = ARENA.lock();
     for (from, end) in paged::others(from, to) {
@@ -97,8 +97,7 @@ fn will_need(from: usize, to: usize) -> c_int {
     0
 }
 
-/// Advice about what the child of a fork sees: the kernel decides that, on memory that is not
-/// paged.
+/// Advice about what the child of a fork sees: the kernel decides it, on memory that is not paged.
 unsafe fn wipe_on_fork(from: usize, to: usize, advice: c_int) -> c_int {
     let mut arena = ARENA.lock();
     for (from, to) in paged::parts(from, to) {
@@ -163,8 +162,8 @@ const SELVES: [c_int; 3] = [-10000, -10001, -20000];
 /// Whether a descriptor refers to the calling process, or one of its threads.
 ///
 /// # Errors
-/// That cannot be told for lack of descriptors, and memory is paged: what the kernel would do must
-/// not seem to be done.
+/// This cannot be determined for lack of descriptors, and memory is paged: the call must not seem
+/// to succeed.
 fn is_own(process: c_int) -> Result<bool, c_int> {
     let _internal = thread::Internal::enter();
     if SELVES.contains(&process) {

@@ -1,11 +1,11 @@
 //! `brk` and `sbrk`: the program's break is a range of the arena that grows.
 //!
 //! Some allocators (gperftools' tcmalloc) and old programs take their memory there. The kernel's
-//! own break stays as it is; only the C library's `malloc` uses it.
+//! own break stays unchanged; only the C library's `malloc` uses it.
 //!
-//! Two kinds of programs keep the kernel's break: one that moved it before the library began, since
-//! the parts of its heap must follow one another; and one that runs without random addresses
-//! (`personality(ADDR_NO_RANDOMIZE)`), since it may rely on its heap lying behind its data.
+//! Two kinds of programs keep the kernel's break: a program that moved it before the library began,
+//! because the parts of its heap must follow one another; and a program that runs without random
+//! addresses (`personality(ADDR_NO_RANDOMIZE)`), because its heap may have to lie behind its data.
 
 use crate::arena::{self, ARENA, Arena};
 use crate::maps::{failed, is_served};
@@ -18,7 +18,7 @@ use terapage_sys::PAGE;
 const WIDE: usize = 1 << 40;
 /// The most bytes reserved if there is no wide part.
 const NARROW: usize = 64 << 30;
-/// Then one part in this many of the arena is reserved.
+/// Then the arena divided by this is reserved.
 const NARROW_PART: usize = 2;
 /// The least bytes reserved.
 const LEAST: usize = 16 << 20;
@@ -31,7 +31,7 @@ const STEP: usize = 1 << 20;
 pub struct Break {
     start: usize,
     now: usize,
-    /// The program can touch what lies before this address. From the break on it is all zero.
+    /// The program may touch memory before this address. From the break on it is all zero.
     open: usize,
     end: usize,
 }
@@ -56,7 +56,7 @@ unsafe extern "C" {
 }
 
 fn is_random() -> bool {
-    // SAFETY: the call only asks.
+    // SAFETY: the call only queries.
     let now = unsafe { libc::personality(0xffff_ffff) };
     now & libc::ADDR_NO_RANDOMIZE == 0
 }
@@ -89,14 +89,14 @@ impl Arena {
         None
     }
 
-    /// Moves the break. `false` if there is no room, or the program's limits allow no more.
+    /// Moves the break. `false` if there is no room, or the program's limits do not allow it.
     fn move_break(&mut self, to: usize) -> bool {
         let Break { start, now, open, end } = self.program_break;
         if to < start {
-            // As in the kernel and the C library: nothing changes, and that is no error.
+            // As in the kernel and the C library: nothing changes, without an error.
             return true;
         }
-        // The program may have unmapped part of the range, and others may use that part by now.
+        // The program may have unmapped part of the range, and that part may now have another use.
         if to > end || self.ranges.end_of(start) != Some(end) {
             return false;
         }
@@ -120,11 +120,11 @@ impl Arena {
     }
 }
 
-/// The break that a hosted program sees if it can have none.
+/// The break that a hosted program sees if it cannot have one.
 const NONE: usize = 16 * PAGE;
 
-/// The system call `brk` of a hosted program: moves the break, if `to` is one, and returns it. The
-/// kernel's own break is the host's.
+/// The system call `brk` of a hosted program: moves the break, if `to` is valid, and returns it.
+/// The kernel's own break belongs to the host.
 pub fn direct(to: usize) -> usize {
     let mut arena = ARENA.lock();
     if !is_served() || !arena.has_break() {
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
     } else {
         KERNELS.store(true, Relaxed);
     }
-    // SAFETY: the call only asks.
+    // SAFETY: the call only queries.
     let now = unsafe { __sbrk(0) } as isize;
     // SAFETY: the caller keeps the contract of `brk`.
     if unsafe { __sbrk((to as isize).wrapping_sub(now)) } == failed() { -1 } else { 0 }

@@ -1,12 +1,12 @@
 //! Freed small objects that a thread keeps for itself. Most calls of `malloc` and `free` need no
 //! heap's lock then.
 //!
-//! A cache belongs to a thread by the thread's `pthread_self`, not by a thread-local variable: to
-//! find such a variable, the loader may allocate. A new thread may have the descriptor of one that
-//! has ended, and with it the cache.
+//! A cache belongs to a thread by the thread's `pthread_self`, not by a thread-local variable,
+//! because the loader may allocate to find such a variable. A new thread may get the descriptor of
+//! a thread that has ended, and with it the cache.
 //!
-//! A signal handler may come at any moment. While the thread that it interrupts uses its cache, the
-//! cache is busy, and the handler's calls go to a heap.
+//! A signal handler may come at any moment. While the interrupted thread uses its cache, the cache
+//! is busy, and the handler's calls go to a heap.
 
 use super::heap::{self, TABLE};
 use std::cell::UnsafeCell;
@@ -17,10 +17,10 @@ use terapage_sys::thread;
 
 /// The number of caches, a power of two. Further threads have none.
 const CACHES: usize = 64;
-/// A thread looks for a cache in so many places.
+/// The number of places in which a thread looks for a cache.
 const TRIES: usize = 4;
 
-/// A cache. It starts on a line of the processor's cache of its own.
+/// A cache. It starts on a separate line of the processor's cache.
 #[repr(align(128))]
 struct Cache {
     /// The `pthread_self` of its thread; 0 for none.
@@ -41,7 +41,7 @@ static ALL: [Cache; CACHES] = [const {
     }
 }; CACHES];
 
-/// One more than the key whose destructor runs when a thread ends; 0 if there is none: then no
+/// One more than the key whose destructor runs when a thread ends; 0 if there is no key: then no
 /// thread has a cache.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
@@ -69,7 +69,7 @@ fn own(thread: usize) -> Option<&'static Cache> {
     places(thread).find(|cache| cache.owner.load(Relaxed) == thread).or_else(|| claim(thread))
 }
 
-/// Gives the calling thread a cache, if there is one for it.
+/// Gives the calling thread a cache, if one is free.
 #[cold]
 fn claim(thread: usize) -> Option<&'static Cache> {
     let key = KEY.load(Relaxed).checked_sub(1)?;
@@ -93,7 +93,8 @@ impl Cache {
         }
         self.busy.store(true, Relaxed);
         compiler_fence(SeqCst);
-        // SAFETY: this is the owner, and what it may have interrupted does not use the magazines.
+        // SAFETY: this is the owner, and code that it may have interrupted does not use the
+        // magazines.
         let done = work(unsafe { &mut *self.magazines.get() });
         compiler_fence(SeqCst);
         self.busy.store(false, Relaxed);
@@ -119,7 +120,7 @@ fn fill(cache: &Cache, thread: usize, size: usize) -> Option<usize> {
     let mut objects = [0; KEPT_MOST];
     let count = heap::take_some(thread, size, &mut objects[..Magazines::step(size)]);
     let (&at, more) = objects[..count].split_first()?;
-    // The last one kept is given out first: their order stays.
+    // The last object kept is given out first, so their order stays.
     for &object in more.iter().rev() {
         if cache.with(|magazines| magazines.put(size, object)) != Some(Put::Done) {
             heap::give_back(&[object]);
@@ -128,8 +129,8 @@ fn fill(cache: &Cache, thread: usize, size: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Frees an object, if the calling thread has a cache and it is a small object. Whether that was
-/// done.
+/// Frees an object, if the calling thread has a cache and the object is small. Returns whether the
+/// object was freed.
 #[inline]
 pub fn put(at: usize) -> bool {
     let Some(size) = TABLE.object(at) else { return false };
@@ -188,8 +189,8 @@ unsafe extern "C" fn ends(cache: *mut libc::c_void) {
     }
 }
 
-/// In the child of a fork: the caches of threads that it does not have. What these kept stays
-/// allocated: the fork may have come while they changed their caches.
+/// In the child of a fork: empties the caches of threads that it does not have. Objects that these
+/// threads kept stay allocated: the fork may have happened while they changed their caches.
 pub fn in_child() {
     let thread = thread::own_name();
     for cache in ALL.iter().filter(|cache| !matches!(cache.owner.load(Relaxed), 0)) {

@@ -1,8 +1,8 @@
-//! The hook of `syscall()`: calls that the program makes by their numbers.
+//! The hook of `syscall()`: calls that the program makes by number.
 //!
-//! Calls of mmap's family that concern memory that may be paged are served by the library, like the
-//! functions. All others are passed on, at the price of a comparison. Calls that the program makes
-//! by an instruction of its own are not seen here; the kernel reports them to the pager.
+//! The library serves calls of mmap's family that concern memory that may be paged, like the
+//! functions. All others are passed on, at the cost of a comparison. Calls that the program makes
+//! by its own system call instruction are not seen here; the kernel reports them to the pager.
 
 use crate::{advise, arena, locked, maps, paged, remap, rights, shm};
 use libc::{c_int, c_long, c_uint, c_void};
@@ -54,7 +54,7 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
     let at = a as *mut c_void;
     let fixed = |flags: usize, by: c_int| flags as c_int & by != 0;
     let meets = paged::meets;
-    // SAFETY: the caller keeps the contract of the call, which is that of the hook.
+    // SAFETY: the caller keeps the contract of the call, which equals the hook's.
     let answer = unsafe {
         match number {
             libc::SYS_mmap if fixed(d, libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) && meets(a, b) => {

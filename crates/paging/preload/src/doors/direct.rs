@@ -1,14 +1,14 @@
 //! Direct I/O with paged memory: if nothing keeps the pages in place, the transfer goes through a
 //! bounce buffer that is not paged.
 //!
-//! - Before Linux 6.8 a block leaves the program by a copy, and nothing tells that a device is
-//!   still writing to the page that was copied. Its bytes would be lost.
+//! - Before Linux 6.8 a block leaves the program by a copy, and nothing shows that a device is
+//!   still writing to the copied page. Its bytes would be lost.
 //! - From 6.8 on a block leaves with its pages, and a pinned page cannot leave. File systems on
 //!   block devices pin the pages of direct I/O; NFS, Ceph and others only hold references. They
-//!   would read and write pages that belong to another block by then.
+//!   would then read and write pages that belong to another block.
 //!
-//! Only I/O for which the caller waits is seen here; `docs/limits.md` says what this means for
-//! asynchronous I/O.
+//! Only I/O for which the caller waits is seen here; `docs/limits.md` describes the consequences
+//! for asynchronous I/O.
 
 use crate::{paged, real};
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
@@ -42,7 +42,7 @@ pub fn begin(moves: bool) {
 fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
     let leave = LEAVE.load(Relaxed);
     leave != NEVER
-        // A page that was copied keeps its bytes, so a device can read from it.
+        // A copied page keeps its bytes, so a device can read from it.
         && (leave, way) != (BY_COPY, Way::Write)
         && len > 0
         && paged::meets(at as usize, len)
@@ -77,7 +77,7 @@ fn is_pinned_by(fd: c_int) -> bool {
 /// Whether a file system, by its number, pins pages or does no direct I/O. Device files lie on
 /// `tmpfs`.
 fn pins(system: libc::c_long) -> bool {
-    // The libc crate has no name for this one; the kernel's header has.
+    // The libc crate has no name for this constant; the kernel's header has.
     const F2FS: libc::c_long = 0xf2f5_2010;
     [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, libc::TMPFS_MAGIC, F2FS]
         .contains(&system)
@@ -123,7 +123,7 @@ unsafe fn go_around(
         }
     }
     let errno = std::io::Error::last_os_error().raw_os_error();
-    // SAFETY: nobody else knows the bounce buffer.
+    // SAFETY: the bounce buffer has no other user.
     unsafe { memory::unmap(bounce, size) }.ok();
     if done > 0 {
         return done as ssize_t;
@@ -132,7 +132,7 @@ unsafe fn go_around(
     answer
 }
 
-/// The system call that can do what all the others do.
+/// The system call that includes the functions of all others.
 unsafe fn transfer(way: Way, fd: c_int, at: *mut u8, len: usize, offset: off64_t, flags: c_int) -> ssize_t {
     let piece = iovec { iov_base: at.cast(), iov_len: len };
     let call = match way {
@@ -155,7 +155,7 @@ unsafe fn vector_around(
 ) -> Option<ssize_t> {
     // SAFETY: no memory is touched.
     let flags_of_file = || unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    // An array that the kernel would refuse is not read here: there may be no pieces at the
+    // An array that the kernel would refuse is not read here, because there may be no pieces at the
     // address.
     if LEAVE.load(Relaxed) == NEVER
         || !(1..=memory::PIECES as c_int).contains(&count)
@@ -185,9 +185,9 @@ unsafe fn vector_around(
     Some(done)
 }
 
-/// Writes to another process's memory, or to the process's own. The kernel pins the pages to which
-/// it writes; if blocks leave by a copy, it may write to a page that was just copied. So in its own
-/// memory the process reads instead, and the kernel then writes like any system call.
+/// Writes to another process's memory, or to the process's own memory. The kernel pins the pages to
+/// which it writes. If blocks leave by a copy, it may write to a page that was just copied. So for
+/// its own memory the process reads instead, and the kernel then writes as in any system call.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -310,8 +310,8 @@ macro_rules! several {
     };
 }
 
-/// Called by programs that are built with `_FORTIFY_SOURCE`: `room` is the known length of the
-/// buffer. If it is too short, the C library's function is called, which ends the program.
+/// Programs built with `_FORTIFY_SOURCE` call this: `room` is the known length of the buffer. If
+/// the buffer is too short, the C library's function is called, which ends the program.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -385,7 +385,7 @@ mod tests {
         let fd = file.as_raw_fd();
         let bytes: Vec<u8> = (0..2 * BOUNCE + 12345).map(|i| ((i * 31) >> 7) as u8).collect();
         let (long, at) = (bytes.len() as isize, bytes.as_ptr().cast());
-        // SAFETY: the buffers have the lengths given.
+        // SAFETY: the buffers have the given lengths.
         unsafe {
             assert_eq!(go_around(Way::Write, fd, at, bytes.len(), HERE, 0), long);
             assert_eq!(go_around(Way::Write, fd, at, bytes.len(), 1 << 30, 0), long);
@@ -397,7 +397,7 @@ mod tests {
         assert!(written == bytes);
         file.seek(SeekFrom::Start(100)).unwrap();
         let mut got = vec![0; bytes.len()];
-        // SAFETY: the buffers have the lengths given. The file ends 700 bytes before the buffer
+        // SAFETY: the buffers have the given lengths. The file ends 700 bytes before the buffer
         // does; no bytes are read behind its end.
         unsafe {
             let into = got.as_mut_ptr().cast();
@@ -423,7 +423,7 @@ mod tests {
         let out = [piece(&mut a), piece(&mut b)];
         let (mut c, mut d) = ([0; 2], [0; 3]);
         let into = [piece(&mut c), piece(&mut d)];
-        // SAFETY: the pieces have the lengths given.
+        // SAFETY: the pieces have the given lengths.
         unsafe {
             assert_eq!(super::write(fd, b"01".as_ptr().cast(), 2), 2);
             assert_eq!(super::writev(fd, out.as_ptr(), 2), 5);

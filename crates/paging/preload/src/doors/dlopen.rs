@@ -1,13 +1,13 @@
 //! The hook of `dlopen`, which removes `RTLD_DEEPBIND`.
 //!
-//! With that flag a library looks for functions first in itself and the libraries that it needs,
-//! then in the rest of the program. So its `free` would be the C library's, and get objects of this
-//! library's `malloc`. (PHP loads its extensions in this way.) So the flag is removed. Such
-//! libraries also run without it under sanitizers, which have the same problem.
+//! With that flag a library searches for functions first in itself and the libraries that it needs,
+//! then in the rest of the program. So its `free` would be the C library's, and would receive
+//! objects of this library's `malloc`. (PHP loads its extensions in this way.) So the flag is
+//! removed. Such libraries also run without the flag under sanitizers, which have the same problem.
 //!
-//! The hook jumps to the real function and does not call it (the first word of its entry in the
-//! [table](crate::real) is its address): the loader uses the return address to
-//! find the caller's search paths and namespace.
+//! The hook jumps to the real function instead of calling it (the first word of its entry in the
+//! [table](crate::real) is its address), because the loader uses the return address to find the
+//! caller's search paths and namespace.
 
 use crate::real;
 use std::ffi::{c_char, c_int, c_void};

@@ -1,7 +1,8 @@
-//! Hook of `strerror_r`, as the standard library calls it for the texts of errors.
+//! Hook of `strerror_r`, which the standard library calls for the texts of errors.
 //!
-//! The C library looks for a translation. Its notes on translations (`bindtextdomain`) lie in the
-//! program's memory, and have a lock: a pager's thread that touched them could wait for itself.
+//! The C library looks for a translation. The C library's data about translations
+//! (`bindtextdomain`) lie in the program's memory, and have a lock: a thread of the pager that
+//! touched them could wait for itself.
 
 use crate::real::{self, call};
 use libc::{c_char, c_int, size_t};
@@ -9,7 +10,7 @@ use std::ffi::CStr;
 use std::io::Write;
 use terapage_sys::thread;
 
-/// Hook of the C library's function. A pager's thread gets the text that is not translated.
+/// Hook of the C library's function. A thread of the pager gets the untranslated text.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -22,14 +23,14 @@ pub unsafe extern "C" fn __xpg_strerror_r(errno: c_int, text: *mut c_char, len: 
     if text.is_null() || len == 0 {
         return libc::ERANGE;
     }
-    // SAFETY: the caller passes a buffer of so many bytes.
+    // SAFETY: the caller passes a buffer of this length.
     describe(errno, unsafe { std::slice::from_raw_parts_mut(text.cast(), len) })
 }
 
 /// Writes the text of an error, and a zero byte. Touches no memory of the program's.
 fn describe(errno: c_int, text: &mut [u8]) -> c_int {
-    // Old C libraries (before 2.32) have no such function.
-    // SAFETY: it may be called with any number.
+    // Old C libraries (before 2.32) have no such function. SAFETY: it may be called with any
+    // number.
     let known = real::strerrordesc_np.known().map(|function| unsafe { function(errno) });
     let len = text.len() - 1;
     let mut rest = &mut text[..len];

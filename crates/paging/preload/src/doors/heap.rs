@@ -1,12 +1,11 @@
-//! Hooks of malloc's family: small objects in heaps of the arena, large ones in ranges of their
-//! own.
+//! Hooks of malloc's family: small objects in heaps of the arena, large ones in separate ranges.
 //!
 //! Each thread uses one of a few heaps, so threads seldom wait for one another. The address of an
-//! object tells its heap.
+//! object determines its heap.
 //!
-//! Objects for [some callers](crate::callers) are not paged: the hooks learn the return address.
-//! These objects, and all objects of the pager's threads, come from the library's
-//! [own](crate::own_heap) heap. Requests that are not served at all go to the
+//! Objects for [some callers](crate::callers) are not paged: for this the hooks get the return
+//! address. These objects, and all objects of the pager's threads, come from the library's
+//! [own](crate::own_heap) heap. Requests that the library does not serve at all go to the
 //! [next](crate::next_malloc) allocator.
 
 use crate::arena::{self, ARENA};
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqC
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, SIZES_BYTES as BYTES, SMALL, Table, size_of_small};
 use terapage_sys::{PAGE, memory, thread};
 
-/// Requests of at least this many bytes get a range of their own.
+/// Requests of at least this many bytes get a separate range.
 const LARGE: usize = 1 << 20;
 /// The same with `--heap large`: the size from which glibc, too, maps objects.
 const LARGE_ONLY: usize = 128 << 10;
@@ -28,7 +27,7 @@ const LARGE_ONLY: usize = 128 << 10;
 const HEAPS: usize = 8;
 
 /// The header in front of a large object: the start and end of its range, and a mark. The arena may
-/// know the range as several, if the program has mapped something over parts of it.
+/// see the range as several ranges, if the program has mapped something over parts of it.
 #[repr(C)]
 struct Header {
     start: usize,
@@ -56,9 +55,9 @@ static LARGE_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of large objects.
 static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// What `malloc` has given out.
+/// The memory that `malloc` has handed out.
 pub struct Figures {
-    /// Bytes of the heaps, which serve objects that are not large.
+    /// Bytes of the heaps, which serve all objects except large ones.
     pub heap_bytes: usize,
     /// Bytes of the objects in the heaps.
     pub object_bytes: usize,
@@ -68,7 +67,8 @@ pub struct Figures {
     pub large_bytes: usize,
 }
 
-/// Counts the objects: looks at each heap. What other threads have freed and keep counts as in use.
+/// Counts the objects by inspecting each heap. Objects that other threads have freed and keep count
+/// as in use.
 pub fn figures() -> Figures {
     caches::empty();
     Figures {
@@ -88,7 +88,7 @@ pub fn serves_all() -> bool {
 #[derive(Clone, Copy)]
 struct Chunks;
 
-// SAFETY: the arena gives ranges that nobody else uses; the table was opened for the whole arena.
+// SAFETY: the arena gives ranges that have no other user; the table was opened for the whole arena.
 unsafe impl Memory for Chunks {
     fn take(&self, len: usize) -> Option<usize> {
         let mut arena = ARENA.lock();
@@ -127,7 +127,7 @@ pub fn open(mode: terapage_config::Heap) {
     callers::find();
     let (from, len) = arena::whole();
     let Ok(records) = memory::reserve(Table::bytes_for(len)) else { return };
-    // SAFETY: the records for the whole arena were reserved just now, and are never given back.
+    // SAFETY: the records for the whole arena were reserved just now, and are never returned.
     unsafe { TABLE.open(from, records.cast()) };
     let mode = match mode {
         All => ALL,
@@ -140,7 +140,7 @@ pub fn open(mode: terapage_config::Heap) {
     }
 }
 
-/// Whether the program's `malloc` is this library's, and not one of its own.
+/// Whether the program uses this library's `malloc`, and not its own.
 pub fn stands_in() -> bool {
     // In a program that is not position independent, a name may stand for the program's own jump to
     // the function elsewhere. This concerns only functions whose addresses the program takes:
@@ -153,13 +153,13 @@ pub fn stands_in() -> bool {
     let used = [c"malloc", c"calloc", c"realloc", c"free", c"memalign", c"posix_memalign"]
         .into_iter()
         .find_map(used);
-    // `malloc` itself would mean the program's, too.
+    // `malloc` itself could mean the program's, too.
     used.is_none_or(|used| used == object_of(malloc_for as *const c_void))
 }
 
-/// Takes the heaps' locks in order, for a fork. Returns a bit for each lock taken. A lock that the
-/// thread holds already (a signal handler forks) is left out: the interrupted code continues with
-/// it after the fork, in the parent and in the child.
+/// Takes the heaps' locks in order, for a fork. Returns a bit for each lock that was taken. A lock
+/// that the thread already holds (a signal handler forks) is skipped: the interrupted code
+/// continues with it after the fork, in the parent and in the child.
 pub fn take_all() -> u32 {
     let mut taken = 0;
     for (number, heap) in ALL_HEAPS.iter().enumerate() {
@@ -171,7 +171,7 @@ pub fn take_all() -> u32 {
     taken
 }
 
-/// Gives back the heaps' locks that were taken, after a fork.
+/// Releases the heaps' locks that were taken, after a fork.
 pub fn give(taken: u32) {
     let is_taken = |number: usize| taken & 1 << number != 0;
     ALL_HEAPS.iter().enumerate().filter(|&(number, _)| is_taken(number)).for_each(|(_, heap)| heap.give());
@@ -184,8 +184,8 @@ fn heap_of(thread: usize) -> &'static Lock<Heap<Chunks>> {
     &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
 }
 
-/// Whether `more` bytes of the next allocator would exceed the program's own limits. Fewer bytes
-/// are not checked: the allocator may have them already.
+/// Whether `more` bytes of the next allocator would exceed the program's own limits. Smaller
+/// amounts are not checked, because the allocator may already have them.
 fn exceeds(more: usize) -> bool {
     more >= LARGE_ONLY && limits::any() && !ARENA.lock().may_grow(more, true)
 }
@@ -203,7 +203,7 @@ fn is_next(size: usize) -> bool {
     size < large_from() && matches!(MODE.load(Relaxed), LARGE_MODE | OFF)
 }
 
-/// Makes a large object in a range of its own. It replaces one of `instead` bytes; 0 for none.
+/// Makes a large object in a separate range. It replaces an object of `instead` bytes; 0 for none.
 fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
     let before = HEADER.max(align);
     // An object of 0 bytes must also have an address within its range, by which it is recognised.
@@ -228,14 +228,14 @@ fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// The start and end of a large object's range. `None` if the object is not this library's but the
-/// next allocator's, which may have mapped its memory in the arena.
+/// The start and end of a large object's range. `None` if the object is the next allocator's, which
+/// may have mapped its memory in the arena.
 ///
 /// # Safety
-/// `at` is an object that is not freed.
+/// `at` is an object that has not been freed.
 unsafe fn range_of(at: usize) -> Option<(usize, usize)> {
     let arena = ARENA.lock();
-    // A range may begin with another thing than a header, and the bytes before `at` may not be
+    // A range may begin with other data than a header, and the bytes before `at` may not be
     // readable.
     let is_there = |&(from, to): &(usize, usize)| {
         at >= from + HEADER && (at < to || arena.special_within(header_of(at) as usize, at).is_empty())
@@ -266,9 +266,9 @@ pub fn not_an_object() -> ! {
     )
 }
 
-/// Stops a program that frees something that is no object, before that does harm.
+/// Stops a program that frees an address without an object, before that does harm.
 ///
-/// Call it without the heap's lock: the message takes memory.
+/// Call it without the heap's lock, because the message needs memory.
 fn or_stop<T>(result: Result<T, NotAnObject>) -> T {
     result.unwrap_or_else(|NotAnObject| not_an_object())
 }
@@ -308,7 +308,7 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
 }
 
 /// Takes small objects of a size (its index) from the heap of a thread, which may grow for the
-/// first one. Returns how many.
+/// first object. Returns their number. Returns how many.
 pub fn take_some(thread: usize, size: usize, to: &mut [usize]) -> usize {
     let mut heap = heap_of(thread).lock();
     let first = heap.allocate(usize::from(BYTES[size]), 1) as usize;
@@ -339,8 +339,8 @@ pub fn give_back(objects: &[usize]) {
     }
 }
 
-/// Allocates from what any heap has left, if the program's own limits allow no more. (Heaps keep
-/// most of what was freed.)
+/// Allocates from the remaining memory of any heap, if the program's own limits allow no growth.
+/// (Heaps keep most of the freed memory.)
 #[cold]
 fn reuse(size: usize, align: usize) -> *mut u8 {
     let found = ALL_HEAPS.iter().map(|heap| heap.lock().allocate(size, align)).find(|at| !at.is_null());
@@ -366,17 +366,17 @@ fn or_none(at: *mut u8) -> *mut u8 {
 
 unsafe fn usable(at: *mut u8) -> usize {
     if !arena::contains(at as usize) {
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         return unsafe {
             if own_heap::contains(at as usize) { own_heap::usable(at) } else { next_malloc::usable(at) }
         };
     }
     match TABLE.heap_of(at as usize) {
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         None => unsafe {
             range_of(at as usize).map_or_else(|| next_malloc::usable(at), |(_, end)| end - at as usize)
         },
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         Some(_) => unsafe { TABLE.usable(at) },
     }
 }
@@ -386,28 +386,28 @@ unsafe fn release(at: *mut u8) {
         return;
     }
     if !arena::contains(at as usize) {
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         return unsafe {
             if own_heap::contains(at as usize) { own_heap::free(at) } else { next_malloc::free(at) }
         };
     }
     match TABLE.heap_of(at as usize) {
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         None => match unsafe { range_of(at as usize) } {
             Some((start, end)) => {
-                // Its bytes may stay in memory, so the mark is removed. SAFETY: the header lies
-                // before the object, which the caller gives up.
+                // The object's bytes may stay in memory, so the mark is removed. SAFETY: the header
+                // lies before the object, which the caller gives up.
                 unsafe { (*header_of(at as usize)).mark = 0 };
                 LARGE_COUNT.fetch_sub(1, Relaxed);
                 LARGE_BYTES.fetch_sub(end - start, Relaxed);
                 ARENA.lock().give(start, end, true);
             }
-            // SAFETY: the caller passes an object that is not freed.
+            // SAFETY: the caller passes an object that has not been freed.
             None => unsafe { next_malloc::free(at) },
         },
         Some(heap) => {
-            // SAFETY: the object lies in that heap's memory, and the caller passes one that is not
-            // freed.
+            // SAFETY: the object lies in that heap's memory, and the caller passes one that has not
+            // been freed.
             let freed = unsafe { ALL_HEAPS[usize::from(heap)].lock().free(at) };
             or_stop(freed);
         }
@@ -418,12 +418,12 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     let mut instead = 0;
     if !arena::contains(old as usize) {
         if !own_heap::contains(old as usize) && is_next(size) {
-            // SAFETY: the caller passes an object that is not freed.
+            // SAFETY: the caller passes an object that has not been freed.
             let had = unsafe { next_malloc::usable(old) };
             if exceeds(size.saturating_sub(had)) {
                 return or_none(std::ptr::null_mut());
             }
-            // SAFETY: the caller passes an object that is not freed.
+            // SAFETY: the caller passes an object that has not been freed.
             if let Some(new) = unsafe { next_malloc::resize(old, size) } {
                 return new;
             }
@@ -433,14 +433,14 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
             not_an_object();
         }
         if size < large_from() {
-            // SAFETY: the object lies in that heap's memory, and the caller passes one that is not
-            // freed.
+            // SAFETY: the object lies in that heap's memory, and the caller passes one that has not
+            // been freed.
             let new = unsafe { ALL_HEAPS[usize::from(heap)].lock().resize(old, size) };
             return or_none(or_stop(new));
         }
-    // SAFETY: the caller passes an object that is not freed.
+    // SAFETY: the caller passes an object that has not been freed.
     } else if let Some((start, end)) = unsafe { range_of(old as usize) } {
-        // No object can be so large, and rounding up would overflow.
+        // No object can be this large, and rounding up would overflow.
         if size > isize::MAX as usize - PAGE {
             return or_none(std::ptr::null_mut());
         }
@@ -467,12 +467,12 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
             return old;
         }
     } else if is_next(size)
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         && let Some(new) = unsafe { next_malloc::resize(old, size) }
     {
         return new;
     }
-    // SAFETY: the caller passes an object that is not freed.
+    // SAFETY: the caller passes an object that has not been freed.
     let had = unsafe { usable(old) };
     if had == 0 {
         not_an_object();
@@ -518,7 +518,7 @@ unsafe extern "C" fn realloc_for(old: *mut u8, size: usize, caller: usize) -> *m
             return or_none(own_heap::allocate(size, 16, false));
         }
         if own_heap::contains(old as usize) {
-            // SAFETY: the caller passes null or an object that is not freed.
+            // SAFETY: the caller passes null or an object that has not been freed.
             return or_none(unsafe { own_heap::resize(old, size) });
         }
     }
@@ -526,15 +526,15 @@ unsafe extern "C" fn realloc_for(old: *mut u8, size: usize, caller: usize) -> *m
         return allocate(size, 16, false);
     }
     if size == 0 {
-        // SAFETY: the caller passes null or an object that is not freed.
+        // SAFETY: the caller passes null or an object that has not been freed.
         unsafe { release(old) };
         return std::ptr::null_mut();
     }
-    // SAFETY: the caller passes null or an object that is not freed.
+    // SAFETY: the caller passes null or an object that has not been freed.
     unsafe { resize(old, size) }
 }
 
-/// A hook that jumps to another function, with the return address as one more argument.
+/// A hook that jumps to another function, with the return address as an additional argument.
 macro_rules! told_the_caller {
     ($($(#[$doc:meta])* fn $name:ident($($type:ty),*) = $goes_on:ident, $x86:literal, $arm:literal;)*) => {
         $($(#[$doc])*
@@ -576,7 +576,7 @@ family! {
     /// Hook of the C library's function.
     fn reallocarray(old: *mut u8, count: usize, size: usize) -> *mut u8 {
         match count.checked_mul(size) {
-            // SAFETY: the caller passes null or an object that is not freed.
+            // SAFETY: the caller passes null or an object that has not been freed.
             Some(bytes) => unsafe { realloc_for(old, bytes, 0) },
             None => {
                 set_errno(libc::ENOMEM);
@@ -592,14 +592,14 @@ family! {
         }
         // `free` must not change the program's `errno`. SAFETY: `errno` belongs to this thread.
         let errno = unsafe { *libc::__errno_location() };
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         unsafe { release(old) };
         set_errno(errno);
     }
 
     /// Hook of the C library's function.
     fn cfree(old: *mut u8) -> () {
-        // SAFETY: the caller passes null or an object that is not freed.
+        // SAFETY: the caller passes null or an object that has not been freed.
         unsafe { free(old) }
     }
 
@@ -608,7 +608,7 @@ family! {
         if at.is_null() {
             return 0;
         }
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         unsafe { usable(at) }
     }
 

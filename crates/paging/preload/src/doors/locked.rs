@@ -6,12 +6,12 @@ use crate::{paged, process, real};
 use std::ffi::{c_int, c_void};
 use terapage_sys::PAGE;
 
-/// Bytes at the end of a stack that the program provides: there the thread has its descriptor. (On
+/// Bytes at the end of a stack that the program provides, where the thread has its descriptor. (On
 /// some processors the thread-local variables follow it.)
 const DESCRIPTOR: usize = 16 << 10;
 
-/// Hook of the C library's function. When a thread ends, the kernel clears a word in its
-/// descriptor, by which others see the end, and the kernel cannot wait for a page then. So the
+/// Hook of the C library's function. When a thread ends, the kernel clears a word in the thread's
+/// descriptor, by which others see the end. At that time the kernel cannot wait for a page. So the
 /// descriptor is not paged.
 ///
 /// # Safety
@@ -45,7 +45,7 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     }
     let from = at as usize / PAGE * PAGE;
     let to = (at as usize + len).next_multiple_of(PAGE);
-    // Locked memory does not count in the budget, so it may be no more than a part of the budget.
+    // Locked memory does not count in the budget, so it may only be a part of the budget.
     let budget = process::settings().map_or(usize::MAX, |settings| settings.memory.0 as usize);
     if to - from > budget / 4 && paged::meets(from, to - from) {
         return refuse(libc::ENOMEM);
@@ -77,7 +77,8 @@ alias! {
     fn mlock2(at: *const c_void, len: usize, flags: libc::c_uint) -> c_int = lock(libc::SYS_mlock2, at, len, flags as c_int);
 }
 
-/// Hook of the C library's function. It is refused: not all memory can be locked within a budget.
+/// Hook of the C library's function. The call is refused, because not all memory can be locked
+/// within a budget.
 ///
 /// # Safety
 /// The contract is that of the C library's function.

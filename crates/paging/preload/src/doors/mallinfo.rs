@@ -4,11 +4,11 @@ use crate::{heap, real};
 use libc::c_int;
 use terapage_sys::thread;
 
-/// The C library's numbers about its own heap, which serves requests that are not paged by the
-/// user's wish.
+/// The C library's numbers about its own heap, which serves requests that the user does not want
+/// paged.
 fn of_next() -> libc::mallinfo2 {
     match real::mallinfo2.get() {
-        // SAFETY: it only asks.
+        // SAFETY: the call only queries.
         Some(mallinfo2) if !heap::serves_all() => unsafe { mallinfo2() },
         // SAFETY: the fields are plain numbers, for which zeros are valid.
         _ => unsafe { std::mem::zeroed() },
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
     info
 }
 
-/// Hook of the C library's function. Its numbers have 32 bits: larger ones are cut.
+/// Hook of the C library's function. Its numbers have 32 bits: larger ones are truncated.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn mallinfo() -> libc::mallinfo {
 pub unsafe extern "C" fn malloc_stats() {
     if !heap::serves_all() {
         if let Some(malloc_stats) = real::malloc_stats.get() {
-            // SAFETY: it only asks.
+            // SAFETY: the call only queries.
             unsafe { malloc_stats() }
         }
         return;

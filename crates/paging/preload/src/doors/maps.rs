@@ -1,6 +1,5 @@
 //! Hooks of mmap's family. Private anonymous memory that is readable and writable comes from the
-//! arena. On ranges of the arena, the calls have the same effects, as seen by the program, as in
-//! the kernel.
+//! arena. On ranges of the arena, the calls have the same effects for the program as in the kernel.
 
 use crate::arena::{self, ARENA, Arena};
 use crate::elf::each_segment;
@@ -29,8 +28,8 @@ pub fn refuse(errno: c_int) -> c_int {
 /// More addresses than any process can have, even with five levels of page tables.
 const ALL_ADDRESSES: usize = 1 << 56;
 
-/// Whether a range ends beyond all addresses. Nothing is done to such a range: rounded up to pages,
-/// its length may be 0.
+/// Whether a range ends beyond all addresses. Such a range is left alone, because its length may
+/// become 0 when it is rounded up to pages.
 pub fn is_beyond(at: usize, len: usize) -> bool {
     at.checked_add(len).is_none_or(|to| to > ALL_ADDRESSES)
 }
@@ -147,13 +146,14 @@ fn is_reservation(len: usize, prot: c_int, flags: c_int) -> bool {
 }
 
 /// Maps at a `place` that the program names without insisting, if the mapping belongs there and the
-/// place is free. Whether that was done.
+/// place is free. Returns whether this was done.
 ///
-/// - In the arena, beside what is in use, it is paged there.
-/// - Near the program's code it is left to the kernel, if it is not large: it is for code, which
-///   can only be used if a jump reaches it.
-/// - Elsewhere the place is mostly chosen at random, and the data must be paged: the arena serves
-///   it. If the program then unmaps it again and again, it insists, and the kernel serves it.
+/// - In the arena, near the used part, the mapping is paged there.
+/// - Near the program's code, a mapping that is not large is left to the kernel: it is for code,
+///   which must be within reach of a jump.
+/// - Elsewhere the place is mostly random, and the data must be paged: the arena serves the
+///   mapping. If the program then unmaps such mappings again and again, it insists, and the kernel
+///   serves them.
 unsafe fn honour(place: usize, len: usize, prot: c_int, flags: c_int) -> bool {
     if arena::overlaps(place, len) {
         if !ARENA.lock().has_place(place, place + len) {
@@ -198,9 +198,10 @@ fn reserve(place: usize, len: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Whether a Java machine is refused a reservation at a place of its choice, as if the place were
-/// in use. From version 21 or so on, Java names places for its heap in this way, low addresses
-/// first, and in the end takes it anywhere: in the arena, where it is paged. Java with ZGC insists.
+/// Whether to refuse a Java machine a reservation at the place that it names, as if the place were
+/// in use. From about version 21 on, Java names places for its heap in this way, low addresses
+/// first, and in the end accepts any place: in the arena, where the heap is paged. Java with ZGC
+/// insists.
 fn is_offer_declined(len: usize, prot: c_int, flags: c_int) -> bool {
     flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE
         && flags & MAP_FIXED == 0
@@ -220,7 +221,7 @@ fn is_java() -> bool {
     found
 }
 
-/// Maps memory of the kernel at exactly `place`, if that is free.
+/// Maps memory of the kernel at exactly `place`, if the place is free.
 fn map_exactly(place: usize, len: usize, prot: c_int, flags: c_int) -> bool {
     // SAFETY: the flag keeps existing mappings.
     let at = unsafe { kernel_mmap(place, len, prot, flags | MAP_FIXED_NOREPLACE, -1, 0) } as usize;
@@ -303,12 +304,12 @@ unsafe fn mmap_in_arena(
     unsafe { map_over(&mut arena, at, len, prot, flags, (fd, offset)) }
 }
 
-/// Whether a mapping may only take a place where nothing is mapped.
+/// Whether a mapping may only take a free place.
 fn is_only_free(flags: c_int) -> bool {
     flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE
 }
 
-/// Maps something that is not paged over a range of the arena, which was claimed.
+/// Maps memory that is not paged over a range of the arena, which was claimed.
 unsafe fn map_over(
     arena: &mut Arena,
     at: usize,
@@ -320,8 +321,8 @@ unsafe fn map_over(
     let only_free = is_only_free(flags);
     let closes = is_reservation(usize::MAX, prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE));
     let paged = arena.paged_within(at, at + len);
-    // Each part that is released splits mappings at both its ends, and so does the new mapping.
-    // Without room for these, the call is refused below, and no bytes may be lost.
+    // Each released part splits mappings at both its ends, and so does the new mapping. Without
+    // room for these, the call is refused below, and no bytes may be lost.
     if closes && memory::has_room_for_mappings(2 * paged.len() + 4) {
         arena.drop_blocks(at, at + len);
     }
@@ -333,7 +334,7 @@ unsafe fn map_over(
         return failed();
     }
     let flags = (flags & !(MAP_FIXED_NOREPLACE & !MAP_FIXED)) | MAP_FIXED;
-    // SAFETY: the caller keeps the contract of `mmap`; the blocks are not paged any more.
+    // SAFETY: the caller keeps the contract of `mmap`; the blocks are no longer paged.
     let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     if mapped != failed() {
         arena.forget(at, at + len);
@@ -400,13 +401,12 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     0
 }
 
-/// After a refused call: pages again what was released for the call.
+/// After a refused call: pages the blocks again that were released for the call.
 pub fn undo(arena: &mut Arena, paged: Vec<(usize, usize)>) {
     after_refusal(|| arena.take_back(paged));
 }
 
-/// The first page of a range that is in the arena and not in use: the program has nothing mapped
-/// there.
+/// The first page of a range that is in the arena and not in use: the program has no mapping there.
 pub fn first_hole(from: usize, to: usize) -> Option<usize> {
     arena::overlaps(from, to - from).then(|| ARENA.lock().first_hole(from, to)).flatten()
 }

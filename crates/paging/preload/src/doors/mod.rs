@@ -1,10 +1,10 @@
-//! The doors: hooks of the C library's functions by which a program asks for memory, changes it, or
-//! hands it to the kernel. (The hooks at which a process ends, forks, executes or sets its limits
-//! are in [host](crate::host).)
+//! The doors: hooks of the C library's functions by which a program asks for memory, changes
+//! memory, or hands it to the kernel. (The hooks at which a process ends, forks, executes or sets
+//! its limits are in [host](crate::host).)
 //!
-//! A door decides who serves a call. What is paged it learns from [paged](crate::space::paged); it
-//! changes that only through the [arena](crate::space::arena), and the rest it passes to the kernel
-//! or to the [real](crate::host::real) function.
+//! A door decides who serves a call. It learns from [paged](crate::space::paged) what is paged, and
+//! changes that only through the [arena](crate::space::arena). It passes the rest to the kernel or
+//! to the [real](crate::host::real) function.
 
 pub mod advise;
 pub mod brk;

@@ -1,9 +1,10 @@
 //! Hook for mutexes to which the kernel itself writes.
 //!
-//! There are two kinds. With priority inheritance (`PTHREAD_PRIO_INHERIT`), if threads contend, the
-//! kernel changes the mutex's word in a way that cannot wait for a page (EFAULT, on which the C
-//! library ends the process). With robust mutexes, when the owner ends, the kernel goes through its
-//! mutexes and cannot wait any more. So neither kind is paged.
+//! Two kinds of mutexes are not paged. For mutexes with priority inheritance
+//! (`PTHREAD_PRIO_INHERIT`) under contention, the kernel changes the mutex's word in a way that
+//! cannot wait for a page (it returns EFAULT, and the C library ends the process). For robust
+//! mutexes, when the owner ends, the kernel visits the owner's mutexes and can no longer wait. So
+//! both kinds are kept in memory.
 
 use crate::locked::keep_in_memory;
 use crate::real;

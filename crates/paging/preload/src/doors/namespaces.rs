@@ -1,4 +1,4 @@
-//! Hooks for programs whose children get a PID namespace of their own: those that begin containers.
+//! Hooks for programs whose children get a separate PID namespace: those that start containers.
 //!
 //! After such a call Linux begins no thread in the process itself (EINVAL), so its pager is started
 //! before the call. A child of a fork is in the new namespace, and begins its pager's thread as

@@ -4,11 +4,11 @@
 use std::ffi::{c_int, c_ulong};
 use terapage_sys::memory;
 
-/// The argument that only asks.
+/// The argument that only queries.
 const ASKS: c_ulong = 0xffff_ffff;
 
-/// Hook of the C library's function. The library continues to map its memory with the rights as
-/// before: otherwise the kernel would move no pages between the program and the pool.
+/// Hook of the C library's function. The library continues to map its memory with the same rights
+/// as before: otherwise the kernel would move no pages between the program and the pool.
 ///
 /// # Safety
 /// The contract is that of the C library's function.

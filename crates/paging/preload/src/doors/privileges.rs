@@ -1,9 +1,9 @@
 //! Hooks for programs that begin as root and continue as another user: servers.
 //!
-//! Unless the machine is set up for it, a process without privileges may not make a userfaultfd.
-//! But it needs one when it has grown, and so does each forked child. The device
-//! `/dev/userfaultfd`, once open, makes them for any process that has the descriptor. So it is
-//! opened just before the program gives up its rights.
+//! Unless the machine is configured for it, a process without privileges may not make a
+//! userfaultfd. But the process needs one when it has grown, and so does each forked child. The
+//! device `/dev/userfaultfd`, once open, makes them for any process that has the descriptor. So the
+//! device is opened just before the program gives up its rights.
 
 use crate::{process, real};
 use libc::{c_int, uid_t};

@@ -1,6 +1,6 @@
-//! Hooks of functions that begin threads, which inherit their maker's processors, and of those that
-//! ask for a thread's processors or set them. The pager may have [bound](binding) a thread to one
-//! for a while; that ends first.
+//! Hooks of functions that begin threads, which inherit their creator's processors, and of those
+//! that ask for a thread's processors or set them. The pager may have temporarily [bound](binding)
+//! a thread to one processor; the binding ends first.
 
 use crate::real;
 use libc::{cpu_set_t, pid_t, pthread_attr_t, pthread_t, size_t};
@@ -22,7 +22,7 @@ macro_rules! freed {
     };
 }
 
-/// What `thrd_create` answers if it fails (`thrd_error` of <threads.h>).
+/// The result of `thrd_create` if it fails (`thrd_error` of <threads.h>).
 const THREAD_ERROR: c_int = 2;
 
 freed! {

@@ -29,11 +29,11 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
         set_errno(error.errno());
         return failed();
     }
-    // SAFETY: the caller keeps the contract of `mremap`; the blocks are not paged any more.
+    // SAFETY: the caller keeps the contract of `mremap`; the blocks are no longer paged.
     let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
     if moved != failed() {
         // This may be memory from the arena, which only forks known to the pager copy: now every
-        // fork copies it.
+        // fork must copy it.
         memory::advise(new, to - new, libc::MADV_DOFORK);
         arena.keep_mapped(new, to);
         arena.ranges.take_exactly(new, to);
@@ -44,9 +44,9 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
     moved
 }
 
-/// Moves pages of the arena that belong to the kernel. They leave the arena, or go to a place in it
-/// that the program names. The old place stays mapped until the arena puts its own memory there:
-/// another thread's mapping could take a hole.
+/// Moves pages of the arena that belong to the kernel. They leave the arena, or move to a place in
+/// it that the program names. The old place stays mapped until the arena puts its own memory there,
+/// because another thread's mapping could take a hole.
 unsafe fn mremap_special(
     old: usize,
     old_len: usize,
@@ -71,13 +71,12 @@ unsafe fn mremap_special(
         aside
     };
     if moved == failed() {
-        // SAFETY: the pages go back to their old place, which is still mapped and which nobody
-        // uses.
+        // SAFETY: the pages go back to their old place, which is still mapped and has no user.
         unsafe { kernel_mremap(aside as usize, old_len, old_len, may_move | libc::MREMAP_FIXED, old) };
     } else {
         if !arena::overlaps(moved as usize, new_len) {
             // Forks unknown to the pager do not copy the arena, and core dumps contain only its
-            // used part: outside the arena the pages get the usual properties.
+            // used part. Outside the arena the pages get the usual properties.
             memory::advise(moved as usize, new_len, libc::MADV_DOFORK);
             memory::advise(moved as usize, new_len, libc::MADV_DODUMP);
         }
@@ -126,8 +125,8 @@ fn special_parts(from: usize, to: usize, mappings: &[(usize, usize)]) -> Vec<(us
 }
 
 /// Moves the given parts of a range one by one, so that they keep their properties, and copies the
-/// rest. Ranges that must be zero are not copied, since the destination is zero. The pages at
-/// `from` stay mapped. If a part has moved only partly, `mremap` has no way to say so, and the
+/// rest. Ranges that must be zero are not copied, since the destination is already zero. The pages
+/// at `from` stay mapped. If a part has moved only partly, `mremap` cannot report it, so the
 /// program is stopped.
 ///
 /// # Safety
@@ -201,7 +200,7 @@ unsafe fn mremap_others(
         Ok(left)
     });
     match left {
-        // Moved memory is not paged any more, so every fork copies it.
+        // Moved memory is no longer paged, so every fork must copy it.
         Ok(Some(_)) => drop(memory::advise(from, old_len, libc::MADV_DOFORK)),
         Ok(None) => {}
         Err(error) => {
@@ -253,8 +252,8 @@ unsafe fn place_for(new_len: usize, flags: c_int, new: usize) -> *mut c_void {
     // SAFETY: the kernel or the arena chooses the place.
     let to = unsafe { map(std::ptr::null_mut(), least, READ_WRITE, plain, -1, 0) };
     if to != failed() && new_len < least {
-        // The range was only so long that it comes from the arena. SAFETY: the rest was mapped just
-        // now, and the program does not know it.
+        // The range was lengthened only so that it comes from the arena. SAFETY: the rest was
+        // mapped just now, and the program does not know it.
         unsafe { munmap(to.byte_add(new_len), least - new_len) };
     }
     to
@@ -280,7 +279,7 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
             return moved;
         }
     }
-    // For the kernel these are several mappings: a part was locked once, or they came from several
+    // For the kernel these are several mappings: a part was once locked, or they came from several
     // places.
     let mappings = if special > 0 { plain_mappings(from, from + old_len) } else { Some(Vec::new()) };
     let Some(mappings) = mappings else {
@@ -308,7 +307,7 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
     to
 }
 
-/// Shortens a range of the arena, or lengthens it if there is room. `None` if it has to move.
+/// Shortens a range of the arena, or lengthens it if there is room. `None` if the range must move.
 fn mremap_in_place(from: usize, old_len: usize, new_len: usize, flags: c_int) -> Option<*mut c_void> {
     if new_len <= old_len {
         ARENA.lock().give(from + new_len, from + old_len, false);

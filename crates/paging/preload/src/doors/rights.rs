@@ -63,7 +63,7 @@ unsafe fn make_plain(arena: &mut Arena, from: usize, to: usize) -> c_int {
     answer
 }
 
-/// Gives a range other rights: its blocks are not paged any more.
+/// Gives a range other rights: its blocks are no longer paged.
 unsafe fn make_special(arena: &mut Arena, from: usize, to: usize, prot: c_int) -> c_int {
     let paged = match arena.release_parts(from, to) {
         Ok(paged) => paged,
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
     }
     // SAFETY: the caller keeps the contract of `pkey_mprotect`.
     let answer = unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int };
-    // There is no such key, or the processor has none: nothing was changed.
+    // There is no such key, or the processor has no keys: nothing was changed.
     if answer != 0
         && !paged.is_empty()
         && matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))

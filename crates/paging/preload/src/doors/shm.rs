@@ -29,8 +29,8 @@ fn segment_bytes(id: c_int) -> usize {
 }
 
 /// The parts (from, to) of the segment that is attached at an address; several, if the program has
-/// changed some of them. As in the kernel, the first mapping whose distance from the address is its
-/// offset in its segment decides which segment that is.
+/// changed some of them. As in the kernel, the first mapping whose distance from the address equals
+/// its offset in its segment determines the segment.
 fn attached(at: usize) -> Vec<(usize, usize)> {
     let _internal = thread::Internal::enter();
     let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();
@@ -88,10 +88,10 @@ pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *m
     moved
 }
 
-/// Moves a segment that was attached just now. With `replaces`, it replaces what is at the place;
-/// else the place must be unused.
+/// Moves a segment that was attached just now. With `replaces`, it replaces the mapping at the
+/// place; otherwise the place must be unused.
 unsafe fn move_to(aside: *mut c_void, place: usize, replaces: bool) -> *mut c_void {
-    // It may be longer than the program has asked for, if it consists of huge pages.
+    // It may be longer than the program requested, if it consists of huge pages.
     let Some(&(_, end)) = attached(aside as usize).last() else {
         set_errno(libc::ENOMEM);
         return failed();

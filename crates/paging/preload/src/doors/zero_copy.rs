@@ -1,9 +1,9 @@
 //! Zero copy: memory that the kernel would send without copying it (`vmsplice`, `MSG_ZEROCOPY`).
 //!
-//! A pipe or a socket then has references to the pages, but does not pin them, so nothing tells
-//! that they are in use. The block may leave, and its frame get another block's bytes, before the
-//! pages are read. (Swap keeps such a page, since it sees the references.) So memory is copied
-//! before it is spliced, and sockets lack the mode, as before Linux 4.14.
+//! A pipe or a socket then has references to the pages, but does not pin them, so nothing shows
+//! that they are in use. The block may leave, and its frame may get another block's bytes, before
+//! the pages are read. (Swap keeps such a page, since it sees the references.) So memory is copied
+//! before it is spliced, and sockets lack this mode, as before Linux 4.14.
 
 use crate::{paged, process, real};
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
@@ -30,8 +30,8 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t
         false => 0,
     };
     if most <= 0 {
-        // No paged memory is lent: it is not paged, or it is to be filled, or this is no pipe.
-        // SAFETY: the caller keeps the contract of `vmsplice`.
+        // No paged memory is shared: the memory is not paged, or it will be filled, or this is not
+        // a pipe. SAFETY: the caller keeps the contract of `vmsplice`.
         return unsafe { real::call!(vmsplice(fd, vector, count, flags) or -1) };
     }
     // SAFETY: the caller keeps the contract of `vmsplice`.

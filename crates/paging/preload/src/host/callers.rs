@@ -1,13 +1,13 @@
 //! Callers of `malloc` whose memory is never paged.
 //!
 //! In the child of a fork, the C library uses some of its own memory before the child has a pager
-//! to bring it:
-//! - the lists of the loader (`ld.so`) of libraries and of thread-local variables, when the pager's
+//! that could bring it in:
+//! - the loader's (`ld.so`) lists of libraries and of thread-local variables, when the pager's
 //!   thread begins;
 //! - the tables of threads' values (`pthread_setspecific`), which it clears for threads that the
 //!   child does not have.
 //!
-//! Its other uses are [rehearsed](crate::fork).
+//! Its other uses of memory are [rehearsed](crate::fork).
 
 use crate::elf::{each_segment, symbol_of};
 use std::ffi::c_void;
@@ -32,7 +32,7 @@ impl Code {
 }
 
 unsafe extern "C" {
-    /// A function of the loader. It is never called here; its address says where the loader is.
+    /// A function of the loader. It is never called here; its address shows where the loader is.
     fn __tls_get_addr(index: *const usize) -> *mut u8;
 }
 
@@ -52,8 +52,7 @@ fn code_of(at: *const c_void) -> Range<usize> {
     symbol_of(at).map_or(0..0, |(start, symbol)| start..start + symbol.st_size as usize)
 }
 
-/// Whether memory is never paged that is allocated for the code that `caller`, the return address,
-/// is in.
+/// Whether memory that the code at `caller`, the return address, allocates is never paged.
 pub fn is_unpaged(caller: usize) -> bool {
     LOADER.has(caller) || SET_SPECIFIC.has(caller)
 }

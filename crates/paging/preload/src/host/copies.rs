@@ -1,8 +1,8 @@
-//! The pager of `terapage run`, for a copy of Terapage that the program has linked or loaded: it
-//! takes its memory from the arena, so the process has one pager and one budget.
+//! The pager of `terapage run`, for a copy of Terapage that the program has linked or loaded: the
+//! copy takes its memory from the arena, so the process has one pager and one budget.
 //!
-//! A fork does not happen while the other copy uses the pager: that copy holds a lock then, for
-//! which its own handler, called before this library's, waits.
+//! No fork happens while the other copy uses the pager: that copy then holds a lock, for which its
+//! own handler, called before this library's, waits.
 
 use crate::arena::{self, ARENA};
 use crate::{exit, process};
@@ -27,13 +27,13 @@ pub extern "C" fn terapage_host_3() -> *const c_void {
     if arena::is_open() { (&raw const HOST).cast() } else { std::ptr::null() }
 }
 
-/// The pager, once it has begun. It is used without the arena's lock: a request may take long, and
-/// wait for a page.
+/// The pager, once it has begun. It is used without the arena's lock, because a request may take
+/// long, and wait for a page.
 fn pager() -> Option<&'static Pager> {
     let arena = ARENA.lock();
-    // SAFETY: once there is a pager, it stays where it is as long as the process lives. Only the
-    // child of a fork changes it, when it has a single thread; the top of this file says why no
-    // thread uses the pager then.
+    // SAFETY: once there is a pager, it does not move while the process lives. Only the child of a
+    // fork changes it, when it has a single thread; the header of this file says why no thread uses
+    // the pager then.
     arena.pager.as_ref().map(|pager| unsafe { &*std::ptr::from_ref(pager) })
 }
 
@@ -102,7 +102,8 @@ extern "C" fn advise(at: usize, len: usize, what: c_int) -> c_int {
 
 /// The file of a descriptor that stays the caller's.
 fn borrowed(fd: c_int) -> ManuallyDrop<File> {
-    // SAFETY: the caller keeps the descriptor open during the call, and this does not close it.
+    // SAFETY: the caller keeps the descriptor open during the call, and this value does not close
+    // it.
     ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
 }
 

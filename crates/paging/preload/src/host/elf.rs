@@ -77,7 +77,7 @@ unsafe extern "C" {
     fn dladdr1(at: *const c_void, info: *mut libc::Dl_info, more: *mut *mut c_void, what: c_int) -> c_int;
 }
 
-/// The symbol whose bytes contain an address, and the start of these bytes. `None` if unknown.
+/// The symbol that contains an address, and the start of its bytes. `None` if unknown.
 pub fn symbol_of(at: *const c_void) -> Option<(usize, libc::Elf64_Sym)> {
     let mut symbol: *mut c_void = std::ptr::null_mut();
     // SAFETY: the description is plain data, for which zeros are a value, and both have room for

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_sys::{fd, last};
 
-/// The process in which the library began. A child of a fork writes under a name of its own.
+/// The process in which the library began. A forked child writes under a different name.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
-/// The process that owns this memory. A child of vfork, which only borrows it, has another number.
+/// The process that owns this memory. A child of vfork, which only borrows the memory, has another
+/// number.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// The process that `terapage run` became, whatever programs it has executed since.
@@ -22,7 +23,7 @@ pub fn is_root() {
     ROOT.store(std::process::id(), SeqCst);
 }
 
-/// Whether the calling process is that one.
+/// Whether the calling process is the one that `terapage run` became.
 pub fn is_run() -> bool {
     ROOT.load(SeqCst) == std::process::id()
 }
@@ -36,9 +37,9 @@ pub fn open() {
 }
 
 unsafe extern "C" {
-    /// As `atexit`, but that the function hears the status.
+    /// Like `atexit`, but the function receives the status.
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
-    /// What `exit` does to streams once all functions were called.
+    /// The action of `exit` on streams after all functions were called.
     fn fcloseall() -> c_int;
 }
 
@@ -55,9 +56,9 @@ pub fn is_owner() -> bool {
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     finish();
     if is_far() {
-        // The streams' memory may be paged: they are done with before the stores are.
-        // SAFETY: this function was the first to be registered, so it is called last, and what is
-        // left for `exit` to do is this.
+        // The streams' memory may be paged, so they are closed before the stores are. SAFETY: this
+        // function was the first to be registered, so it is called last, and this is the remaining
+        // work of `exit`.
         unsafe { fcloseall() };
         close_stores();
         // SAFETY: ends the process.
@@ -65,13 +66,13 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     }
 }
 
-/// Whether this process is paged, and a store of its lies elsewhere.
+/// Whether this process is paged, and has a remote store.
 fn is_far() -> bool {
     let has_far = |settings: &terapage_config::Settings| settings.stores.iter().any(|store| store.is_far());
     is_owner() && process::settings().is_some_and(has_far) && ARENA.lock().pager.is_some()
 }
 
-/// Gives back what the stores hold elsewhere. From here on no memory comes that is not there.
+/// Frees what the stores hold elsewhere. From here on missing memory no longer comes in.
 fn close_stores() {
     let _internal = terapage_sys::thread::Internal::enter();
     if let Some(pager) = &ARENA.lock().pager {
@@ -79,14 +80,14 @@ fn close_stores() {
     }
 }
 
-/// How long an exec waits at most for servers to note that this process leaves.
+/// The longest time that an exec waits for servers to note that this process leaves.
 const LEAVE_MS: u32 = 200;
 
 /// Between two looks.
 const LOOK_MS: u32 = 2;
 
-/// Before this process executes another program: servers are told that it leaves what it keeps
-/// there. Whether there are any; then [`stay`] must be called if there is no exec after all.
+/// Before this process executes another program: tells servers that it leaves its blocks. Returns
+/// whether there are any servers; then [`stay`] must be called if there is no exec after all.
 pub fn leave() -> bool {
     if !is_far() {
         return false;
@@ -101,7 +102,7 @@ pub fn leave() -> bool {
     true
 }
 
-/// The process goes on.
+/// The process continues.
 pub fn stay() {
     let _internal = terapage_sys::thread::Internal::enter();
     if let Some(pager) = &ARENA.lock().pager {
@@ -109,16 +110,16 @@ pub fn stay() {
     }
 }
 
-/// The process that has written what it is to write.
+/// The process that has written its files.
 static FINISHED: AtomicU32 = AtomicU32::new(0);
 
-/// Writes the counters and ends the trace, once in a process: a signal may end one that is just
-/// ending.
+/// Writes the counters and ends the trace, once in a process: a signal may end a process that is
+/// just ending.
 pub fn finish() {
     if !is_owner() || FINISHED.swap(std::process::id(), SeqCst) == std::process::id() {
         return;
     }
-    // Files are opened here: a thread that is to be cancelled would end, and not the process.
+    // Files are opened here: a cancelled thread would end itself, and not the process.
     let _internal = terapage_sys::thread::Internal::enter();
     if let Some(pager) = &ARENA.lock().pager
         && let Err(error) = pager.finish_trace()
@@ -198,8 +199,8 @@ fn refuse() -> c_int {
     -1
 }
 
-/// Hook: programs close descriptors that they did not open. The pager's descriptors do not exist
-/// for them.
+/// Hook: programs close descriptors that they did not open. For them the pager's descriptors do not
+/// exist.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -240,10 +241,10 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_dup3, old as i64, new as i64, flags as i64) as c_int }
 }
 
-/// The flags of a call without `own`, the flag that gives a thread descriptors of its own, since
-/// the pager's threads need the program's descriptors. If the program has one thread, it shares its
-/// descriptors with nobody else, and the flag can be removed. `None` if it has several: then the
-/// call is refused, as if for lack of memory.
+/// The flags of a call without `own`, the flag that gives a thread separate descriptors, since the
+/// pager's threads need the program's descriptors. If the program has one thread, it shares its
+/// descriptors with nobody else, and the flag can be removed. `None` if it has several threads:
+/// then the call is refused, as if memory were lacking.
 pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
     if flags & own == 0 || process::settings().is_none() {
         return Some(flags);

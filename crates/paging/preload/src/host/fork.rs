@@ -1,10 +1,10 @@
-//! Fork: the locks are taken and the pager is parked; the child gets a pager of its own.
+//! Fork: the locks are taken and the pager is parked; the child gets its own pager.
 //!
-//! Until the child has a pager, nobody brings its pages: a missing page would be a page of zeros,
-//! or a wait without end. The C library touches some pages before and while it begins the pager's
-//! thread: its streams, its locale, the loader's data about threads. Many of these lie in small
-//! objects, which are paged. So the same is rehearsed in the parent, while the pager takes out only
-//! blocks that must leave. Memory of [some callers](crate::callers) is never paged.
+//! Until the child has a pager, nobody brings its pages in: a missing page would be a page of
+//! zeros, or a wait without end. The C library touches some pages before and while it begins the
+//! pager's thread: its streams, its locale, the loader's data about threads. Many of these are in
+//! small objects, which are paged. So the parent rehearses the same touches, while the pager takes
+//! out only blocks that must leave. Memory of [some callers](crate::callers) is never paged.
 
 use crate::arena::ARENA;
 use crate::lock::Lock;
@@ -17,28 +17,28 @@ use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
 use terapage_sys::{PAGE, binding, last, memory};
 
-/// What a fork keeps between its two halves. Only the forking thread, which holds the arena's lock,
-/// uses it.
+/// The data of a fork between its two halves. Only the forking thread, which holds the arena's
+/// lock, uses it.
 static FORKING: Lock<Option<InHand>> = Lock::new(None);
 
 struct InHand {
     pager: Option<Forking>,
-    /// The heaps' locks that it has taken, a bit for each.
+    /// The heaps' locks that the fork has taken, a bit for each.
     heaps: u32,
-    /// The signals that were blocked before.
+    /// The signals that were already blocked.
     signals: Signals,
 }
 
 /// The threads that have rehearsed and are about to fork.
 static READY: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 
-/// The tables of the locale that a beginning thread reads: those of `ctype.h` (`_NL_CTYPE_CLASS`,
+/// The tables of the locale that a new thread reads: those of `ctype.h` (`_NL_CTYPE_CLASS`,
 /// `_NL_CTYPE_TOUPPER`, `_NL_CTYPE_TOLOWER`).
 const CLASSES: [c_int; 3] = [0, 1, 3];
 
 /// Bytes of the stack that a fork uses below this library's frames; a generous guess.
 const STACK_BELOW: usize = 32 << 10;
-/// Bytes of the stack above them through which a fork returns before the child has a pager.
+/// Bytes of the stack above these frames through which a fork returns before the child has a pager.
 const STACK_ABOVE: usize = 16 << 10;
 
 /// Bytes of thread-local variables before a thread's descriptor, of which a fork uses some.
@@ -73,9 +73,9 @@ pub fn open() {
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// Hook of the C library's `fork`. Signals are blocked until the end. A paged process has several
+/// Hook of the C library's `fork`. Signals are blocked until its end. A paged process has several
 /// threads, and in such a process the C library's `fork` holds a lock while it calls the registered
-/// functions: a signal handler that forks there would wait for its own thread.
+/// functions: a signal handler that forked there would wait for its own thread.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn fork() -> libc::pid_t {
     child
 }
 
-/// Rehearses and forks. Steps that may take memory of the program's own `malloc` are done here:
+/// Rehearses and forks. Steps that may take memory from the program's own `malloc` are done here:
 /// later, such a `malloc` may already hold its locks for the fork.
 fn rehearsed_fork() -> libc::pid_t {
     if let Some(errno) = lacks() {
@@ -132,15 +132,14 @@ fn refuse(errno: c_int) -> libc::pid_t {
     -1
 }
 
-/// Mappings that the pager of a child makes, with some to spare.
+/// The number of mappings that the pager of a child makes, with some to spare.
 const MAPPINGS: usize = 20;
-/// Descriptors that it opens before the parent's are closed: its pipe, and some more.
+/// The number of descriptors that it opens before the parent's are closed: its pipe, and some more.
 const PIPES: usize = 4;
 
-/// The error for which a fork must be refused, because the pager, or the child's, would lack
+/// The error with which a fork must be refused, because the pager, or the child's, would lack
 /// something: descriptors (the pipe between them, and those that the child opens before it closes
-/// its parent's), mappings, or a number of its own. `None` if nothing is lacking, or if there is no
-/// pager.
+/// its parent's), mappings, or a number. `None` if nothing is lacking, or if there is no pager.
 fn lacks() -> Option<c_int> {
     // Room is always made under the lock: otherwise a fork by another thread would give its child
     // the limit of that moment.
@@ -166,15 +165,15 @@ unsafe extern "C" fn before() {
     let signals = thread::block_signals();
     let is_ready = is_ready();
     if is_ready || say_fork_is_near() {
-        // This lock is taken first and given back last. The C library takes it, too, once the pager
+        // This lock is taken first and released last. The C library takes it, too, once the pager
         // is parked, and another thread that held it then might wait for a page. (A thread may take
-        // it several times.) SAFETY: the lock is given back in the parent, and the C library makes
-        // it anew in the child.
+        // it several times.) SAFETY: the lock is released in the parent, and the C library makes it
+        // anew in the child.
         unsafe { _IO_list_lock() };
         STREAMS.store(thread::id(), SeqCst);
         if !is_ready {
-            // If a thread cannot begin here, it cannot begin in the child either, and the child
-            // says so.
+            // If a thread cannot begin here, none can begin in the child either, and the child says
+            // so.
             rehearse(1);
         }
     }
@@ -197,8 +196,8 @@ unsafe extern "C" fn before() {
     }
 }
 
-/// From now on no block leaves the program that need not, until the fork. Whether there is a
-/// pager.
+/// From now on, until the fork, only blocks that must leave the program do. Returns whether there
+/// is a pager.
 fn say_fork_is_near() -> bool {
     let arena = ARENA.lock();
     let Some(pager) = &arena.pager else { return false };
@@ -215,9 +214,10 @@ fn let_go() {
     }
 }
 
-/// Begins `threads` threads at the same time, which do nothing, in the way that the child begins
-/// its pager's thread. `false` if the limits allow only fewer. If children get a PID namespace of
-/// their own (EINVAL), the process itself cannot begin threads, and there is no rehearsal.
+/// Begins `threads` threads at the same time, which do nothing, in the way in which the child
+/// begins its pager's thread. `false` if the limits allow only fewer threads. If children get a
+/// separate PID namespace (EINVAL), the process itself cannot begin threads, and there is no
+/// rehearsal.
 fn rehearse(threads: u32) -> bool {
     let (begun, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut barred = false;
@@ -246,9 +246,9 @@ fn rehearse(threads: u32) -> bool {
     count == threads || barred
 }
 
-/// Touches the other memory, besides that of [`rehearse`], that the C library touches in the child
-/// before there is a pager. The caller has locked the streams' list, and the pager is parked and
-/// serves only this thread's faults.
+/// Touches the memory, apart from that of [`rehearse`], that the C library touches in the child
+/// before there is a pager. The caller has locked the streams' list. The pager is parked and serves
+/// only this thread's faults.
 fn touch() {
     // SAFETY: the list does not change while it is locked, its streams have the layout of the ABI,
     // and they are only read.
@@ -304,8 +304,8 @@ unsafe extern "C" fn in_parent() {
         pager.after_fork_in_parent(forking);
         arena.set_forkable(false);
     }
-    // This happens while signals are still blocked: a handler that forks would take `STREAMS` for
-    // its own, and give the lock back once after it was taken twice.
+    // This happens while signals are still blocked: a handler that forks could mistake `STREAMS`
+    // for its own, and release the lock once although it was taken twice.
     if STREAMS.compare_exchange(thread::id(), 0, SeqCst, SeqCst).is_ok() {
         // SAFETY: the lock was taken in `before`.
         unsafe { _IO_list_unlock() };

@@ -1,8 +1,9 @@
-//! A program that loads no library, in this process: the host (crate `host`) has loaded it, and
-//! hands its calls over. The names here are what the host and this library have agreed on.
+//! A program that loads no library, in this process: the host (crate `host`) has loaded the
+//! program, and passes its calls to this library. The host and this library have agreed on these
+//! names.
 //!
-//! The calling thread is one of the program's. It has the thread pointer of the host's first
-//! thread, all its signals are blocked, and there is one such thread at a time.
+//! The calling thread is one of the program's threads. It has the thread pointer of the host's
+//! first thread, all its signals are blocked, and there is one such thread at a time.
 
 use crate::exec::{self, Instead};
 use crate::real::Texts;
@@ -28,11 +29,11 @@ pub fn is_host() -> bool {
     IS_HOST.load(Relaxed)
 }
 
-/// Does a system call of the program as the hook does it for a program that calls the C library's
-/// function. The answer is that of a system call.
+/// Executes a system call of the program as the hook does for a program that calls the C library's
+/// function. The result has the form of a system call's.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terapage_hosted_call(number: c_long, arguments: &[usize; 6]) -> isize {
     // SAFETY: the program answers for the call.
@@ -43,13 +44,13 @@ pub unsafe extern "C" fn terapage_hosted_call(number: c_long, arguments: &[usize
     -(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL) as isize)
 }
 
-/// Does the call by its hook. The answer is -1 if it fails, and `errno` says why.
+/// Executes the call by its hook. The result is -1 if the call fails, and `errno` says why.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     let at = a as *mut c_void;
-    // SAFETY: the program keeps the contract of the call, which is that of the hook.
+    // SAFETY: the program keeps the contract of the call, which equals the hook's.
     unsafe {
         match number {
             libc::SYS_mmap => maps::mmap(at, b, c as c_int, d as c_int, e as c_int, f as i64) as isize,
@@ -87,9 +88,9 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     }
 }
 
-/// Ends the process of a hosted program of whose threads none is left: they may end without the C
-/// library's knowledge, by a direct call, and the pager's threads would stay. Called now and then,
-/// by the pager's thread.
+/// Ends the process of a hosted program that has no threads left: they may end without the C
+/// library's knowledge, by a direct call, and the pager's threads would remain. The pager's thread
+/// calls it now and then.
 pub fn look_for_the_end() {
     static ENDS: AtomicBool = AtomicBool::new(false);
     let is_over = || last::look().unwrap_or(false);
@@ -97,7 +98,7 @@ pub fn look_for_the_end() {
         return;
     }
     let status = status_of_first().unwrap_or(0);
-    // The end asks the pager for its counters.
+    // The end of the process asks the pager for its counters.
     thread::spawn(c"terapage-last", move || {
         // SAFETY: ends the process.
         unsafe { exit::_exit(status) }
@@ -109,7 +110,7 @@ pub fn look_for_the_end() {
 fn status_of_first() -> Option<c_int> {
     let stat = std::fs::read("/proc/self/stat").ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // The last field, as `wait` gives it (proc(5)).
+    // The last field, in the form of `wait` (proc(5)).
     let code: c_int = stat.split_ascii_whitespace().nth_back(0)?.parse().ok()?;
     Some(code >> 8)
 }
@@ -121,15 +122,16 @@ pub extern "C" fn terapage_hosted_array(start: usize, len: usize) {
     crate::arena::ARENA.lock().start_if_due();
 }
 
-/// Gets a path, arguments and an environment, and the number that came with the question.
+/// Receives a path, arguments and an environment, and the number that came with the request.
 type Take = unsafe extern "C" fn(usize, *const c_char, Texts, Texts);
 
-/// Gives `take` what the program at `path` is to be executed with. An error (`errno`) if it cannot
-/// be executed: as a process keeps the host's filter, static executables need the host, which is
-/// not there (in another root), or not wanted (`TERAPAGE=off`).
+/// Calls `take` with the path, arguments and environment with which the program at `path` must be
+/// executed. Returns an error (`errno`) if it cannot be executed: since a process keeps the host's
+/// filter, static executables need the host, which may be missing (in another root), or not wanted
+/// (`TERAPAGE=off`).
 ///
 /// # Safety
-/// The path is a text; arguments and environment are texts, and end in a null pointer.
+/// The path is a text; arguments and environment are arrays of texts that end in a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terapage_hosted_prepare(
     path: *const c_char,
@@ -138,7 +140,7 @@ pub unsafe extern "C" fn terapage_hosted_prepare(
     take: Take,
     to: usize,
 ) -> c_int {
-    // SAFETY: the host passes what it was asked to execute.
+    // SAFETY: the host passes the arguments of the program's call.
     unsafe {
         let given = CStr::from_ptr(path);
         let execute = |instead: Option<Instead>, environment| match instead {
@@ -162,8 +164,8 @@ pub unsafe extern "C" fn terapage_hosted_prepare(
 const NEEDS_HOST: &str = "terapage: a static executable cannot be executed by a paged static program here: \
                           terapage-host is not to be found, or TERAPAGE=off is set (try: --static off)\n";
 
-/// Says that the process is about to execute a program. Returns what [`terapage_hosted_stay`]
-/// needs.
+/// Says that the process is about to execute a program. Returns the argument for
+/// [`terapage_hosted_stay`].
 ///
 /// # Safety
 /// The path is a text.

@@ -1,8 +1,8 @@
-//! What is executed instead of a program that loads no library: the host, which loads the program
-//! and pages it. A variable names the program; for a script, that is its interpreter, and the
-//! arguments begin as the kernel would have them.
+//! The program that is executed instead of one that loads no library: the host, which loads the
+//! program and pages it. A variable names the program; for a script, that is its interpreter, and
+//! the arguments begin as the kernel would set them.
 //!
-//! As in [exec](crate::exec), no lock is taken and no memory of a heap.
+//! As in [exec](crate::exec), it takes no lock and no heap memory.
 
 use crate::real::Texts;
 use libc::{c_char, c_int};
@@ -18,7 +18,7 @@ pub const VARIABLE: &[u8] = b"TERAPAGE_HOSTED=";
 /// The name of the host's file, which lies beside the library.
 const FILE: &str = "terapage-host";
 
-/// The host beside the library, if there is one, and programs are to be hosted.
+/// The host beside the library, if there is one and programs may be hosted.
 pub fn find(library: &[u8]) -> Option<CString> {
     crate::process::settings().filter(|settings| settings.hosts_static)?;
     let path = Path::new(OsStr::from_bytes(library)).with_file_name(FILE);
@@ -31,9 +31,9 @@ pub fn is_there(host: &CStr) -> bool {
     unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, host.as_ptr(), libc::X_OK) == 0 }
 }
 
-/// Whether the program at `path`, or the interpreter that it names as a script, would make its
-/// calls from addresses that the host's filter knows, without the host: a fixed executable for
-/// which no library is loaded.
+/// Whether the program at `path` needs the host because of the host's filter. For a script, its
+/// interpreter is checked. Without the host, a fixed executable that loads no library would make
+/// its calls from addresses that the filter traps.
 pub fn needs_host(path: &CStr) -> bool {
     const KIND: usize = 16;
     const FIXED: u8 = 2;
@@ -41,7 +41,7 @@ pub fn needs_host(path: &CStr) -> bool {
     let path = line.as_ref().map_or(path, |line| line.interpreter());
     let is_hostable = executable::cannot_be_paged(path, &mut |_| {}).is_some_and(|why| why.is_hostable());
     let mut head = [0_u8; KIND + 1];
-    // SAFETY: the path ends in a zero byte; the buffer has the length given.
+    // SAFETY: the path ends in a zero byte; the buffer has the given length.
     unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
@@ -51,13 +51,13 @@ pub fn needs_host(path: &CStr) -> bool {
     is_hostable && head[KIND] == FIXED
 }
 
-/// What is executed instead.
+/// The program to execute instead.
 pub struct Instead<'a> {
     pub path: &'a CStr,
     pub arguments: Texts,
 }
 
-/// The longest path of a program that is hosted.
+/// The longest path of a hosted program.
 const PATH_MOST: usize = 1024;
 /// Bytes of the variable before the path.
 const BEFORE: usize = 32;
@@ -103,7 +103,7 @@ impl<'a> Hosted<'a> {
         CStr::from_bytes_until_nul(&self.variable).unwrap_or_default()
     }
 
-    /// How many words the arguments of a script take; 0 if the program is no script.
+    /// The number of words that the arguments of a script take; 0 if the program is not a script.
     ///
     /// # Safety
     /// The arguments end in a null pointer.
@@ -113,7 +113,7 @@ impl<'a> Hosted<'a> {
         if self.script.is_some() { count() + 4 } else { 0 }
     }
 
-    /// The arguments that the program gets; those of a script are made in `room`.
+    /// The arguments of the program; those of a script are made in `room`.
     ///
     /// # Safety
     /// The arguments end in a null pointer, and the room suffices.
@@ -139,8 +139,8 @@ impl Drop for Hosted<'_> {
 
 const DESCRIPTORS: &[u8] = b"/proc/self/fd/";
 
-/// For a path that leads through a descriptor which an exec closes: a copy of that, which the host
-/// finds, and the rest of the path. -1 if there is none.
+/// For a path that leads through a descriptor which an exec closes: returns a copy of that
+/// descriptor, which the host finds, and the rest of the path. -1 if there is none.
 fn lend(path: &[u8]) -> (c_int, &[u8]) {
     let Some(rest) = path.strip_prefix(DESCRIPTORS) else { return (-1, path) };
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -157,7 +157,7 @@ fn lend(path: &[u8]) -> (c_int, &[u8]) {
     (copy as c_int, &rest[digits..])
 }
 
-/// A number's decimal digits, and where they begin.
+/// A number's decimal digits, and their start.
 fn digits(mut number: u32) -> ([u8; 10], usize) {
     let (mut digits, mut from) = ([b'0'; 10], 10);
     loop {

@@ -1,8 +1,9 @@
 //! The job: the budget that this process shares with all others of the run.
 //!
-//! `terapage run` hands on a table (`crates/core/lease`). A process that stays small is not in it.
-//! One that grows takes a slot: first to have some more without a pager, then for its pager, whose
-//! thread tells four times a second what the process has and wants, and hears what it may have.
+//! `terapage run` passes on a table (`crates/core/lease`). A process that stays small is not in the
+//! table. A process that grows takes a slot: first to have more memory without a pager, then for
+//! its pager. Four times a second the pager's thread reports what the process has and wants, and
+//! receives what it may have.
 
 use crate::{exit, process};
 use std::ffi::OsString;
@@ -14,11 +15,11 @@ use terapage_policy::frame_need::FrameNeed;
 use terapage_sys::thread;
 
 /// Each process may have this many bytes of its data without a lease: they are part of the 32 MiB
-/// that each may have untracked.
+/// of untracked memory that each may have.
 pub const FREE_BYTES: usize = 16 << 20;
 
-/// As much of what is untracked is part of these, too: the program's own data, its stacks,
-/// the pager's tables. What is more is taken off the frames.
+/// The same amount of untracked memory is also part of these 32 MiB: the program's own data, its
+/// stacks, the pager's tables. Any excess is subtracted from the frames.
 const UNTRACKED_BYTES: u64 = 16 << 20;
 
 /// The job, once the library has begun.
@@ -31,7 +32,7 @@ struct Job {
 }
 
 static JOB: OnceLock<Job> = OnceLock::new();
-/// There is a job, but its table was lost on the way: this process has the least.
+/// There is a job, but its table was lost on the way: this process has the minimum.
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// The table's file in a description of this process's own, or -1.
@@ -41,11 +42,11 @@ static SLOT: AtomicUsize = AtomicUsize::new(0);
 /// Some thread is at the table.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Untracked bytes that are to be taken off the frames.
+/// Untracked bytes that are subtracted from the frames.
 static CLAIM: AtomicU64 = AtomicU64::new(0);
 /// Bytes that were in use when paging began.
 static BEGAN_WITH: AtomicU64 = AtomicU64::new(0);
-/// What it may have, as read last, bytes.
+/// The bytes that the process may have, as last read.
 static ALLOWED: AtomicU64 = AtomicU64::new(0);
 
 /// Begins. `handed` says where the table is, and `root` which process began the run.
@@ -84,7 +85,8 @@ pub fn start_bytes(budget: usize) -> usize {
     if is_shared() { FREE_BYTES.min(budget / 2) } else { budget / 2 }
 }
 
-/// The source of a pager's budget, which begins with `in_use` bytes; `None` if it is its own.
+/// The source of a pager's budget, which begins with `in_use` bytes; `None` if the budget is not
+/// shared.
 pub fn share(in_use: usize) -> Option<&'static dyn Share> {
     if !is_shared() {
         return None;
@@ -101,7 +103,7 @@ pub fn share(in_use: usize) -> Option<&'static dyn Share> {
     Some(&Member)
 }
 
-/// The most of so many bytes that a process of the job can have: a job around it may have less.
+/// The part of `bytes` that a process of the job can have: an outer job may have less.
 pub fn most(bytes: u64) -> u64 {
     JOB.get().map_or(bytes, |job| bytes.min(job.budget))
 }
@@ -114,7 +116,7 @@ fn least(fixed: u64) -> u64 {
 }
 
 /// Calls `use_it` with the table and this process's slot there, which it takes if it has none.
-/// `None` if there is no slot, or if another thread is at the table.
+/// `None` if there is no slot, or if another thread uses the table.
 fn at_table<R>(use_it: impl FnOnce(&'static Job, File, Slot) -> R) -> Option<R> {
     let job = JOB.get()?;
     // A child of vfork only borrows the memory.
@@ -153,15 +155,15 @@ fn join(job: &Job) -> Option<(File, Slot)> {
     Some((file, slot))
 }
 
-/// Whether the process may have `in_use` bytes without a pager: then how many it may have before
-/// it asks again.
+/// Whether the process may have `in_use` bytes without a pager: if so, returns the number of bytes
+/// at which it must ask again.
 pub fn unpaged(in_use: usize) -> Option<usize> {
     let lease = in_use + in_use / 4 + (4 << 20);
     let granted = at_table(|job, file, slot| job.table.take_unpaged(&file, slot, lease as u64))?;
     granted.then_some(lease)
 }
 
-/// Notes how much private memory is untracked, and how much a store keeps in memory.
+/// Notes the amount of untracked private memory, and the memory of a store.
 pub fn claim(private: u64, packed: u64) {
     if !is_shared() {
         return;
@@ -180,24 +182,23 @@ pub fn in_child() {
     SLOT.store(0, SeqCst);
     let file = FILE.swap(-1, SeqCst);
     if file >= 0 {
-        // The description is the parent's, and would keep its locks.
+        // The file description is the parent's, and would keep its locks.
         File::from_number(file).close();
     }
     *frame_need() = FrameNeed::of_child();
 }
 
-/// Bytes after which the child of a fork that has no pager is to ask: what it has of its parent is
-/// in no lease.
+/// Bytes after which a forked child without a pager must ask: the memory from its parent is in no
+/// lease.
 pub fn start_of_child(start_at: usize, in_use: usize) -> usize {
     if is_shared() && in_use > FREE_BYTES { start_at.min(in_use) } else { start_at }
 }
 
-/// This process, as one that shares the budget.
+/// This process as a member of the job.
 #[derive(Debug)]
 struct Member;
 
-/// What the process wants. Only the pager's thread uses it: with several pagers, one of them at a
-/// time.
+/// What the process wants. Only the pager's thread uses it.
 static FRAME_NEED: Mutex<FrameNeed> = Mutex::new(FrameNeed::new());
 
 fn frame_need() -> MutexGuard<'static, FrameNeed> {
@@ -231,7 +232,7 @@ impl Share for Member {
             }
             job.table.update(&file, slot, &needs)
         });
-        // If somebody else is at the table, what was read last holds.
+        // If another process uses the table, the value read last remains valid.
         let allowed = match said {
             Some(Some(allowed)) => allowed,
             Some(None) => ALLOWED.load(Relaxed).max(needs.least),
@@ -248,13 +249,12 @@ fn used_ns() -> u64 {
     thread::used_by_all_ns().saturating_sub(thread::used_ns())
 }
 
-/// The most bytes that all processes of the job have had in memory together; `None` if there is no
-/// job.
+/// The peak of the memory of all processes of the job together; `None` if there is no job.
 pub fn peak() -> Option<u64> {
     JOB.get().map(|job| job.table.peak(job.handed.job()))
 }
 
-/// The job's number, and how many of its processes have a lease; zeros if there is none.
+/// The job's number, and the number of its processes that have a lease; zeros if there is none.
 pub fn numbers() -> (u64, u64) {
     let of = |job: &Job| (job.handed.file(), job.table.overview(job.handed.job()).processes);
     JOB.get().map_or((0, 0), of)

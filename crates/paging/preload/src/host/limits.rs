@@ -1,15 +1,15 @@
 //! Limits that a program sets on its address space (`RLIMIT_AS`) and data (`RLIMIT_DATA`).
 //!
-//! The kernel counts what this library reserves, terabytes, as the program's. With a lower limit it
-//! would refuse all that follows, even the next page of a stack. So the kernel is given the asked
-//! limit plus [`ASIDE`], with which it refuses nothing, and the hooks of `malloc`'s and `mmap`'s
-//! families refuse what exceeds the asked limit.
+//! The kernel counts this library's reservations, terabytes, as the program's. With a lower limit
+//! it would refuse everything that follows, even the next page of a stack. So the kernel gets the
+//! requested limit plus [`ASIDE`], with which it refuses nothing, and the hooks of `malloc`'s and
+//! `mmap`'s families refuse memory beyond the requested limit.
 //!
-//! The kernel's limit also passes the asked one on: by `fork`, `vfork` and `posix_spawn`, and over
-//! `exec`, after which this library begins anew and subtracts [`ASIDE`]. A limit below [`ASIDE`] is
-//! from before Terapage (`ulimit -v`, `ulimit -d`). If the process may raise it (there is no hard
-//! limit, or with CAP_SYS_RESOURCE), it is taken over in the same way. Otherwise it stays with the
-//! kernel, and reserved memory counts: the arena is made to fit.
+//! The kernel's limit also passes the requested limit on: by `fork`, `vfork` and `posix_spawn`, and
+//! over `exec`, after which this library begins again and subtracts [`ASIDE`]. A limit below
+//! [`ASIDE`] is older than `terapage run` (`ulimit -v`, `ulimit -d`). If the process may raise it
+//! (there is no hard limit, or with CAP_SYS_RESOURCE), it is handled in the same way. Otherwise it
+//! remains the kernel's limit, and reserved memory counts: the arena is made to fit.
 
 use crate::{exit, process, set_errno};
 use libc::{c_int, c_uint, pid_t, rlimit};
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_sys::file::Early;
 use terapage_sys::{PAGE, memory};
 
-/// By this much the kernel's limits exceed the asked ones: all the addresses that a process with
-/// this library can have.
+/// The kernel's limits exceed the requested ones by this number: all the addresses that a process
+/// with this library can have.
 const ASIDE: u64 = 1 << 47;
 
 const RESOURCES: [c_uint; 2] = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
@@ -34,7 +34,7 @@ static SOFT: [AtomicUsize; 2] = [const { AtomicUsize::new(NONE) }; 2];
 
 /// Whether the program may have `more` bytes, which are `data` (private and writable) or not.
 /// `arena` has its bytes of the arena: of all of it, and of the part that is data from the start.
-/// `closed` bytes of the arena are no data until the program opens them.
+/// `closed` bytes of the arena become data only when the program opens them.
 pub fn allow(arena: [usize; 2], closed: usize, more: usize, data: bool) -> bool {
     if !any() {
         return true;
@@ -55,8 +55,8 @@ pub fn any() -> bool {
     SOFT.iter().any(|soft| soft.load(Relaxed) != NONE)
 }
 
-/// What the kernel counts for each limit; `None` if it does not say. Nothing is allocated, since
-/// locks are held.
+/// The amounts that the kernel counts for each limit; `None` if it does not tell. Nothing is
+/// allocated, since locks are held.
 fn mapped() -> Option<[usize; 2]> {
     let mut text = [0u8; 128];
     let len = Early::open(c"/proc/thread-self/statm")?.read_at(&mut text, 0);
@@ -80,10 +80,10 @@ fn in_kernel(resource: c_uint) -> Option<rlimit> {
 
 /// A limit that stays with the kernel.
 pub struct Kernels {
-    /// The flag of the shell's `ulimit` for it.
+    /// The flag of the shell's `ulimit` for this limit.
     pub flag: &'static str,
     pub bytes: usize,
-    /// Bytes that are mapped already.
+    /// Bytes that are already mapped.
     pub used: usize,
 }
 
@@ -94,7 +94,7 @@ impl Kernels {
     }
 }
 
-/// The limit that leaves the least room for what this library reserves: private, writable
+/// The limit that leaves the least room for this library's reservations: private, writable
 /// addresses. `None` if there is no limit.
 pub fn of_kernel() -> Option<Kernels> {
     let used = mapped()?;
@@ -118,7 +118,7 @@ fn asked(kernel: u64) -> u64 {
     if kernel == libc::RLIM_INFINITY || kernel < ASIDE { kernel } else { kernel - ASIDE }
 }
 
-/// The kernel's limit for an asked one; the kernel's present limit is `now`.
+/// The kernel's limit for a requested one; the kernel's present limit is `now`.
 fn aside(limit: u64, now: u64) -> u64 {
     // A limit from before Terapage may be the highest that the process may have.
     if limit == asked(now) { now } else { limit.saturating_add(ASIDE) }
@@ -135,11 +135,11 @@ pub fn begin() {
     }
 }
 
-/// Takes over a limit from before Terapage, if the process may raise it.
+/// Takes over a limit that is older than `terapage run`, if the process may raise it.
 fn raise(resource: c_uint, limit: rlimit) -> bool {
     let [rlim_cur, rlim_max] = [limit.rlim_cur, limit.rlim_max].map(|limit| limit.saturating_add(ASIDE));
     let raised = rlimit { rlim_cur, rlim_max };
-    // SAFETY: the new limit is valid, and the old one is not asked for.
+    // SAFETY: the new limit is valid, and the old one is not requested.
     unsafe { kernel(0, resource, &raw const raised, null_mut()) == 0 }
 }
 
@@ -149,14 +149,14 @@ pub fn hand_back() {
         if let Some(limit) = in_kernel(resource) {
             let real = rlimit { rlim_cur: asked(limit.rlim_cur), rlim_max: asked(limit.rlim_max) };
             if real.rlim_cur != limit.rlim_cur || real.rlim_max != limit.rlim_max {
-                // SAFETY: the new limit is valid, and the old one is not asked for.
+                // SAFETY: the new limit is valid, and the old one is not requested.
                 unsafe { kernel(0, resource, &raw const real, null_mut()) };
             }
         }
     }
 }
 
-/// The index of a limit of the calling process that is handled here; `None` if the kernel handles
+/// The index of a limit of the calling process that this file handles; `None` if the kernel handles
 /// it.
 fn ours(pid: pid_t, resource: c_uint) -> Option<usize> {
     process::settings()?;
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn prlimit(
         } else {
             rlimit { rlim_cur: aside(wanted.rlim_cur, now.rlim_cur).min(hard), rlim_max: hard }
         };
-        // SAFETY: the new limit is valid, and the old one is not asked for.
+        // SAFETY: the new limit is valid, and the old one is not requested.
         let answer = unsafe { kernel(0, resource, &raw const kernels, null_mut()) };
         if answer != 0 {
             return answer;

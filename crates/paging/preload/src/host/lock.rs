@@ -1,4 +1,4 @@
-//! A lock that a fork can hold across: taken in one function, given back in another.
+//! A lock that can be held across a fork: taken in one function, released in another.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -9,7 +9,8 @@ use terapage_sys::thread::{self, Signals};
 /// The word of a lock, and sleeping on it: a real atomic and the kernel's futex, or a model
 /// checker's.
 pub trait Word {
-    /// Changes the word from `old` to `new`, if it is `old`. Whether it was.
+    /// Changes the word from `old` to `new`, if it is `old`. Returns whether it was. Whether it
+    /// was.
     fn change(&self, old: u32, new: u32, order: Ordering) -> bool;
     /// The word.
     fn get(&self) -> u32;
@@ -46,27 +47,27 @@ impl Word for AtomicU32 {
     }
 }
 
-/// In the word of a lock: a thread sleeps until it is given back.
+/// In the word of a lock: a thread sleeps until the lock is released.
 const SLEEPER: u32 = 1;
 
-/// What stands for a thread in the word of a lock: not 0, and without [`SLEEPER`].
+/// The mark of a thread in the word of a lock: not 0, and without [`SLEEPER`].
 fn mark(thread: usize) -> u32 {
     // Descriptors of threads are aligned to 64 bytes.
     let bits = thread >> 6;
     ((bits ^ bits >> 31) as u32) << 1 | 2
 }
 
-/// A lock. Its word is 0 if it is free, else the mark of the thread that has it, and whether others
-/// sleep. The thread is in the word because a signal may come right after the word has changed: its
-/// handler must see that the lock is taken, and by whom.
+/// A lock. Its word is 0 if it is free, otherwise the mark of the holder, and whether other threads
+/// sleep. The holder is in the word because a signal may come right after the word has changed: its
+/// handler must see that the lock is taken, and by which thread.
 pub struct Lock<T, W: Word = AtomicU32> {
     state: W,
     spins: u32,
-    /// Whether signals are blocked while it is taken.
+    /// Whether signals are blocked while the lock is taken.
     quiet: bool,
     /// Whether its holder need not block signals again for other locks.
     leads: bool,
-    /// The signals to restore; only the holder uses this.
+    /// The signals to restore; only the holder uses this field.
     signals: UnsafeCell<Option<Signals>>,
     /// The `pthread_self` of the holder.
     holder: AtomicUsize,
@@ -84,7 +85,7 @@ impl<T> Lock<T> {
         Lock::on(AtomicU32::new(0), 100, value)
     }
 
-    /// A lock that blocks signals while it is taken: a signal handler that takes the lock, too,
+    /// A lock that blocks signals while it is taken: a signal handler that also takes the lock
     /// would wait for its own thread.
     pub const fn quiet(value: T) -> Self {
         let mut lock = Lock::new(value);
@@ -92,8 +93,8 @@ impl<T> Lock<T> {
         lock
     }
 
-    /// A quiet lock, of which there is one: other quiet locks that are taken while it is held, and
-    /// what else blocks signals meanwhile, cost no system call. It is given back after them.
+    /// A quiet lock, of which there is one: while it is held, taking other quiet locks, or blocking
+    /// signals otherwise, costs no system call. It is released after them.
     pub const fn leading(value: T) -> Self {
         let mut lock = Lock::quiet(value);
         lock.leads = true;
@@ -120,7 +121,7 @@ impl<T, W: Word> Lock<T, W> {
         Held(self)
     }
 
-    /// Takes the lock without a guard; [`give`](Self::give) gives it back.
+    /// Takes the lock without a guard; [`give`](Self::give) releases it.
     pub fn take(&self) {
         let me = thread::own_name();
         // The pager's threads get no signals in any case.
@@ -146,7 +147,7 @@ impl<T, W: Word> Lock<T, W> {
                 return;
             }
         }
-        // Others may sleep, too, so whoever comes out of this wakes them.
+        // Other threads may sleep, too, so the thread that leaves this loop must wake them later.
         while !self.state.change(0, mark | SLEEPER, Acquire) {
             let now = self.state.get();
             if now != 0 && (now & SLEEPER != 0 || self.state.change(now, now | SLEEPER, Relaxed)) {
@@ -160,7 +161,7 @@ impl<T, W: Word> Lock<T, W> {
     pub fn is_mine(&self) -> bool {
         let me = thread::own_name();
         // A thread sees its own writes. The holder is not noted yet, or no longer, if the signal
-        // came while the lock was being taken or given back.
+        // came while the lock was being taken or released.
         let holder = self.holder.load(Relaxed);
         self.state.get() & !SLEEPER == mark(me) && (holder == me || holder == 0)
     }
@@ -168,7 +169,7 @@ impl<T, W: Word> Lock<T, W> {
     /// The guarded value, for a thread that has [`take`](Self::take)n the lock.
     ///
     /// # Safety
-    /// The caller has taken the lock, and gives it back only after the last use of the value.
+    /// The caller has taken the lock, and releases it only after the last use of the value.
     #[expect(clippy::mut_from_ref, reason = "the lock sees to it that there is one holder")]
     pub unsafe fn value(&self) -> &mut T {
         // SAFETY: the caller holds the lock.
@@ -179,9 +180,9 @@ impl<T, W: Word> Lock<T, W> {
     /// of a fork.
     ///
     /// # Safety
-    /// No thread holds the lock or waits for it, and none that did will continue.
+    /// No thread holds the lock or waits for it, and no thread that did will continue.
     pub unsafe fn renew(&self, value: T) {
-        // SAFETY: the caller promises that nobody else uses the lock.
+        // SAFETY: the caller promises that the lock has no other user.
         unsafe {
             self.value.get().write(value);
             *self.signals.get() = None;
@@ -190,7 +191,7 @@ impl<T, W: Word> Lock<T, W> {
         self.state.swap(0, Release);
     }
 
-    /// Gives back the lock that [`take`](Self::take) took, in this process or, after a fork, in its
+    /// Releases the lock that [`take`](Self::take) took, in this process or, after a fork, in its
     /// child.
     pub fn give(&self) {
         // SAFETY: this thread is still the holder.
@@ -241,12 +242,12 @@ mod tests {
         static FOUND: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// A word at whose changes a signal comes: its handler asks whose the lock is.
+    /// A word whose changes raise a signal: the handler asks who holds the lock.
     struct Hooked(AtomicU32);
 
     fn handle() {
         let lock = LOCK.get();
-        // SAFETY: the test's lock lives as long as its address stands there.
+        // SAFETY: the test's lock lives while its address stands there.
         FOUND.with_borrow_mut(|found| found.push(unsafe { (*lock).is_mine() }));
     }
 

@@ -1,6 +1,6 @@
 //! The host: the process in which the library lives. How it begins and ends, forks and executes
-//! programs; its limits, its share of the job, and its untracked memory; the
-//! real functions, and memory that is not paged.
+//! programs; its limits, its share of the job, and its untracked memory; the real functions, and
+//! memory that is not paged.
 
 pub mod callers;
 pub mod copies;

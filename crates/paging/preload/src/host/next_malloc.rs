@@ -1,7 +1,7 @@
-//! The next allocator, which the program would have without this library: the C library's, or one
-//! that replaces it (tcmalloc, jemalloc). It serves requests that are not paged by the user's wish
-//! (`--heap large`, `--heap off`). If it replaces only some functions, they would mix with the C
-//! library's: then it is not used, and such requests come from the library's own heap.
+//! The next allocator, which the program would use without this library: the C library's, or one
+//! that replaces it (tcmalloc, jemalloc). It serves requests that the user does not want paged
+//! (`--heap large`, `--heap off`). If it replaces only some functions, these would mix with the C
+//! library's. Then it is not used, and such requests are served from the library's own heap.
 
 use crate::elf::object_of;
 use crate::own_heap;
@@ -9,7 +9,7 @@ use crate::real::{self, Real};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Whether all the functions are one allocator's. Else only [`free`] is used.
+/// Whether all the functions belong to one allocator. Otherwise only [`free`] is used.
 static WHOLE: AtomicBool = AtomicBool::new(false);
 
 /// Finds the functions that the loader finds behind this library.
@@ -27,13 +27,13 @@ pub fn find() {
     WHOLE.store(objects.iter().all(|&object| object == objects[0]), Relaxed);
 }
 
-/// A function of the next allocator, if all are of one.
+/// A function of the next allocator, if all belong to one.
 fn of_whole<F: Copy>(function: &Real<F>) -> Option<F> {
     function.known().filter(|_| WHOLE.load(Relaxed))
 }
 
 /// Allocates `size` bytes at a multiple of 16 and of `align`, a power of two. Null, with `errno`
-/// set, if there are no more.
+/// set, if memory is exhausted.
 pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     // SAFETY: any size is allowed.
     unsafe {
@@ -62,23 +62,23 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
 /// # Safety
 /// The object was not allocated by this library, and not freed.
 pub unsafe fn free(at: *mut u8) {
-    // SAFETY: the caller passes an object that is not freed.
+    // SAFETY: the caller passes an object that has not been freed.
     unsafe {
-        // Objects of other allocators can be freed in any case. Objects of the loader from before
-        // any library was loaded cannot be freed by anybody.
+        // Objects of other allocators can always be freed. Nobody can free objects of the loader
+        // from before any library was loaded.
         if let Some(free) = real::free.known() {
             free(at);
         }
     }
 }
 
-/// Makes an object `size` bytes long, at its address or another. Null, with `errno` set, if there
-/// is no room: then the object is as it was. `None` if its allocator is unknown.
+/// Changes the size of an object to `size` bytes, in place or at a new address. Null, with `errno`
+/// set, if there is no room: then the object is unchanged. `None` if its allocator is unknown.
 ///
 /// # Safety
 /// As for [`free`].
 pub unsafe fn resize(at: *mut u8, size: usize) -> Option<*mut u8> {
-    // SAFETY: the caller passes an object that is not freed.
+    // SAFETY: the caller passes an object that has not been freed.
     unsafe { of_whole(&real::realloc).map(|realloc| realloc(at, size)) }
 }
 
@@ -87,6 +87,6 @@ pub unsafe fn resize(at: *mut u8, size: usize) -> Option<*mut u8> {
 /// # Safety
 /// As for [`free`].
 pub unsafe fn usable(at: *mut u8) -> usize {
-    // SAFETY: the caller passes an object that is not freed.
+    // SAFETY: the caller passes an object that has not been freed.
     unsafe { of_whole(&real::malloc_usable_size).map_or(0, |usable| usable(at)) }
 }

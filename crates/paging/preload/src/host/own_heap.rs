@@ -1,11 +1,12 @@
 //! The library's own heap: memory that is not paged and does not come from any other `malloc`.
 //!
 //! The pager must not wait for itself, so the memory that it uses must not be paged. The C
-//! library's heap would do, but no name surely leads to it: tcmalloc, jemalloc and others, as
-//! libraries or in the program, define `__libc_malloc`, too, and their objects lie in paged memory.
+//! library's heap would suffice, but no name reliably leads to it: tcmalloc, jemalloc and others,
+//! as libraries or in the program, also define `__libc_malloc`, and their objects lie in paged
+//! memory.
 //!
-//! It is the [global allocator](OwnHeap) of the library, and serves `malloc` for objects that must
-//! not be paged.
+//! This heap is the [global allocator](OwnHeap) of the library, and serves `malloc` for objects
+//! that must not be paged.
 
 use crate::limits;
 use crate::lock::Lock;
@@ -15,33 +16,33 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_heap::{Grow, Growing};
 use terapage_sys::{PAGE, memory};
 
-/// Bytes of addresses reserved for the heap. Large tables are elsewhere, so it does not fill them.
+/// Bytes of addresses reserved for the heap. Large tables are elsewhere, so the heap does not fill
+/// them.
 const MOST: usize = 1 << 30;
 /// The least bytes of addresses for the heap.
 const LEAST: usize = 16 << 20;
-/// The heap takes one part in this many of a limit (`ulimit -v`, `ulimit -d`): the arena needs the
-/// rest.
+/// The heap takes a limit (`ulimit -v`, `ulimit -d`) divided by this: the arena needs the rest.
 const PART_OF_LIMIT: usize = 64;
 
 /// The heap grows in steps of this many bytes.
 const STEP: usize = 256 << 10;
 
-/// The library's own objects of at least this many bytes get mappings of their own: tables that
-/// grow by moving. If there may be no more mappings, they come from the heap, like others.
+/// The library's own objects of at least this many bytes get separate mappings: tables that grow by
+/// moving. If no further mappings are allowed, they come from the heap, like others.
 const LARGE: usize = 1 << 20;
 
 /// The start of the heap.
 static FROM: AtomicUsize = AtomicUsize::new(0);
-/// The end of the part that is filled.
+/// The end of the filled part.
 static FILLED: AtomicUsize = AtomicUsize::new(0);
 /// The end of the heap's addresses.
 static TO: AtomicUsize = AtomicUsize::new(0);
 
-/// The heap's memory: one range, filled from the front, of which nothing is given back. Used under
-/// the heap's lock.
+/// The heap's memory: one range, filled from the front, of which nothing is returned. It is used
+/// under the heap's lock.
 struct Room;
 
-// SAFETY: the ranges are parts of one reservation, and each is given out once.
+// SAFETY: the ranges are parts of one reservation, and each is handed out once.
 unsafe impl Grow for Room {
     fn grow(&self, size: usize) -> Option<(usize, usize)> {
         if FROM.load(Relaxed) == 0 {
@@ -57,7 +58,7 @@ unsafe impl Grow for Room {
     }
 }
 
-/// Reserves the range. It stays empty if not even the least can be reserved.
+/// Reserves the range. It stays empty if not even the minimum can be reserved.
 fn open() {
     let most = limits::lower().map_or(MOST, |limit| limit / PART_OF_LIMIT);
     let mut len = most.clamp(LEAST, MOST).next_multiple_of(STEP);
@@ -86,7 +87,7 @@ static INHERITED: AtomicUsize = AtomicUsize::new(0);
 /// The process has one thread.
 pub unsafe fn renew() {
     INHERITED.store(FILLED.load(Relaxed), Relaxed);
-    // SAFETY: the caller promises that there is one thread, so nobody else uses the lock.
+    // SAFETY: the caller promises that there is one thread, so the lock has no other user.
     unsafe { HEAP.renew(Dlmalloc::new_with_allocator(Growing(Room))) };
 }
 
@@ -99,8 +100,8 @@ pub fn contains(at: usize) -> bool {
     at >= FROM.load(Relaxed) && at < FILLED.load(Relaxed)
 }
 
-/// Allocates `size` bytes at a multiple of 16 and of `align`, a power of two. Null if there are no
-/// more.
+/// Allocates `size` bytes at a multiple of 16 and of `align`, a power of two. Null if memory is
+/// exhausted.
 pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     let mut heap = HEAP.lock();
     // SAFETY: any size is allowed, and the alignment is a power of two.
@@ -116,22 +117,22 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
 /// Frees an object.
 ///
 /// # Safety
-/// [`allocate`] or [`resize`] returned the object, and it was not freed.
+/// [`allocate`] or [`resize`] returned the object, and it has not been freed.
 pub unsafe fn free(at: *mut u8) {
     if !is_inherited(at) {
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         unsafe { HEAP.lock().c_free(at) }
     }
 }
 
-/// Makes an object, aligned to 16, `size` bytes long, at its address or another. Null if there is
-/// no room: then the object is as it was.
+/// Changes the size of an object, aligned to 16, to `size` bytes, in place or at a new address.
+/// Null if there is no room: then the object is unchanged.
 ///
 /// # Safety
 /// As for [`free`].
 pub unsafe fn resize(at: *mut u8, size: usize) -> *mut u8 {
     if !is_inherited(at) {
-        // SAFETY: the caller passes an object that is not freed.
+        // SAFETY: the caller passes an object that has not been freed.
         return unsafe { HEAP.lock().c_realloc(at, size) };
     }
     let new = allocate(size, 16, false);
@@ -148,7 +149,7 @@ pub unsafe fn resize(at: *mut u8, size: usize) -> *mut u8 {
 /// As for [`free`].
 pub unsafe fn usable(at: *mut u8) -> usize {
     // dlmalloc's header, a word before the object: the size including that word, and three flags in
-    // the lowest bits. SAFETY: the caller passes an object that is not freed.
+    // the lowest bits. SAFETY: the caller passes an object that has not been freed.
     let head = unsafe { *at.cast::<usize>().sub(1) };
     (head & !7) - size_of::<usize>()
 }
@@ -161,7 +162,7 @@ fn is_large(layout: Layout) -> bool {
 }
 
 // SAFETY: `Dlmalloc` keeps the contract, and the kernel does so for whole pages. The layout and the
-// address tell which of the two served an object.
+// address determine which of the two served an object.
 unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout)
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn a_resized_object_keeps_its_bytes() {
         let mut at = allocate(10, 16, false);
-        // SAFETY: the object has the length given.
+        // SAFETY: the object has the given length.
         unsafe {
             at.write_bytes(7, 10);
             for size in [100, 100_000, 3 * STEP, 20] {
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn a_child_leaves_alone_what_it_inherits() {
         let old: Vec<*mut u8> = (0..100).map(|_| allocate(100, 16, false)).collect();
-        // SAFETY: the objects have the lengths given; the child uses only this heap, and ends.
+        // SAFETY: the objects have the given lengths; the child uses only this heap, and ends.
         unsafe {
             old.iter().for_each(|at| at.write_bytes(7, 100));
             let child = libc::fork();

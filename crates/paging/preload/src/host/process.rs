@@ -42,7 +42,8 @@ static BEGIN: extern "C" fn(c_int, *const *const c_char, Texts) = begin;
 
 extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment: Texts) {
     let start = Start { environment };
-    // The first use of what the loader knows: a process that is not paged needs these, too.
+    // The first lookup in the loader's data: a process that is not paged needs these functions,
+    // too.
     real::find();
     if !start.is_wanted() {
         return stand_back();
@@ -50,39 +51,43 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     ORDER.iter().for_each(|step| step(&start));
 }
 
-/// The steps of the start, in their order.
+/// The steps of the start, in order.
 const ORDER: [fn(&Start); 17] = [
-    // Whether this is a host: what follows does some things otherwise there.
+    // Whether this is a host: some of the following steps differ there.
     |start| {
         if start.variable(crate::hosted::VARIABLE).is_some() {
             crate::hosted::begin();
         }
     },
-    // The settings: all that follows goes by them. From here on, hooks know that there are some.
+    // The settings: all following steps depend on them. From here on, hooks know that there are
+    // settings.
     read_settings,
     // Names and passwords of servers: later the process may have lost its rights or directories.
     remember_servers,
-    // Which process `terapage run` became: `job` asks for it.
+    // Which process `terapage run` became: `job` uses it.
     |start| {
         if start.is("TERAPAGE_ROOT", &std::process::id().to_string()) {
             exit::is_root();
         }
     },
-    // What executed programs get: no step before this one executes any.
+    // The data for executed programs: no step before this one executes any.
     |start| crate::exec::open(start.settings()),
-    // The descriptor that was handed down: before the program can close it.
+    // The inherited descriptor, before the program can close it.
     take_device,
     // The budget's table: `arena` asks it how far this process may grow without a pager.
     join_job,
-    // Limits, before the arena is reserved: the kernel would count that as the program's.
+    // Limits, before the arena is reserved: otherwise the kernel would count the arena as the
+    // program's memory.
     |_| limits::begin(),
-    // The end of `brk` and the file of standard error: as they were before the program ran.
+    // The end of `brk` and the file of standard error, as they were before the program ran.
     |_| crate::untracked::begin(),
-    // Standard error is kept for the summary, so that it can be said after the program closed it.
+    // Standard error is kept for the summary, so that it can be written after the program has
+    // closed it.
     |start| crate::summary::begin(start.variable("TERAPAGE_SUMMARY")),
     // Static arrays, which `arena` counts as memory in use.
     |_| statics::find(block()),
-    // How threads begin, while nobody can hold the loader's lock and wait for a page.
+    // The functions that begin threads, while nobody can hold the loader's lock and wait for a
+    // page.
     |_| thread::find(),
     // The arena: needs the block, the limits and the job's word.
     |_| open_arena(),
@@ -92,11 +97,11 @@ const ORDER: [fn(&Start); 17] = [
     |_| crate::fork::open(),
     // The end of the process: registered first, so called last.
     |_| open_end(),
-    // The pager, if it is due already: needs all of the above.
+    // The pager, if it is already due: needs all of the above.
     |_| start_paging(),
 ];
 
-/// What the loader passes to the start.
+/// The arguments that the loader passes to the start.
 struct Start {
     environment: Texts,
 }
@@ -155,7 +160,7 @@ fn read_settings(start: &Start) {
 }
 
 fn remember_servers(start: &Start) {
-    // Names of hosts are looked up by the C library, in memory that is paged later.
+    // The C library looks up names of hosts in memory that is paged later.
     terapage_far::no_names();
     let password = start.variable(terapage_far::PASSWORD_FILE).filter(|file| !file.is_empty());
     if let Err(why) = terapage_far::remember_password(password.map(Into::into)) {
@@ -198,9 +203,10 @@ fn open_end() {
 fn start_paging() {
     let mut arena = arena::ARENA.lock();
     if !heap::stands_in() {
-        // To begin a thread takes memory of the program's own `malloc`. If the pager started later,
-        // such a `malloc` might ask for memory while it holds a lock that the new thread needs. Its
-        // mappings until now are not paged, so the pager's threads do not wait for themselves.
+        // Beginning a thread takes memory from the program's own `malloc`. If the pager started
+        // later, such a `malloc` might ask for memory while it holds a lock that the new thread
+        // needs. Its mappings until now are not paged, so the pager's threads do not wait for
+        // themselves.
         arena.start();
     }
     arena.start_if_due();
@@ -217,7 +223,7 @@ pub fn start_bytes() -> Option<usize> {
     settings().and_then(|settings| settings.start_bytes).map(|bytes| bytes as usize)
 }
 
-/// Ends the process: it cannot run as asked.
+/// Ends the process, which cannot run as requested.
 pub fn fail(why: &str) -> ! {
     // The message takes memory, which must not come from a heap or arena whose lock may be held
     // here.

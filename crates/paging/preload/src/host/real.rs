@@ -2,18 +2,18 @@
 //! the program would call without this library.
 //!
 //! All are found in one place, [`find`], when the library begins: later, a thread that waits for
-//! the pager may hold the loader's lock. Those that a program may call earlier, and those that may
-//! be missing (`dlsym` allocates an error text then, by a `malloc` that may not be ready), are also
-//! found by their first use.
+//! the pager may hold the loader's lock. Some are also found by their first use: functions that a
+//! program may call earlier, and functions that may be missing (for these `dlsym` allocates an
+//! error text, by a `malloc` that may not be ready).
 //!
-//! Each static has the name of its function. To add one is to add a line to the table.
+//! Each static has the name of its function. To add a function, add a line to the table.
 
 use libc::{FILE, c_char, c_int, c_uint, c_void, iovec, off64_t, pid_t, size_t, ssize_t, uid_t};
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A real function of type `F`. The address comes first: `dlopen` jumps to it.
+/// A real function of type `F`. The address comes first, because `dlopen` jumps to it.
 #[repr(C)]
 pub struct Real<F> {
     /// Its address; 0 until it is found.
@@ -39,12 +39,12 @@ impl<F: Copy> Real<F> {
         self.at.store(at, Relaxed);
     }
 
-    /// The function's address, if it was found before; else 0.
+    /// The function's address, if it is already found; otherwise 0.
     pub fn address(&self) -> usize {
         self.at.load(Relaxed)
     }
 
-    /// The function, if it was found before.
+    /// The function, if it is already found.
     #[inline]
     pub fn known(&self) -> Option<F> {
         let at = self.at.load(Relaxed);
@@ -53,7 +53,7 @@ impl<F: Copy> Real<F> {
         (at != 0).then(|| unsafe { std::mem::transmute_copy::<usize, F>(&at) })
     }
 
-    /// The function, which is searched if it was not found before. `None` if there is none.
+    /// The function, which is looked up if it is not found yet. `None` if there is none.
     #[inline]
     pub fn get(&self) -> Option<F> {
         self.known().or_else(|| self.search())
@@ -156,7 +156,7 @@ table! {
 }
 
 table! {
-    /// Finds the functions of the next allocator, which serves what is not paged.
+    /// Finds the functions of the next allocator, which serves memory that is not paged.
     pub fn find_allocator:
 
     fn malloc(usize) -> *mut u8;
@@ -168,8 +168,8 @@ table! {
 }
 
 table! {
-    /// Finds the C library's questions about its heap, of which old versions lack one. Their first
-    /// use finds them.
+    /// Finds the C library's queries about its heap, of which old versions lack one. Their first
+    /// use looks them up.
     #[cfg(test)]
     pub fn find_questions:
 

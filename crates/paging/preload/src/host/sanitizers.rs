@@ -1,5 +1,5 @@
-//! Sanitizers: their runtimes replace functions of the C library, as this library does, and manage
-//! the memory alone.
+//! Sanitizers: their runtimes replace functions of the C library, as this library does, and must
+//! manage the memory alone.
 
 use crate::heap;
 use memchr::memmem;
@@ -8,7 +8,7 @@ use terapage_sys::file::Early;
 /// Names of the runtimes' initialisation functions.
 const NAMES: [&str; 5] = ["__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"];
 
-/// Bytes that are searched at once.
+/// The number of bytes that are searched at once.
 const PART: usize = 64 << 10;
 /// The most bytes of symbol names that are searched: more would delay a program's start too much.
 const MOST: u64 = 64 << 20;
@@ -60,7 +60,7 @@ fn is_linked_in() -> bool {
 }
 
 /// Whether the symbols of a 64-bit ELF file include the initialisation of a runtime. `None` if it
-/// is no such file, or was stripped.
+/// is another file, or was stripped.
 fn names_one(file: &Early) -> Option<bool> {
     const SYMBOLS: u32 = 2;
     let head = read::<64>(file, 0)?;
@@ -165,7 +165,7 @@ mod tests {
         bytes[at + 6] = 3;
         assert!(defines(&bytes, bytes.len() as u64));
         assert!(!defines(&bytes, at as u64));
-        // A table that claims to be longer than its file.
+        // A table whose stated length exceeds its file.
         bytes[at + 6] = 0;
         assert!(!defines(&bytes, u64::MAX));
     }

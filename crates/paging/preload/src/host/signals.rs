@@ -1,11 +1,12 @@
-//! Signals that end the program, where `--summary` or `--stats` is to be written at its end.
+//! Signals that end the program, if `--summary` or `--stats` must be written at its end.
 //!
 //! SIGTERM, SIGINT and SIGHUP end a program that has no handler for them. Then this library's
 //! handler writes, and ends the process by the same signal. The program does not see that handler:
-//! if it asks, there is none, and if it sets one, or ignores the signal, that is what happens.
+//! if it asks, there is no handler, and if it sets one, or ignores the signal, its setting applies.
 //!
-//! The handler takes locks of this library. They block signals while they are taken, so it never
-//! waits for its own thread. It allocates from the library's own heap, as all of its work.
+//! The handler takes locks of this library. These locks block signals while they are taken, so the
+//! handler never waits for its own thread. The handler allocates from the library's own heap, like
+//! the rest of the library.
 
 use crate::{exit, process, real, summary};
 use std::ffi::c_int;
@@ -25,8 +26,8 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// written.
 pub fn open() {
     let writes = process::settings().is_some_and(|settings| settings.stats.is_some());
-    // The kernel does not end the first process of a namespace by a signal that it does not handle.
-    // A handler would run with the thread pointer of a hosted program.
+    // The kernel does not end the first process of a namespace by a signal without a handler. A
+    // handler would run with the thread pointer of a hosted program.
     if !(writes || summary::is_asked()) || std::process::id() == 1 || crate::hosted::is_host() {
         return;
     }
@@ -34,7 +35,7 @@ pub fn open() {
     for signal in ENDS {
         // SAFETY: all zero is a valid action.
         let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: nothing is set, and `now` takes what is there.
+        // SAFETY: nothing is set, and `now` receives the present action.
         let asked = unsafe { real::call!(sigaction(signal, null(), &raw mut now) or -1) };
         if asked == 0 && now.sa_sigaction == libc::SIG_DFL {
             let own = own();
@@ -67,7 +68,8 @@ extern "C" fn ends(signal: c_int) {
         }
     }
     exit::finish();
-    // SAFETY: all zero is the default action, and a valid empty set; both calls touch nothing else.
+    // SAFETY: all zeros are the default action, and a valid empty set; both calls touch nothing
+    // else.
     unsafe {
         let action: libc::sigaction = std::mem::zeroed();
         real::call!(sigaction(signal, &raw const action, null_mut()) or -1);
@@ -84,12 +86,12 @@ extern "C" fn ends(signal: c_int) {
     }
 }
 
-/// In the child of a fork: nobody ends it yet.
+/// In the child of a fork: no signal has ended it yet.
 pub fn in_child() {
     ENDING.store(false, SeqCst);
 }
 
-/// Whether the library stands in for the default action of a signal.
+/// Whether the library replaces the default action of a signal.
 fn stands_in(signal: c_int) -> bool {
     ON.load(SeqCst) && ENDS.contains(&signal)
 }

@@ -1,7 +1,7 @@
-//! The summary of a run (`terapage run --summary`), printed at its end by its first process.
+//! The summary of a run (`terapage run --summary`), which its first process prints at its end.
 //!
 //! Each process of the run appends lines to a memory file, which it has inherited or finds in the
-//! first process: that it begins, that it executes another program, and, at its end, its numbers.
+//! first process: when it begins, when it executes another program, and, at its end, its numbers.
 //! The first process adds them up. A process that is killed, or executes a program without the
 //! library, has no numbers, but is counted.
 
@@ -14,16 +14,16 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::R
 use terapage_stats::{Counters, Snapshot};
 use terapage_sys::{fd, thread};
 
-/// The name of the memory file, as `/proc/PID/fd` shows it.
+/// The name of the memory file, as in `/proc/PID/fd`.
 const NAME: &[u8] = b"/memfd:terapage-summary";
 
 /// The descriptor of the memory file in this process, or -1.
 static OWN: AtomicI32 = AtomicI32::new(-1);
-/// Else the process that has the file, and its number there.
+/// Otherwise the process that has the file, and its number there.
 static OTHERS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
-/// Standard error as it was at the start, or -1: programs close theirs before they end, to hear of
-/// errors (GNU's do).
+/// Standard error as it was at the start, or -1: programs close theirs before they end, to detect
+/// errors (as GNU's do).
 static ERRORS: AtomicI32 = AtomicI32::new(-1);
 
 /// When the run began, ns, on the monotonic clock; 0 if no summary is wanted.
@@ -54,14 +54,15 @@ pub fn is_asked() -> bool {
     BEGAN_NS.load(Relaxed) > 0
 }
 
-/// What lines begin with: a process begins, executes another program, or ends with its numbers.
+/// The first letters of lines: a process begins, executes another program, or ends with its
+/// numbers.
 const BEGINS: &str = "b";
 const EXECUTES: &str = "x";
 const ENDS: &str = "e";
 
-/// Appends a line: what the calling process does, its number, and more.
+/// Appends a line: the action of the calling process, its number, and more.
 fn append(what: &str, more: &str) {
-    // Files are opened here: a thread that is to be cancelled would end with them open.
+    // Files are opened here: a cancelled thread would end with them open.
     let _internal = thread::Internal::enter();
     if let Some(mut file) = file() {
         std::io::Write::write_all(&mut file, format!("{what} {} {more}\n", std::process::id()).as_bytes())
@@ -83,15 +84,15 @@ fn keep_errors() {
     if kept < 0 {
         return;
     }
-    // SAFETY: made just now, and nobody else's.
+    // SAFETY: the descriptor was made just now, and has no other owner.
     if let Ok(kept) = fd::Fd::adopt(unsafe { OwnedFd::from_raw_fd(kept) }) {
         ERRORS.store(kept.raw(), Relaxed);
-        // It stays open as long as the process lives.
+        // The descriptor stays open while the process lives.
         std::mem::forget(kept);
     }
 }
 
-/// Says the summary where standard error was at the start.
+/// Writes the summary to standard error as it was at the start.
 fn say(text: &str) {
     let kept = ERRORS.load(Relaxed);
     // SAFETY: the bytes are valid.
@@ -122,7 +123,7 @@ const NUMBERS: usize = 18;
 /// The numbers of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Numbers {
-    /// 1 if it was paged.
+    /// 1 if the process was paged.
     paged: u64,
     resident_peak: u64,
     untracked_peak: u64,
@@ -209,8 +210,8 @@ impl Numbers {
         Some(read)
     }
 
-    /// Of all time in which threads worked or waited for memory, the part in which they waited, per
-    /// cent.
+    /// The time for which threads waited for memory, as a percentage of the time for which they
+    /// worked or waited for memory.
     fn waited_percent(&self) -> f64 {
         let waited = (self.major_us + self.minor_us + self.request_us) as f64;
         waited * 100.0 / (waited + self.program_us as f64).max(1.0)
@@ -222,9 +223,9 @@ impl Numbers {
         (runs >= FEW).then(|| self.wasted_runs * 100 / runs)
     }
 
-    /// Why smaller blocks may help, in words: touches are scattered. Trials have found that of most
-    /// blocks one page is wanted; without trials, more blocks were read for a thread that waited
-    /// than ahead with any use.
+    /// Why smaller blocks may help, in words: touches are scattered. Trials have found that only
+    /// one page of most blocks is wanted. Without trials, more blocks were read for a waiting
+    /// thread than were usefully read ahead.
     fn scattered(&self) -> Option<String> {
         let trials = self.together + self.apart;
         if trials >= FEW {
@@ -243,7 +244,7 @@ impl Numbers {
 /// So many runs or trials say something. Chosen, not measured.
 const FEW: u64 = 64;
 
-/// What the lines tell.
+/// The contents of the lines.
 #[derive(Debug, Default, PartialEq)]
 struct Collected {
     /// The numbers of processes that have ended.
@@ -252,7 +253,7 @@ struct Collected {
     others: Vec<(u32, bool)>,
 }
 
-/// Called at the end of the process. `is_root` says that the run began with it.
+/// Called at the end of the process. `is_root` says that the run began with this process.
 pub fn finish(is_root: bool) {
     if !is_asked() {
         return;
@@ -316,12 +317,12 @@ fn is_alive(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// What is known of the run as a whole.
+/// Data about the run as a whole.
 struct Run {
     seconds: f64,
     budget: u64,
     block: u64,
-    /// The most that all processes had together; `None` if each has a budget of its own.
+    /// The peak of all processes together; `None` if each has a separate budget.
     peak_of_all: Option<u64>,
 }
 
@@ -386,7 +387,7 @@ fn not_counted(collected: &Collected, is_alive: impl Fn(u32) -> bool) -> String 
     text
 }
 
-/// The line of what may help a program that waits much.
+/// The line with advice for a program that waits much.
 fn what_helps(all: &Numbers, block: u64) -> String {
     let mut ways = Vec::new();
     if block > 4 << 10
@@ -404,13 +405,13 @@ fn what_helps(all: &Numbers, block: u64) -> String {
     format!("terapage: what may help: {}\n", ways.join(", or "))
 }
 
-/// In a forked child: its waits are counted anew, and whoever reads standard error does not wait
+/// In a forked child: its waits are counted from zero, and a reader of standard error does not wait
 /// for it.
 pub fn in_child() {
     let kept = ERRORS.swap(-1, Relaxed);
     if kept >= 0 {
-        // SAFETY: kept by `keep_errors`, and used by nobody from now on. Dropped, it is closed and
-        // noted no more.
+        // SAFETY: `keep_errors` kept it, and it has no user from now on. Dropping it closes it and
+        // removes its note.
         drop(fd::Fd::keep(unsafe { OwnedFd::from_raw_fd(kept) }));
     }
     WINDOW.iter().for_each(|cell| cell.store(0, Relaxed));
@@ -420,12 +421,12 @@ pub fn in_child() {
     }
 }
 
-/// The start of the window that is checked for thrashing: its time, ns; the wait, the work of
+/// The start of the window that is checked for thrashing: its time, ns; the waits and the work of
 /// threads, us, and the bytes paged in until then.
 static WINDOW: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 static HINTED: AtomicBool = AtomicBool::new(false);
 
-/// How long a program is watched before it is collected.
+/// The length of that window.
 const WINDOW_NS: u64 = 30_000_000_000;
 
 /// Says once, on a terminal, that the program mostly waits.
@@ -459,7 +460,7 @@ pub fn watch(counters: &Counters) {
     HINTED.store(untracked::say(&line), Relaxed);
 }
 
-/// Whether threads waited for a third of the window and more, and for nine tenths of the time in
+/// Whether threads waited for a third of the window or more, and for nine tenths of the time in
 /// which they did anything, and several times the budget was read.
 fn thrashes(waited_us: u64, worked_us: u64, bytes: u64, budget: u64) -> bool {
     waited_us > WINDOW_NS / 3000 && waited_us > (waited_us + worked_us) / 10 * 9 && bytes > 3 * budget

@@ -1,11 +1,10 @@
-//! Untracked memory: what the process has in memory and no pager counts. It is private (the
-//! executable, stacks, `brk`, direct system calls) or shared (MAP_SHARED, memory files, /dev/shm,
-//! System V).
+//! Untracked memory: memory of the process that no pager counts. It is private (the executable,
+//! stacks, `brk`, direct system calls) or shared (MAP_SHARED, memory files, /dev/shm, System V).
 //!
-//! The kernel knows the sums (`/proc/self/status`), and to read them costs some 20 us. The pager's
+//! The kernel knows the sums (`/proc/self/status`), and reading them costs about 20 us. The pager's
 //! thread reads them each second. A process without a pager has no thread of the library: it reads
 //! them when the program maps or unmaps much, when it forks, and at its end. So the peak is seen
-//! even if the memory is given back before the end.
+//! even if the memory is returned before the end.
 
 use crate::arena::ARENA;
 use crate::{exit, job, places, process};
@@ -20,31 +19,31 @@ use terapage_sys::thread;
 /// The promise: no more memory than the budget, a hundredth more, and this many bytes.
 const PROMISED: u64 = 32 << 20;
 
-/// While the program runs, nothing is said about up to a tenth of the budget, and this many bytes,
-/// beside the budget.
+/// While the program runs, nothing is reported if at most a tenth of the budget, and this many
+/// bytes, are outside the budget.
 const UNTOLD: u64 = 8 << 20;
 
 /// Smaller mappings are not counted.
 const LEAST: usize = 64 << 10;
 
-/// A look is due if this many bytes were mapped or unmapped since the last one, and that was
+/// A reading is due if this many bytes were mapped or unmapped since the last one, and that was
 /// `PAUSE_MS` ago.
 const STEP: usize = 4 << 20;
-/// The least time between two looks.
+/// The shortest time between two readings.
 const PAUSE_MS: u64 = 20;
-/// After this time a look is due in any case.
+/// After this time a reading is always due.
 const LONG_MS: u64 = 1000;
 
-/// The memory found by one look, or the peaks of all looks, bytes.
+/// The memory found by one reading, or the peaks of all readings, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Untracked {
     /// Private memory that is neither frames nor bookkeeping.
     pub private: u64,
-    /// The most of `private` that can be memory of `brk`.
+    /// The largest part of `private` that can be memory of `brk`.
     pub brk: u64,
-    /// The most of `private` that can be locked memory.
+    /// The largest part of `private` that can be locked memory.
     pub locked: u64,
-    /// The most of `private` that can lie at addresses that the program named.
+    /// The largest part of `private` that can lie at addresses that the program named.
     pub named: u64,
     /// Shared memory.
     pub shared: u64,
@@ -95,29 +94,29 @@ impl Cells {
     }
 }
 
-/// What the last look found.
+/// The result of the last reading.
 static NOW: Cells = Cells::new();
 /// The peak.
 static MOST: Cells = Cells::new();
 /// The peak of shared memory.
 static MOST_SHARED: AtomicU64 = AtomicU64::new(0);
-/// What a forked child began with.
+/// The untracked memory with which a forked child began.
 static BEGAN_WITH: AtomicU64 = AtomicU64::new(0);
 
-/// Whether more was ever in memory than promised.
+/// Whether the memory ever exceeded the promise.
 static BROKEN: AtomicBool = AtomicBool::new(false);
-/// Whether that was said.
+/// Whether that was reported.
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// Bytes mapped and unmapped since the last look.
+/// Bytes mapped and unmapped since the last reading.
 static MOVED: AtomicU64 = AtomicU64::new(0);
-/// When the last look was, ms.
+/// The time of the last reading, ms.
 static LOOKED_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether much was ever mapped or unmapped.
 static HAS_MUCH: AtomicBool = AtomicBool::new(false);
 
-/// What the pager counts, once there is one.
+/// The pager's counters, once there is a pager.
 static COUNTED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The address at which `brk` began.
@@ -152,7 +151,7 @@ pub fn begin() {
     LOOKED_MS.store(now_ms(), Relaxed);
 }
 
-/// Notes that there is a pager, or will be at once, and what it counts.
+/// Notes that there is a pager, or will be at once, and its counters.
 pub fn is_paged(shared: &'static Shared) {
     COUNTED.store(std::ptr::from_ref(shared).cast_mut(), Relaxed);
 }
@@ -174,13 +173,13 @@ pub fn in_child(shared: Option<&'static Shared>) {
     MOVED.store(0, Relaxed);
 }
 
-/// What the pager counts, if there is one.
+/// The pager's counters, if there is a pager.
 fn shared() -> Option<&'static Shared> {
-    // SAFETY: the pointer is null, or what it points to lasts as long as the process.
+    // SAFETY: the pointer is null, or its target lasts as long as the process.
     unsafe { COUNTED.load(Relaxed).as_ref() }
 }
 
-/// Called by the pager's thread when it begins, and each second. It waits for nobody.
+/// The pager's thread calls it when it begins, and each second. It does not wait.
 pub fn each_second(_: &'static Counters, _books_bytes: u64) {
     crate::hosted::look_for_the_end();
     let Some(shared) = shared() else { return };
@@ -189,8 +188,8 @@ pub fn each_second(_: &'static Counters, _books_bytes: u64) {
     crate::summary::watch(&shared.counters);
 }
 
-/// Notes how long the program's threads have worked, for those who ask how long they waited beside
-/// that.
+/// Notes how long the program's threads have worked, for comparisons with the time that they
+/// waited.
 pub fn note_program_time() {
     if let Some(shared) = shared() {
         shared.counters.program_us.store(thread::used_by_program_ns() / 1000, Relaxed);
@@ -211,21 +210,21 @@ pub fn moves(len: usize) {
     }
 }
 
-/// Called when the program forks, or does something else that takes long: looks if it has ever
-/// mapped much.
+/// Called when the program forks, or does something else that takes long: reads the sums if it has
+/// ever mapped much.
 pub fn passes_by() {
     if HAS_MUCH.load(Relaxed) && process::settings().is_some() {
         look();
     }
 }
 
-/// The last look, at the end of the process, which reports what was found.
+/// The last reading, at the end of the process, which reports the result.
 pub fn look_last() {
     SAID.store(true, Relaxed);
     look();
 }
 
-/// Looks, and says what is to be said, if anything. Does nothing if another thread is just looking.
+/// Reads the sums, and reports them if necessary. Does nothing if another thread is just reading.
 pub fn look() {
     let Some(settings) = process::settings() else { return };
     if !exit::is_owner() {
@@ -243,7 +242,7 @@ pub fn look() {
     let len = read_status(bytes);
     if let Some((found, all)) = parse(&bytes[..len], counted) {
         note(found);
-        // A pager counts what stores keep in memory in its own share.
+        // A pager counts the memory of stores in its own share.
         let packed = if shared().is_none() { terapage_store::packed_bytes() as u64 } else { 0 };
         job::claim(found.private, packed);
         if all > budget + budget / 100 + PROMISED {
@@ -265,7 +264,7 @@ pub fn look() {
     ROOM.taken.store(false, std::sync::atomic::Ordering::Release);
 }
 
-/// Bytes in memory that count for the budget, or would count if there were a pager.
+/// Bytes in memory that count in the budget, or would count if there were a pager.
 fn counted() -> u64 {
     match shared() {
         Some(shared) => shared.counted_bytes(),
@@ -329,8 +328,8 @@ pub fn fill(snapshot: &mut terapage_stats::Snapshot) {
     snapshot.shared_peak_bytes = MOST_SHARED.load(Relaxed);
 }
 
-/// The line for the end of the process: more was in memory than promised, since it is not paged. A
-/// forked child does not count what it began with.
+/// The line for the end of the process: more was in memory than promised, since some of it is not
+/// paged. A forked child does not count the memory with which it began.
 pub fn last_line() -> Option<String> {
     let settings = process::settings()?;
     // An unpaged process has said so before.
@@ -378,8 +377,8 @@ fn kinds(what: &Untracked) -> String {
 }
 
 /// Reads the status of the process. Returns the bytes read. If there is a pager, its thread opens
-/// the file and keeps it open: the program may later forbid itself to open files. (The status is
-/// that of this thread, since the first thread may have ended and tells nothing then.)
+/// the file and keeps it open, because the program may later forbid itself to open files. (The
+/// status is that of this thread, because the first thread may have ended and then shows nothing.)
 fn read_status(bytes: &mut [u8]) -> usize {
     const NAME: &std::ffi::CStr = c"/proc/thread-self/status";
     if shared().is_none() {
@@ -422,9 +421,9 @@ fn read_status(bytes: &mut [u8]) -> usize {
     usize::try_from(got).unwrap_or(0)
 }
 
-/// Says a line on standard error while the program runs. Only if that takes the line at once, since
-/// the pager must not wait for a reader; and only if it is the file of the beginning, since the
-/// program may have opened another file under that number.
+/// Writes a line to standard error while the program runs. It does so only if the file accepts the
+/// line at once, since the pager must not wait for a reader. The file must also be the one from the
+/// beginning, since the program may have opened another file under that number.
 pub fn say(line: &str) -> bool {
     let began = [ERRORS[0].load(Relaxed), ERRORS[1].load(Relaxed)];
     if standard_error() != Some(began) {
@@ -452,7 +451,7 @@ fn standard_error() -> Option<[u64; 2]> {
 
 /// The end of the heap that the kernel keeps for the process (`brk`).
 fn brk() -> u64 {
-    // SAFETY: with 0 the call only asks.
+    // SAFETY: with 0 the call only queries.
     unsafe { libc::syscall(libc::SYS_brk, 0i64) as u64 }
 }
 

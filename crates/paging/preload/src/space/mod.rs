@@ -1,6 +1,6 @@
-//! The space: the addresses that are paged, or may be. The arena and the pager over it, which of
-//! its addresses are in use, why pages are not paged, static arrays, and the names by which memory
-//! is counted.
+//! The space: the addresses that are paged, or may be. It contains the arena and the pager over it,
+//! the used addresses of the arena, the reasons why pages are not paged, static arrays, and the
+//! names by which memory is counted.
 
 pub mod arena;
 pub mod paged;

@@ -1,5 +1,5 @@
-//! The one question of all hooks of memory calls: which parts of a range are paged, or will be once
-//! the program has grown. They are those of the arena and those of static arrays.
+//! The question that all hooks of memory calls ask: which parts of a range are paged, or will be
+//! once the program has grown. These are the parts in the arena and in static arrays.
 
 use crate::arena::{self, ARENA, Arena};
 use crate::maps::is_served;
@@ -23,12 +23,12 @@ pub fn parts(from: usize, to: usize) -> impl Iterator<Item = (usize, usize)> {
     arena::part_of(from, to).into_iter().chain(statics::within(from, to - from))
 }
 
-/// Whether a range consists of such parts only.
+/// Whether a range consists only of such parts.
 pub fn is_whole(from: usize, to: usize) -> bool {
     parts(from, to).map(|(from, to)| to - from).sum::<usize>() == to - from
 }
 
-/// The rest of a range, which is the kernel's: what lies between its parts.
+/// The rest of a range, which belongs to the kernel: the gaps between its parts.
 pub fn others(from: usize, to: usize) -> Parts {
     let mut parts: Parts = parts(from, to).collect();
     parts.sort_unstable();
@@ -47,11 +47,11 @@ impl Arena {
         parts(from, to).flat_map(|(from, to)| self.paged_blocks(from, to)).collect()
     }
 
-    /// Stops paging a range by `stop`, part by part. Returns what was paged, for
+    /// Stops paging a range by `stop`, part by part. Returns the parts that were paged, for
     /// [`take_back`](Self::take_back).
     ///
     /// # Errors
-    /// ENOMEM if the process may have no more mappings; all is paged as before then.
+    /// ENOMEM if the process may have no more mappings; then everything is paged as before.
     fn stop_each(
         &mut self,
         (from, to): (usize, usize),
@@ -68,7 +68,7 @@ impl Arena {
         }
     }
 
-    /// Stops paging a range, of which the program makes pages special.
+    /// Stops paging a range in which the program makes pages special.
     ///
     /// # Errors
     /// As for `stop_each`.
@@ -76,7 +76,7 @@ impl Arena {
         self.stop_each((from, to), Arena::release)
     }
 
-    /// Stops paging a range until it is given back or mapped anew.
+    /// Stops paging a range until it is returned or mapped again.
     ///
     /// # Errors
     /// As for `stop_each`.
@@ -86,7 +86,7 @@ impl Arena {
 }
 
 /// Stops paging the parts of a range that the program locks, moves, unmaps or maps over. Returns
-/// what was paged; `None` if there are no such parts.
+/// the parts that were paged; `None` if there are none.
 ///
 /// # Errors
 /// ENOMEM if the process may have no more mappings.

@@ -1,29 +1,28 @@
 //! Places that a program names for its mappings without insisting on them (the first argument of
-//! `mmap`, without MAP_FIXED), and whether it does insist: some programs unmap what they get
-//! elsewhere, and try the next place.
+//! `mmap`, without MAP_FIXED), and whether it insists after all: some programs unmap memory at
+//! other places, and try the next place.
 
 use crate::elf::each_segment;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A program that gives back this many mappings, unused, one after the other, because they are not
-/// at the places that it named, gets its places. Java tries some twenty places for a heap, and in
-/// the end takes it anywhere; Java with ZGC tries thousands, and ends without one.
+/// A program that returns this many mappings, unused, one after another, because they are not at
+/// the places that it named, gets its places. Java tries some twenty places for a heap, and in the
+/// end accepts any place; Java with ZGC tries thousands, and then fails.
 const SPURNED_MOST: usize = 64;
 
-/// A jump or a call reaches so many bytes in both directions.
+/// A jump or a call reaches this many bytes in both directions.
 const REACH: usize = 1 << 31;
 
-/// The most bytes of one mapping for code, if it can be written to: a compiler asks for little at a
-/// time.
+/// The most bytes of one writable mapping for code: a compiler asks for little at a time.
 const WRITABLE_MOST: usize = 16 << 20;
 
-/// The most bytes of all mappings near code that the kernel serves. Beyond, they are data.
+/// The most bytes of all mappings near code that the kernel serves. Mappings beyond that are data.
 const ALL_MOST: usize = 4 << 30;
 /// The same, of mappings that could be written to from the beginning.
 const ALL_WRITABLE_MOST: usize = 256 << 20;
 
-/// Bytes of the kernel's mappings at places that the program named. This is kept outside the
+/// Bytes of the kernel's mappings at places that the program named. They are kept outside the
 /// arena's lock, for threads that must not wait for it.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -33,7 +32,7 @@ pub fn bytes() -> usize {
 }
 
 /// Whether a place is near code: a jump can reach all of it from somewhere in the program or a
-/// library. A compiler that names such a place needs it there.
+/// library. A compiler that names such a place needs the memory there.
 pub fn is_near_code(at: usize, len: usize) -> bool {
     let mut found = false;
     each_segment(|segment| {
@@ -43,13 +42,13 @@ pub fn is_near_code(at: usize, len: usize) -> bool {
     found
 }
 
-/// What a program does with mappings that are not at the places that it named.
+/// How a program treats mappings that are not at the places that it named.
 pub struct Insistence {
     /// The last such mapping: from, to.
     offered: Option<(usize, usize)>,
-    /// How many the program gave back unused, one after the other.
+    /// The number of such mappings that the program returned unused, one after another.
     spurned: usize,
-    /// Whether it gave back so many that it now gets the places that it names, from the kernel.
+    /// Whether it returned so many that it now gets the places that it names, from the kernel.
     insists: bool,
 }
 
@@ -60,20 +59,20 @@ impl Insistence {
 
     /// Whether the program gets its mappings at the places that it names.
     pub fn insists(&self) -> bool {
-        // Go names many places, and in the end takes any.
+        // Go names many places, and in the end accepts any.
         self.insists && !crate::hosted::is_host()
     }
 
     /// Notes a mapping that was served. `named` says that the program had named another place.
     pub fn offer(&mut self, at: usize, to: usize, named: bool) {
-        // The program uses the one before, or takes any place.
+        // The program uses the previous mapping, or accepts any place.
         if self.offered.is_some() || !named {
             self.spurned = 0;
         }
         self.offered = named.then_some((at, to));
     }
 
-    /// Whether the program is refused a free place that it names, since it has not tried often.
+    /// Whether to refuse the program a free place that it names, because it has not tried often.
     pub fn declines(&mut self) -> bool {
         self.spurned += 1;
         self.insists |= self.spurned >= SPURNED_MOST;
@@ -81,8 +80,8 @@ impl Insistence {
     }
 
     /// Notes that the program unmaps a range. If it had named another place for this range, and did
-    /// not use it (`is_unused`), it insists on its places: after many, since such ranges are also
-    /// given back for their alignment, or at once.
+    /// not use it (`is_unused`), it insists on its places: after many such ranges, because programs
+    /// also return them for their alignment, or at once.
     pub fn is_unmapped(&mut self, (at, to): (usize, usize), at_once: bool, is_unused: impl FnOnce() -> bool) {
         if self.offered == Some((at, to)) {
             self.offered = None;
@@ -96,7 +95,7 @@ impl Insistence {
 
 /// The kernel's mappings at places that the program named.
 pub struct Places {
-    /// The end of each, and whether it could be written to from the beginning, by its start.
+    /// For each mapping, by its start: its end, and whether it was writable from the beginning.
     all: BTreeMap<usize, (usize, bool)>,
 }
 
@@ -138,8 +137,7 @@ impl Places {
     }
 }
 
-/// How a place that was named is aligned, up to the length of the mapping: whoever names it may
-/// only want that.
+/// The alignment of a named place, up to the length of the mapping: the program may want only that.
 pub fn alignment(place: usize, len: usize) -> usize {
     let most = 1 << (usize::BITS - 1 - len.leading_zeros());
     if place == 0 { 1 } else { (1 << place.trailing_zeros()).min(most) }
@@ -167,7 +165,7 @@ mod tests {
             program.offer(0, 4096, true);
             program.is_unmapped((0, 4096), true, || false);
             program.offer(0, 8192, true);
-            // It gives back a part, for the alignment.
+            // The program returns a part, for the alignment.
             program.is_unmapped((0, 4096), true, || true);
         }
         assert!(!program.insists());

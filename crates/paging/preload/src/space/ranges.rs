@@ -1,33 +1,32 @@
-//! Which addresses of the arena are in use. No system calls are made here, so this can be tested
-//! alone.
+//! The used addresses of the arena. This file makes no system calls, so it can be tested alone.
 
 use std::collections::BTreeMap;
 
-/// Bytes at both ends of the wide part that are never given out, so that no range lies in both
+/// Bytes at both ends of the wide part that are never handed out, so that no range lies in both
 /// parts, or at the arena's end.
 pub const MARGIN: usize = 2 << 20;
 
-/// Ranges of the arena. Space is given out in whole blocks, and can be given back by the page. The
+/// Ranges of the arena. Space is handed out in whole blocks, and can be returned by the page. The
 /// arena has two parts: the wide part, of which the program opens little, begins at `end`.
 pub struct Ranges {
     /// The end of the first part.
     end: usize,
     block: usize,
-    /// In the first part, no address from here on was ever given out.
+    /// In the first part, no address from here on was ever handed out.
     fresh: usize,
-    /// In the wide part, no address from here on was ever given out.
+    /// In the wide part, no address from here on was ever handed out.
     wide_fresh: usize,
     /// The end of the wide part.
     wide_end: usize,
-    /// Ranges in use: the end of each, by its start; page-aligned and separate.
+    /// Ranges in use: the end of each, by its start; page-aligned and disjoint.
     used: BTreeMap<usize, usize>,
-    /// Ranges that are not in use and all zero; block-aligned and separate.
+    /// Ranges that are not in use and all zero; block-aligned and disjoint.
     clean: BTreeMap<usize, usize>,
     /// Ranges that are not in use and may have old bytes.
     dirty: BTreeMap<usize, usize>,
-    /// Ranges that are not in use, have old bytes, and are to be discarded soon, many at once.
+    /// Ranges that are not in use, have old bytes, and will be discarded soon, many at once.
     waiting: BTreeMap<usize, usize>,
-    /// Ranges of the wide part that were given back.
+    /// Ranges of the wide part that were returned.
     wide: BTreeMap<usize, usize>,
     /// Bytes in use.
     pub used_bytes: usize,
@@ -91,13 +90,13 @@ impl Ranges {
         Ranges { end, block, fresh: start, wide_fresh, wide_end, ..Self::empty() }
     }
 
-    /// The end of the addresses that were ever given out in the first part.
+    /// The end of the addresses that were ever handed out in the first part.
     pub fn fresh(&self) -> usize {
         self.fresh
     }
 
     /// Takes `len` bytes, with the rest of the last block, at a multiple of `align`. If `zero`, the
-    /// bytes are zero; else they may be old.
+    /// bytes are zero; otherwise they may be old.
     pub fn take(&mut self, len: usize, align: usize, zero: bool) -> Option<usize> {
         let whole = len.checked_next_multiple_of(self.block)?;
         let align = align.max(self.block);
@@ -150,7 +149,7 @@ impl Ranges {
         self.used.range(self.end..).map(|(from, to)| to - from).sum()
     }
 
-    /// Whether a fixed mapping may take a range: it must not lie in both parts.
+    /// Whether a fixed mapping may take a range, which must not lie in both parts.
     pub fn may_take(&self, at: usize, to: usize) -> bool {
         at < self.end && to <= self.end || at >= self.end + MARGIN && to <= self.wide_end
     }
@@ -253,8 +252,8 @@ impl Ranges {
         self.used.range(..to).next_back().is_some_and(|(_, &end)| end > at)
     }
 
-    /// Gives back the pages from `at` to `to` that were in use. `freed` is called with each range
-    /// of blocks that is not in use any more; these are in no list until [`put`](Self::put).
+    /// Returns the pages from `at` to `to` that were in use. `freed` is called with each range of
+    /// blocks that is no longer in use; these are in no list until [`put`](Self::put).
     pub fn give(&mut self, at: usize, to: usize, mut freed: impl FnMut(usize, usize)) {
         if at >= to {
             return;
@@ -294,7 +293,7 @@ impl Ranges {
         }
     }
 
-    /// Lets freed blocks be given out again. `zero` says whether they were discarded.
+    /// Allows freed blocks to be handed out again. `zero` says whether they were discarded.
     pub fn put(&mut self, from: usize, to: usize, zero: bool) {
         if from >= self.end {
             insert_merged(&mut self.wide, from, to);
@@ -311,7 +310,7 @@ impl Ranges {
         insert_merged(&mut self.waiting, from, to);
     }
 
-    /// How many ranges wait to be discarded, and their bytes.
+    /// The number of ranges that wait to be discarded, and their bytes.
     pub fn waiting(&self) -> (usize, usize) {
         (self.waiting.len(), self.waiting.iter().map(|(from, to)| to - from).sum())
     }
@@ -321,7 +320,7 @@ impl Ranges {
         self.waiting.range(..=at).next_back().is_some_and(|(_, &to)| to > at)
     }
 
-    /// Takes all ranges that wait, which the caller discards and [`put`](Self::put)s again.
+    /// Takes all waiting ranges, which the caller discards and [`put`](Self::put)s again.
     pub fn take_waiting(&mut self) -> BTreeMap<usize, usize> {
         std::mem::take(&mut self.waiting)
     }
@@ -488,8 +487,8 @@ mod tests {
         assert_eq!(freed, [(at, at + 48 * K)]);
         assert_eq!((ranges.wide_bytes(), ranges.used_bytes), (16 * K, 32 * K));
         ranges.put(at, at + 48 * K, true);
-        // Space that was given back serves only wide ranges, and space that was taken exactly is
-        // not given out again.
+        // Returned space serves only wide ranges, and space that was taken exactly is not handed
+        // out again.
         assert_eq!(ranges.take(16 * K, 1, true), Some(0x10_4000));
         ranges.take_exactly(at + 4 * K, at + 8 * K);
         assert_eq!(ranges.unused(at, next), [(at, at + 4 * K), (at + 8 * K, next)]);

@@ -1,9 +1,9 @@
-//! Why pages are not paged: one map from ranges to sets of reasons. No system calls are made here,
-//! so this can be tested alone.
+//! Why pages are not paged: one map from ranges to sets of reasons. This file makes no system
+//! calls, so it can be tested alone.
 //!
-//! A block is *loose*, that is, the kernel's and not paged, if any page of it has a reason. A page
-//! is *special* if it has a reason other than that it is unused: it is not plain readable and
-//! writable memory. All changes:
+//! A block is *loose*, that is, it belongs to the kernel and is not paged, if any page of it has a
+//! reason. A page is *special* if it has a reason other than being unused: it is not plain readable
+//! and writable memory. All changes:
 //!
 //! ```text
 //!   +-------+  close                             +--------+
@@ -21,8 +21,8 @@
 //!                                      +--------+ -- plain_again ------> plain
 //! ```
 //!
-//! `unwipe` removes WIPED alone, and `unkeep` KEPT alone: the page stays CLOSED until
-//! `plain_again`, which leaves pages alone that are KEPT or WIPED.
+//! `unwipe` removes only WIPED, and `unkeep` only KEPT: the page stays CLOSED until `plain_again`,
+//! which skips pages that are KEPT or WIPED.
 
 use std::collections::BTreeMap;
 use std::ops::BitOr;
@@ -66,7 +66,7 @@ impl BitOr for Why {
 
 /// The reasons of all pages that have some.
 pub struct Reasons {
-    /// The end and the reasons of each range, by its start. Ranges do not overlap, none has no
+    /// The end and the reasons of each range, by its start. Ranges do not overlap, each has a
     /// reason, and neighbours differ.
     ranges: BTreeMap<usize, (usize, Why)>,
     /// Bytes of special pages.
@@ -98,7 +98,7 @@ impl Reasons {
         self.ranges.range(..to).next_back().is_some_and(|(_, &(end, _))| end > from)
     }
 
-    /// The parts of `from` to `to` whose pages have any of these reasons: ascending and separate.
+    /// The parts of `from` to `to` whose pages have any of these reasons: ascending and disjoint.
     pub fn within(&self, from: usize, to: usize, any: Why) -> Vec<(usize, usize)> {
         if from >= to || !self.is_met(from, to) {
             return Vec::new();
@@ -162,7 +162,7 @@ impl Reasons {
         self.change(from, to, |old| old.without(Why::UNUSED) | why);
     }
 
-    /// A fork's child may find the pages as they are.
+    /// A fork's child may find the pages unchanged.
     pub fn unwipe(&mut self, from: usize, to: usize) {
         self.change(from, to, |old| old.without(Why::WIPED));
     }
@@ -172,12 +172,12 @@ impl Reasons {
         self.change(from, to, |old| if old.has(Why::MAPPED) { old } else { old.without(Why::KEPT) });
     }
 
-    /// The pages are replaced by other memory, whose rights are not known here.
+    /// The pages are replaced by other memory, whose rights are unknown here.
     pub fn forget(&mut self, from: usize, to: usize) {
         self.change(from, to, |old| old.without(Why::WIPED | Why::KEPT | Why::MAPPED));
     }
 
-    /// The pages are readable and writable again. Those that are kept or wiped stay loose.
+    /// The pages are readable and writable again. Pages that are kept or wiped stay loose.
     pub fn plain_again(&mut self, from: usize, to: usize) {
         self.change(from, to, |old| if old.has(Why::WIPED | Why::KEPT) { old } else { Why::NONE });
     }
@@ -240,7 +240,7 @@ impl Reasons {
         }
     }
 
-    /// Makes one range of two that touch at an address and have the same reasons.
+    /// Joins two ranges that touch at an address and have the same reasons.
     fn join(&mut self, at: usize) {
         let Some(&(end, why)) = self.ranges.get(&at) else { return };
         if let Some((_, before)) = self.ranges.range_mut(..at).next_back()
@@ -256,7 +256,7 @@ fn special_bytes(from: usize, to: usize, why: Why) -> usize {
     if why.has(Why::SPECIAL) { to - from } else { 0 }
 }
 
-/// Ascending ranges, those that touch or overlap as one.
+/// Ascending ranges; ranges that touch or overlap are joined.
 fn merged(ranges: impl Iterator<Item = (usize, usize)>) -> Vec<(usize, usize)> {
     let mut all: Vec<(usize, usize)> = Vec::new();
     for (from, to) in ranges {
@@ -268,7 +268,7 @@ fn merged(ranges: impl Iterator<Item = (usize, usize)>) -> Vec<(usize, usize)> {
     all
 }
 
-/// The parts of `from` to `to` between ascending ranges that lie in it.
+/// The gaps in `from` to `to` between ascending ranges that lie in it.
 fn gaps(from: usize, to: usize, ranges: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
     let mut next = from;
     let mut gaps = Vec::new();
@@ -290,7 +290,7 @@ mod tests {
     /// Pages of a block.
     const BLOCK: usize = 4;
     const PAGES: usize = 64;
-    /// From this page on it is the wide part.
+    /// The wide part begins at this page.
     const WIDE: usize = 40;
 
     /// The same, page by page, in sets that do not know of each other.

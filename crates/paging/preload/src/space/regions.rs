@@ -1,7 +1,7 @@
 //! The regions by which the program's memory is counted, and their names: static arrays by their
-//! object, large ranges of the arena by their address, and the rest of the arena, the heap.
+//! object, large ranges of the arena by their address, and the rest of the arena as the heap.
 //!
-//! The pager is told only of large ranges: to fill them takes so long that telling the pager costs
+//! Only large ranges are reported to the pager: filling them takes so long that the report costs
 //! little in comparison.
 
 use crate::arena::{self, Arena};
@@ -11,9 +11,10 @@ use terapage_stats::REGIONS;
 
 /// Ranges of at least this many bytes are counted by themselves.
 const LARGE: usize = 32 << 20;
-/// The most such ranges; the largest are chosen.
+/// The largest number of such ranges; the largest ones are chosen.
 const LARGE_MOST: usize = 16;
-/// The most objects whose static arrays are counted by themselves; the largest are chosen.
+/// The largest number of objects whose static arrays are counted separately; the largest ones are
+/// chosen.
 const STATICS_MOST: usize = 8;
 
 /// The number of the heap's region; the others follow.
@@ -22,17 +23,16 @@ const STATICS: usize = HEAP + 1;
 const FIRST_LARGE: usize = STATICS + STATICS_MOST;
 const _: () = assert!(FIRST_LARGE + LARGE_MOST <= REGIONS);
 
-/// A range must have grown by one part in this many of its length before its new blocks are counted
-/// with it.
+/// A range must have grown by its length divided by this before its new blocks are counted with it.
 const STEP: usize = 8;
 
-/// A range of the arena that is a region. It begins at a block's edge.
+/// A range of the arena that is a region. It begins at a block boundary.
 pub struct Named {
     from: usize,
     /// The end that the pager knows.
     end: usize,
     region: usize,
-    /// Odd bytes in it: those that the program may not touch, or that are not plain memory.
+    /// Its special bytes: those that the program may not touch, or that are not plain memory.
     special: usize,
 }
 
@@ -70,7 +70,7 @@ impl Arena {
         pager.region(HEAP).size_bytes.store(heap as u64, Relaxed);
     }
 
-    /// Notes that pages from `at` to `to` were given out or back.
+    /// Notes that pages from `at` to `to` were handed out or returned.
     pub fn count_by_region(&mut self, at: usize, to: usize) {
         if self.pager.is_none() || self.named.is_empty() && to - at < LARGE {
             return self.count_in_use();

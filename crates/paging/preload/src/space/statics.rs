@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use terapage_sys::PAGE;
 
-/// Static memory smaller than this is left alone.
+/// Static memory smaller than this is not paged.
 const LEAST: usize = 1 << 20;
 
 /// The static arrays of one object: their start, their bytes, and the object's name.

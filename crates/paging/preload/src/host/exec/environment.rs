@@ -1,4 +1,4 @@
-//! The environment of a program that is executed: with the library and the settings in it.
+//! The environment of an executed program, with the library and the settings in it.
 
 use super::unpaged::{Seen, look};
 use super::*;
@@ -12,24 +12,23 @@ pub(super) const SETTINGS: &[u8] = b"TERAPAGE_ROOT=";
 pub(super) const SANITIZER: &[u8] = b"ASAN_OPTIONS=";
 pub(super) const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
 
-/// What executed programs get.
+/// Data for executed programs.
 pub(super) struct Kept {
     /// The path of the library.
     pub(super) library: Vec<u8>,
-    /// The path of the host, if there is one, and programs are to be hosted.
+    /// The path of the host, if there is one and programs may be hosted.
     pub(super) host: Option<CString>,
     /// The variables `TERAPAGE_*`, as they were at the start.
     pub(super) settings: Vec<CString>,
     /// The file of standard error at the start.
     pub(super) errors: Option<(u64, u64)>,
-    /// The hashed names of programs of which it was said that they are not paged. Shared with
-    /// forked children.
+    /// The hashed names of programs that were reported as not paged. Forked children share them.
     pub(super) told: &'static [AtomicU64],
 }
 
 pub(super) static KEPT: OnceLock<Kept> = OnceLock::new();
 
-/// Remembers what executed programs get; from now on they get it.
+/// Remembers the data for executed programs, which get them from now on.
 pub fn open(settings: Vec<CString>) {
     let Some(library) = own_path() else { return };
     let told = memory::share(PAGE).map_or(&[][..], |at| {
@@ -42,8 +41,7 @@ pub fn open(settings: Vec<CString>) {
 
 /// The path of this library, as given to the loader.
 pub(super) fn own_path() -> Option<Vec<u8>> {
-    // SAFETY: the description is plain data, for which zeros are a value; the loader keeps the
-    // name.
+    // SAFETY: the description is plain data, for which zeros are valid; the loader keeps the name.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let found = libc::dladdr(own_path as *const () as *const libc::c_void, &raw mut info) != 0;
@@ -98,7 +96,7 @@ pub(super) fn is_ours(library: &[u8]) -> bool {
     library.rsplit(|&b| b == b'/').next() == Some(FILE)
 }
 
-/// What an environment says about the library.
+/// The variables of an environment that concern the library.
 #[derive(Default)]
 pub(super) struct Found<'a> {
     pub(super) off: bool,
@@ -130,7 +128,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Texts and their array, made in the memory given.
+/// Texts and their array, made in the given memory.
 pub(super) struct Made<'a> {
     texts: &'a mut [*const c_char],
     count: usize,
@@ -173,7 +171,7 @@ pub(super) const TEXTS: usize = 384;
 pub(super) const BYTES: usize = 3 << 10;
 
 /// Calls `execute` with the environment that the program at `path` gets instead of `environment`,
-/// and with what is executed instead, if that is the host.
+/// and with the program to execute instead, if that is the host.
 ///
 /// # Safety
 /// As for [`texts`], of both.
@@ -206,7 +204,7 @@ pub(in crate::host) unsafe fn with_library<R>(
         // SAFETY: the caller passes an environment that ends in a null pointer.
         return unsafe { on_stack(&change, execute) };
     }
-    // If a child of vfork succeeds, this memory stays in its parent: a few pages, and only if the
+    // If a child of vfork succeeds, this memory remains in its parent: a few pages, and only if the
     // environment is this large and lacked the library.
     let len = ((need.0 + more) * size_of::<*const c_char>() + need.1).next_multiple_of(PAGE);
     let Ok(at) = memory::reserve(len) else { return execute(None, environment) };
@@ -220,14 +218,14 @@ pub(in crate::host) unsafe fn with_library<R>(
         change.execute(texts, others, bytes, execute)
     };
     let errno = std::io::Error::last_os_error().raw_os_error();
-    // SAFETY: nobody uses the memory any more.
+    // SAFETY: the memory is no longer used.
     unsafe { memory::unmap(at, len) }.ok();
     crate::set_errno(errno.unwrap_or(0));
     answer
 }
 
-/// Calls `execute` with an environment on the stack. A function of its own, since the stack of a
-/// signal handler may be small, and most environments need no change.
+/// Calls `execute` with an environment on the stack. This is a separate function, because the stack
+/// of a signal handler may be small, and most environments need no change.
 ///
 /// # Safety
 /// As for [`texts`].
@@ -238,7 +236,7 @@ unsafe fn on_stack<R>(change: &Change, execute: impl FnOnce(Option<Instead>, Tex
     unsafe { change.execute(&mut texts, &mut others, &mut bytes, execute) }
 }
 
-/// A change of an environment, and of what is executed.
+/// A change of an environment, and of the executed program.
 struct Change<'a> {
     kept: &'a Kept,
     found: &'a Found<'a>,
@@ -249,7 +247,7 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Calls `execute` with the changed environment, and what is executed instead.
+    /// Calls `execute` with the changed environment, and the program to execute instead.
     ///
     /// # Safety
     /// As for [`texts`], of environment and arguments. There is room for both.
@@ -298,7 +296,7 @@ pub(super) unsafe fn make(
     let options = found.sanitizer.unwrap_or_default();
     let orders = adds && !options.windows(LINK_ORDER.len()).any(|part| part == LINK_ORDER);
     if orders {
-        // Options that are there already come later, and win.
+        // Existing options come later, and win.
         let between = if options.is_empty() { &b""[..] } else { b":" };
         made.join([SANITIZER, LINK_ORDER, b"0", between, options].into_iter());
     }
@@ -336,7 +334,7 @@ mod tests {
     use std::ptr::null;
     use std::sync::atomic::AtomicU64;
 
-    /// The environment that is made out of `environment`.
+    /// The environment that results from `environment`.
     fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
         let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
         let library = b"/l/libterapage_preload.so".to_vec();

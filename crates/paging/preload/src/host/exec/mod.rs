@@ -1,12 +1,12 @@
 //! Hooks of `exec` and its kin: executed programs also get the library and its settings, whatever
-//! environment they are given, unless it contains `TERAPAGE=off`.
+//! their environment, unless it contains `TERAPAGE=off`.
 //!
-//! If a program cannot be paged, that is said once. If it cannot even load the library, it gets an
-//! environment without it.
+//! If a program cannot be paged, one line says so once. If it cannot even load the library, it gets
+//! an environment without the library.
 //!
-//! These functions are called in children of `vfork`, which share their parent's memory, and in
-//! signal handlers. So they take no lock and no memory of a heap: a new environment is made on the
-//! stack, or, if it is large, in a mapping of its own.
+//! Children of `vfork`, which share their parent's memory, and signal handlers call these
+//! functions. So they take no lock and no heap memory: a new environment is made on the stack, or,
+//! if it is large, in a separate mapping.
 
 mod environment;
 mod unpaged;
@@ -29,7 +29,7 @@ use terapage_sys::executable::{self, Name, Why};
 use terapage_sys::{PAGE, binding, memory, thread};
 use unpaged::Line;
 
-/// The most bytes of a path; a program with a longer one is not looked at.
+/// The most bytes of a path; a program with a longer path is not inspected.
 const PATH_BYTES: usize = 1024;
 
 /// Calls `then` with the path at which a program is found by its name.
@@ -45,8 +45,8 @@ unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>)
     if KEPT.get().is_none() || name.to_bytes().contains(&b'/') {
         return then(Some(name));
     }
-    // SAFETY: the value is a text in the environment; a program must not change that in another
-    // thread now.
+    // SAFETY: the value is a text in the environment; a program must not change the environment in
+    // another thread now.
     let path = unsafe {
         let value = libc::getenv(c"PATH".as_ptr());
         if value.is_null() { c"/bin:/usr/bin" } else { CStr::from_ptr(value) }
@@ -70,8 +70,9 @@ unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>)
     then(None)
 }
 
-/// Executes a program in this process. Servers that keep its blocks hear of it before, and again if
-/// it fails. What surely fails is not told: shells try one directory after the other.
+/// Executes a program in this process. Servers that keep its blocks are told before, and again if
+/// the call fails. They are not told of calls that certainly fail: shells try one directory after
+/// another.
 fn leaving(path: Option<&CStr>, execute: impl FnOnce() -> c_int) -> c_int {
     let leaves = leave(path);
     let answer = execute();
@@ -199,7 +200,7 @@ pub unsafe extern "C" fn execveat(
         if path.is_null() || *path == 0 {
             return path_of_descriptor(directory, |path| with_library(path, arguments, environment, execute));
         }
-        // A path that is relative to another directory is not looked at.
+        // A path that is relative to another directory is not inspected.
         let known = *path == b'/' as c_char || directory == libc::AT_FDCWD;
         with_library(known.then(|| CStr::from_ptr(path)), arguments, environment, execute)
     }
@@ -235,7 +236,7 @@ unsafe extern "C" fn execute_list_with(path: *const c_char, arguments: Texts) ->
     unsafe { execve(path, arguments, end_of(arguments).add(1).read().cast()) }
 }
 
-/// Hooks with any number of arguments. They lie first in registers, then on the stack: the
+/// Hooks with a variable number of arguments. They lie first in registers, then on the stack: the
 /// registers are pushed in front of the others, and `$to` gets the array.
 macro_rules! list {
     ($name:ident, $to:ident) => {
@@ -246,8 +247,7 @@ macro_rules! list {
         pub unsafe extern "C" fn $name(_path: *const c_char, _first: *const c_char) -> c_int {
             #[cfg(target_arch = "x86_64")]
             std::arch::naked_asm!(
-                // The return address lies in front of the arguments on the stack; it is moved out
-                // of the way.
+                // The return address lies in front of the arguments on the stack; it is moved away.
                 "pop rax",
                 "push r9",
                 "push r8",
@@ -342,7 +342,7 @@ pub unsafe extern "C" fn posix_spawnp(
 }
 
 /// A shell command that sets the library, if the process's own environment, which the C library
-/// gives to the shell, does not have it.
+/// gives to the shell, lacks it.
 ///
 /// # Safety
 /// `command` is a text or null.

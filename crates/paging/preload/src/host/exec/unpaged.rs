@@ -1,4 +1,4 @@
-//! Programs that cannot be paged: what they are, and the line that says so.
+//! Programs that cannot be paged: their kind, and the line that says so.
 
 use super::environment::{Kept, standard_error};
 use super::*;
@@ -10,7 +10,7 @@ pub(super) struct Seen {
     pub(super) is_hosted: bool,
 }
 
-/// Looks at a program that is about to be executed, and says, once, if it cannot be paged.
+/// Inspects a program that is about to be executed, and says, once, if it cannot be paged.
 #[inline(never)]
 pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
     let errno = std::io::Error::last_os_error().raw_os_error();
@@ -20,7 +20,7 @@ pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
         first.get_or_insert(last);
         files += 1;
     });
-    // A script whose interpreter is a script is the kernel's alone.
+    // Only the kernel can run a script whose interpreter is a script.
     let is_hosted = files <= 2
         && why.is_some_and(|why| why.is_hostable())
         && kept.host.as_deref().is_some_and(instead::is_there);
@@ -31,8 +31,8 @@ pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
     why.map(|why| Seen { why, is_hosted })
 }
 
-/// Says that a program is not paged, unless that was said before, or standard error is another file
-/// than at the start: then the program may read it.
+/// Says that a program is not paged, unless that was already said, or standard error is another
+/// file than at the start: then the program may read it.
 pub(super) fn tell(kept: &Kept, first: Name, last: Name, why: Why) {
     if standard_error() != kept.errors {
         return;
@@ -70,13 +70,14 @@ impl Write for Line {
     }
 }
 
-/// FNV-1a, 64 bits, by its authors' numbers; never 0.
+/// FNV-1a, 64 bits, with its authors' constants; never 0.
 pub(super) fn number(bytes: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     bytes.iter().fold(start, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)).max(1)
 }
 
-/// Whether a number is new among `told`; adds it. If there is no room, it does not count as new.
+/// Whether a number is new among `told`; adds it. If there is no room, the number does not count as
+/// new.
 pub(super) fn is_news(told: &[AtomicU64], number: u64) -> bool {
     for place in told {
         match place.compare_exchange(0, number, Relaxed, Relaxed) {

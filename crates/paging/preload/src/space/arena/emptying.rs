@@ -1,9 +1,9 @@
-//! Memory that the program gives back, or whose bytes it drops.
+//! Memory that the program returns, or whose bytes it drops.
 
 use super::*;
 
 impl Arena {
-    /// Gives pages back. With `keep`, their bytes may stay, and be given out again as they are.
+    /// Gives pages back. With `keep`, their bytes may stay, and be handed out again unchanged.
     pub fn give(&mut self, at: usize, to: usize, keep: bool) {
         let mut freed = Vec::new();
         self.unmap_edges(at, to);
@@ -39,7 +39,7 @@ impl Arena {
         self.count_by_region(at, to);
     }
 
-    /// Discards all that waits for it, by one request.
+    /// Discards all waiting ranges, by one request.
     pub(super) fn drop_waiting(&mut self) {
         let waiting: Vec<_> = self.ranges.take_waiting().into_iter().collect();
         if let Some(pager) = self.pager.as_ref().filter(|_| !waiting.is_empty()) {
@@ -48,8 +48,7 @@ impl Arena {
         waiting.into_iter().for_each(|(from, to)| self.ranges.put(from, to, true));
     }
 
-    /// The most bytes that stay in memory though nobody uses them. Without a pager they count as
-    /// the program's.
+    /// The most unused bytes that stay in memory. Without a pager they count as the program's.
     pub(super) fn most_dirty(&self) -> usize {
         match &self.pager {
             None => DIRTY_BYTES.min(self.start_at.saturating_sub(self.in_use())),
@@ -63,7 +62,7 @@ impl Arena {
     }
 
     /// Drops bytes by the program's advice (`MADV_DONTNEED` and the like). The kernel may refuse
-    /// this for memory that is not paged, for example if it is locked.
+    /// this for memory that is not paged, for example locked memory.
     pub fn drop_bytes(&mut self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
         if self.pager.is_none() {
             return self.drop_unpaged(at, to, advice);
@@ -85,8 +84,8 @@ impl Arena {
         loose.into_iter().try_for_each(|(from, end)| self.drop_unpaged(from, end, advice))
     }
 
-    /// Drops bytes that are not paged. If they may be paged later, they are dropped at once: with
-    /// `MADV_FREE` they could vanish later, while paged.
+    /// Drops bytes that are not paged. If the memory may be paged later, its bytes are dropped at
+    /// once: with `MADV_FREE` they could vanish later, while paged.
     pub(super) fn drop_unpaged(&self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
         let at_once = if advice == libc::MADV_FREE { libc::MADV_DONTNEED } else { advice };
         let (others, kept) =
@@ -103,7 +102,7 @@ impl Arena {
     pub(super) fn discard_blocks(&self, from: usize, to: usize) {
         match &self.pager {
             Some(pager) => process::or_fail(pager.discard(from, to - from)),
-            // SAFETY: nobody uses the range.
+            // SAFETY: the range has no user.
             None => unsafe { memory::discard(from, to - from) }.unwrap_or(()),
         }
     }

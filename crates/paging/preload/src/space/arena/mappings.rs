@@ -12,7 +12,7 @@ impl Arena {
         Some(at)
     }
 
-    /// Takes `len` bytes of the first part, at a multiple of `align`, and makes them untouchable.
+    /// Takes `len` bytes of the first part, at a multiple of `align`, and makes them inaccessible.
     pub fn take_closed(&mut self, len: usize, align: usize) -> Option<usize> {
         let at = self.ranges.take(len, align, true)?;
         // SAFETY: the range was taken just now.
@@ -24,7 +24,8 @@ impl Arena {
         None
     }
 
-    /// Makes closed pages of a range in use readable and writable. Whether that could be done.
+    /// Makes closed pages of a range in use readable and writable. Returns whether that was
+    /// possible.
     pub fn open_pages(&mut self, at: usize, to: usize) -> bool {
         if !self.is_backed(to - at) {
             return false;
@@ -40,7 +41,8 @@ impl Arena {
     }
 
     /// Whether a place that the program names, without insisting, is free for it: in the first
-    /// part, not far behind all that was ever given out, so that what is in use stays together.
+    /// part, not far behind all addresses that were ever handed out, so that used memory stays
+    /// together.
     pub fn has_place(&mut self, at: usize, to: usize) -> bool {
         at >= START.load(Relaxed)
             && to <= WIDE.load(Relaxed).min(self.ranges.fresh() + PLACES_BEHIND)
@@ -48,15 +50,15 @@ impl Arena {
             && self.is_backed(to - at)
     }
 
-    /// Notes that the program unmaps a range: it may have named another place for it.
+    /// Notes that the program unmaps a range: it may have named another place for this range.
     pub fn is_unmapped(&mut self, at: usize, to: usize) {
         let special = self.special_bytes(at, to);
         self.reserving.is_unmapped((at, to), is_wide(at), || special >= to - at);
         self.mapping.is_unmapped((at, to), false, || special == 0 && !memory::is_begun(at, to - at));
     }
 
-    /// Takes a range for a fixed mapping. Whether it may be taken. In the wide part, unused pages
-    /// of the same blocks stay untouchable.
+    /// Takes a range for a fixed mapping. Returns whether the range may be taken. In the wide part,
+    /// unused pages of the same blocks stay inaccessible.
     pub fn claim(&mut self, at: usize, to: usize) -> bool {
         if !self.ranges.may_take(at, to) {
             return false;
@@ -74,8 +76,8 @@ impl Arena {
         true
     }
 
-    /// The first page of a range that is in the arena and not in use: the program has nothing
-    /// mapped there.
+    /// The first page of a range that is in the arena and not in use: the program has no mapping
+    /// there.
     pub fn first_hole(&self, at: usize, to: usize) -> Option<usize> {
         self.holes(at, to).first().map(|&(from, _)| from)
     }
@@ -98,7 +100,7 @@ impl Arena {
     }
 
     /// Unmaps, at once, mappings of the program in blocks of which it unmaps only a part: a file
-    /// may have to know.
+    /// may depend on it.
     pub(super) fn unmap_edges(&mut self, at: usize, to: usize) {
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block).min(to), (to / block * block).max(at));
@@ -132,8 +134,8 @@ impl Arena {
     }
 
     /// Sets further properties of pages whose rights have changed. In the wide part, core dumps
-    /// contain only pages that can be touched: the kernel would look at each of the others. All
-    /// closed pages are alike, so that the kernel has few mappings.
+    /// contain only accessible pages: otherwise the kernel would inspect each of the others. All
+    /// closed pages have the same properties, so that the kernel has few mappings.
     pub fn dress(&self, at: usize, to: usize, is_closed: bool) {
         if is_wide(at) {
             memory::advise(at, to - at, if is_closed { libc::MADV_DONTDUMP } else { libc::MADV_DODUMP });
@@ -148,7 +150,7 @@ impl Arena {
         }
     }
 
-    /// Closes blocks of the wide part that nobody uses any more: they are as if never used.
+    /// Closes blocks of the wide part that have no user any longer: they become as if never used.
     pub(super) fn close(&mut self, from: usize, to: usize) {
         for (start, end) in self.reasons.paged_within(from, to) {
             if let Some(pager) = &self.pager {

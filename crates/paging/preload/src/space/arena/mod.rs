@@ -1,9 +1,8 @@
-//! The arena: one range of addresses for all that is paged, and the pager over it.
+//! The arena: one range of addresses for all paged memory, and the pager over it.
 //!
 //! Its second part is the *wide* part, for reservations of terabytes, of which a program opens
-//! little. Only the opened parts of it can be touched. To the kernel and the pager, unused
-//! addresses there are the same as reserved addresses that were not opened: they do not look at
-//! either.
+//! little. Only its opened parts can be touched. For the kernel and the pager, unused addresses
+//! there equal reserved addresses that were not opened: they inspect neither.
 
 mod emptying;
 mod mappings;
@@ -25,12 +24,12 @@ use terapage_pager::Pager;
 use terapage_sys::fd::Room;
 use terapage_sys::{PAGE, memory, thread};
 
-/// The most bytes of freed allocations that are kept, to be given out again with their old bytes.
+/// The most bytes of freed allocations that are kept, to be handed out again with their old bytes.
 const DIRTY_BYTES: usize = 64 << 20;
 
-/// The most ranges that wait to be discarded, so that the pager's thread is asked once for all.
+/// The most ranges that wait to be discarded, so that one request to the pager's thread serves all.
 const WAITING_MOST: usize = 64;
-/// The most bytes of them, and the part of the budget that they may be at most: they have frames.
+/// The most bytes of waiting ranges, and their largest part of the budget, since they have frames.
 const WAITING_BYTES: usize = 4 << 20;
 const WAITING_PART: usize = 64;
 
@@ -47,17 +46,18 @@ const HUGE_FROM: usize = 8 << 20;
 /// a system call.
 const DUMP_STEP: usize = 64 << 20;
 
-/// With `--overcommit no` the store is asked for this much more than is in use, if it has that: not
-/// each allocation asks.
+/// With `--overcommit no` the store is asked for this much more than is in use, if it has that:
+/// then not every allocation must ask.
 const BACKED_STEP: usize = 16 << 20;
 
 /// The most bytes of the arena's first part.
 const FIRST_MOST: usize = 4 << 40;
 /// The most bytes of the arena. A mapping of half of a process's addresses would leave little room
-/// beside it.
+/// for others.
 const MOST: usize = 32 << 40;
 
-/// A place that the program names may lie so many bytes behind all that was ever given out.
+/// A place that the program names may lie this many bytes behind all addresses that were ever
+/// handed out.
 const PLACES_BEHIND: usize = 64 << 20;
 
 /// The ends of the arena are multiples of this many bytes, so blocks of any size fit.
@@ -66,14 +66,14 @@ const ALIGN: usize = 2 << 20;
 /// The state of the arena, which its lock guards.
 pub struct Arena {
     pub ranges: Ranges,
-    /// Why pages are not paged, and with them their blocks.
+    /// Why pages, and with them their blocks, are not paged.
     reasons: Reasons,
     pub pager: Option<Pager>,
-    /// Ranges that are counted as regions of their own.
+    /// Ranges that are counted as separate regions.
     pub named: Vec<Named>,
-    /// What the program does with reservations that are not at the places that it named.
+    /// How the program treats reservations that are not at the places that it named.
     pub reserving: Insistence,
-    /// The same of memory that is readable and writable.
+    /// The same for readable and writable memory.
     pub mapping: Insistence,
     /// The kernel's mappings at places that the program named.
     pub places: Places,
@@ -81,11 +81,11 @@ pub struct Arena {
     pub program_break: Break,
     /// Whether the kernel was told to use huge pages.
     huge: bool,
-    /// Core dumps contain what lies before this address.
+    /// Core dumps contain the addresses before this one.
     dumped: usize,
     /// The pager is started when more bytes than this are in use.
     start_at: usize,
-    /// The store has room for so many bytes, as far as it was asked for.
+    /// The store has room for this many bytes, according to the last request.
     backed: usize,
 }
 
@@ -148,8 +148,7 @@ pub fn whole() -> (usize, usize) {
 const BOOKS: usize = 64;
 /// Bytes that the library maps besides.
 const BESIDE: usize = 64 << 20;
-/// One part in this many of a limit is left to the program: for its code, its threads' stacks, its
-/// files.
+/// A limit divided by this is left to the program: for its code, its threads' stacks, its files.
 const BESIDE_PART: usize = 8;
 /// The arena, and also the pool, have at least this many times the budget of addresses.
 const BUDGETS: usize = 2;
@@ -159,7 +158,7 @@ fn with_books(len: usize, block: usize) -> usize {
     len + len / block * BOOKS + Table::bytes_for(len)
 }
 
-/// Bytes of the largest arena that fits into what a limit leaves; 0 if none fits.
+/// Bytes of the largest arena that fits into the rest of a limit; 0 if none fits.
 fn within(limit: &Kernels, block: usize, budget: usize) -> usize {
     let left = limit.left().saturating_sub(BUDGETS * budget + BESIDE + limit.bytes / BESIDE_PART);
     let books = with_books(left, block) - left;
@@ -211,7 +210,7 @@ pub fn open(block: usize, least: usize, budget: usize, start_at: usize) -> Resul
     let mut arena = ARENA.lock();
     arena.reasons = Reasons::new(block);
     if wide < to {
-        // SAFETY: the range was reserved just now, and nobody uses it.
+        // SAFETY: the range was reserved just now, and has no user.
         process::or_fail(unsafe { memory::close(wide, to - wide) }.map_err(terapage_pager::Error::from));
         memory::advise(wide, to - wide, memory::MADV_NOHUGEPAGE);
         arena.reasons.set_unused(wide, to);
@@ -235,7 +234,7 @@ impl Arena {
         let at = at?;
         if !self.huge && self.ranges.used_bytes > HUGE_FROM {
             // A program that grows is likely to be paged, and frames that are neighbours in memory
-            // make fewer pieces for the device. Small programs are left as they are.
+            // make fewer pieces for the device. Small programs stay as they are.
             self.huge = true;
             let newest = at + len >= self.ranges.fresh();
             let from = if newest { at } else { self.ranges.fresh() };
@@ -251,7 +250,7 @@ impl Arena {
         Some(at)
     }
 
-    /// Whether the store could hold all that is in use and `more` bytes, if that is to be so
+    /// Whether the store could hold all memory in use and `more` bytes, if that is required
     /// (`--overcommit no`).
     pub fn is_backed(&mut self, more: usize) -> bool {
         let wants = process::settings().is_some_and(|settings| !settings.overcommit);
@@ -274,7 +273,8 @@ impl Arena {
         limits::allow([mine, used - self.ranges.wide_bytes()], closed, more, data)
     }
 
-    /// Puts what was given out into core dumps: they must not contain terabytes that never were.
+    /// Includes memory that was handed out in core dumps, which must not contain terabytes that
+    /// were never used.
     fn show_in_dumps(&mut self) {
         let fresh = self.ranges.fresh();
         if fresh > self.dumped {
@@ -296,8 +296,7 @@ impl Arena {
 
     /// Starts the pager if the program has grown enough.
     pub fn start_if_due(&mut self) {
-        // Before there is a pager, freed bytes stay in memory as long as their block is not all
-        // free.
+        // Before there is a pager, freed bytes stay in memory until their whole block is free.
         let rests = self.ranges.block_bytes - self.ranges.used_bytes;
         let is_due = self.pager.is_none() && self.in_use() + rests > self.start_at;
         // A child of vfork shares this memory with its parent, and a pager that it started would
@@ -311,7 +310,8 @@ impl Arena {
         self.count_in_use();
     }
 
-    /// The bytes in use at which paging starts, if the job has room for more without it.
+    /// The number of bytes in use at which paging starts, if the job has room for more without a
+    /// pager.
     fn may_wait(&self, rests: usize) -> Option<usize> {
         if process::start_bytes().is_some() || self.start_at == usize::MAX {
             return None;
@@ -321,7 +321,7 @@ impl Arena {
         job::unpaged(self.in_use() + rests)
     }
 
-    /// In the child of a fork, which is a process of its own to the job.
+    /// In the child of a fork, which is a separate process for the job.
     pub fn begin_child(&mut self) {
         // Its store is another one.
         self.backed = 0;
@@ -334,7 +334,7 @@ impl Arena {
     pub fn start(&mut self) {
         self.start_at = usize::MAX;
         let _internal = thread::Internal::enter();
-        // If no room can be made, the call that opens something says which limit it met.
+        // If no room can be made, the call that opens a descriptor names the limit.
         let room = Room::make();
         let pager = process::start_pager(self.in_use());
         drop(room);
@@ -358,12 +358,12 @@ impl Arena {
         self.set_forkable(false);
     }
 
-    /// Sets whether a fork copies paged memory. Only a fork that the pager knows of may copy it:
-    /// the child of another must stop at its first touch, not read zeros.
+    /// Sets whether a fork copies paged memory. Only a fork known to the pager may copy it: the
+    /// child of another fork must stop at its first touch, not read zeros.
     pub fn set_forkable(&self, forkable: bool) {
         let advice = if forkable { libc::MADV_DOFORK } else { libc::MADV_DONTFORK };
-        // Mappings of the program stay as they are. The kernel refuses the advice for some of them
-        // (a device's registers, a ring of events), and would go no further.
+        // Mappings of the program stay as they are. For some of them (a device's registers, a ring
+        // of events) the kernel refuses the advice, and would stop there.
         for (from, to) in self.reasons.without(START.load(Relaxed), END.load(Relaxed), Why::MAPPED) {
             memory::advise(from, to - from, advice);
         }

@@ -1,5 +1,5 @@
-//! Parts of the arena that are not paged for a while: what the program protects, locks or keeps
-//! across forks.
+//! Parts of the arena that are not paged for a while: memory that the program protects, locks or
+//! keeps across forks.
 
 use super::*;
 
@@ -14,7 +14,7 @@ impl Arena {
         self.special_within(at, to).iter().map(|(from, to)| to - from).sum()
     }
 
-    /// The parts of a range with special properties, ascending and separate: a fork's child must
+    /// The parts of a range with special properties, ascending and disjoint: a fork's child must
     /// find them empty, or they are shared, a file's, locked, or have a protection key.
     pub fn special(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         self.reasons.within(at, to, Why::WIPED | Why::KEPT)
@@ -35,7 +35,7 @@ impl Arena {
         let Some(to) = self.ranges.end_of(at) else { return false };
         let edge = to.next_multiple_of(process::block());
         // The rest of a wide range's last block cannot be touched, and the rest of a released block
-        // may be anything.
+        // may have any contents.
         let is_special = to < edge && self.is_loose(to);
         if self.ranges.is_waiting(edge) {
             self.drop_waiting();
@@ -55,7 +55,7 @@ impl Arena {
     /// special.
     ///
     /// # Errors
-    /// ENOMEM if the process may have no more mappings; nothing has changed then.
+    /// ENOMEM if the process may have no more mappings; then nothing has changed.
     pub fn release(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
@@ -93,7 +93,7 @@ impl Arena {
         self.reasons.paged_within(at, to)
     }
 
-    /// The parts of a range that may be anything but zero.
+    /// The parts of a range that may have nonzero bytes.
     pub fn filled_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         let Some(pager) = &self.pager else { return vec![(at, to)] };
         let block = process::block();
@@ -109,7 +109,8 @@ impl Arena {
     pub fn take_back(&mut self, parts: Vec<(usize, usize)>) {
         let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
         for (from, to) in parts {
-            // SAFETY: the memory is the program's, and gets the rights that it had before the call.
+            // SAFETY: the memory belongs to the program, and gets the rights that it had before the
+            // call.
             if memory::alike(|| unsafe { libc::syscall(libc::SYS_mprotect, from, to - from, rights) }) == 0 {
                 self.reasons.unkeep(from, to);
                 self.readmit(from, to);
@@ -125,8 +126,8 @@ impl Arena {
         }
     }
 
-    /// Stops paging every block that the range touches, until its pages are given back or mapped
-    /// anew.
+    /// Stops paging every block that the range touches, until its pages are returned or mapped
+    /// again.
     ///
     /// # Errors
     /// As for [`release`](Self::release).
@@ -136,7 +137,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Like [`keep`](Self::keep), for a range that was released before and over which the program
+    /// Like [`keep`](Self::keep), for a range that was already released and over which the program
     /// has mapped something.
     pub fn keep_mapped(&mut self, at: usize, to: usize) {
         self.note(at, |reasons| reasons.keep_mapped(at, to));
@@ -196,7 +197,7 @@ impl Arena {
         }
     }
 
-    /// Makes blocks that nobody uses any more plain memory again, and pages them.
+    /// Makes blocks that have no user any longer plain memory again, and pages them.
     pub(super) fn restore(&mut self, from: usize, to: usize) {
         let loose = self.reasons.loose_within(from, to);
         if loose.is_empty() {
@@ -204,7 +205,7 @@ impl Arena {
         }
         self.note(from, |reasons| reasons.free(from, to));
         for (start, end) in loose {
-            // SAFETY: nobody uses the range.
+            // SAFETY: the range has no user.
             let replaced = unsafe { memory::replace(start as *mut u8, end - start) };
             process::or_fail(replaced.map_err(terapage_pager::Error::from));
             self.page_again(start, end);
