@@ -1,5 +1,5 @@
-//! The tests of this package compile the pager's own files, which have a few parts that stand for
-//! others under a model checker.
+//! The tests of this package compile the pager's own files, in which a few parts are replaced under
+//! a model checker.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

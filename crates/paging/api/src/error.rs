@@ -14,13 +14,13 @@ pub enum Error {
     /// The operating system refused.
     #[error(transparent)]
     System(#[from] terapage_sys::Error),
-    /// An argument makes no sense.
+    /// An argument is invalid.
     #[error("{0}")]
     Argument(String),
     /// Options were given after the pager had started.
     #[error("Terapage has been started already: its options can no longer be set")]
     Started,
-    /// The pager is that of `terapage run`.
+    /// The pager belongs to `terapage run`.
     #[error("the budget is that of `terapage run --memory`, for all processes of the run")]
     OfRun,
     /// The reserved address space is used up.
@@ -31,7 +31,7 @@ pub enum Error {
     Unknown {
         /// The address.
         at: usize,
-        /// What it should have been.
+        /// What the argument should have been.
         what: &'static str,
     },
     /// A file cannot be mapped or written.
@@ -39,7 +39,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What was being done.
+        /// The attempted step.
         doing: &'static str,
         /// The system's error.
         source: std::io::Error,

@@ -22,7 +22,7 @@ const OWN_VARIABLES: usize = 8 << 10;
 /// Bytes of the descriptor.
 const DESCRIPTOR: usize = 4 << 10;
 
-/// What a fork holds from before to after, if there is a pager. The pager of `terapage run` is
+/// The data of a fork from before to after, if there is a pager. The pager of `terapage run` is
 /// parked by its own library, after this: its handlers were registered first.
 struct Locked {
     forking: Option<Forking>,
@@ -32,16 +32,17 @@ struct Locked {
     _sync: MutexGuard<'static, ()>,
 }
 
-/// What the forking thread keeps for after the fork. It is not thread-local: functions that are
-/// called at the end of a thread or the process may fork, and thread-local values are gone then.
+/// The data that the forking thread keeps until after the fork. They are not thread-local:
+/// functions that are called at the end of a thread or the process may fork, and thread-local
+/// values are gone then.
 struct Kept(UnsafeCell<Option<Fork>>);
 
-/// A fork: what it holds if there is a pager, the lock `STARTING`, and the value that keeps its
-/// thread from being cancelled.
+/// A fork: its data if there is a pager, the lock `STARTING`, and the value that keeps its thread
+/// from being cancelled.
 type Fork = (Option<Locked>, MutexGuard<'static, ()>, Uncancelled);
 
-// SAFETY: only the holder of `STARTING` uses the value, and the fork holds that lock as long as
-// something is kept.
+// SAFETY: only the holder of `STARTING` uses the value, and the fork holds that lock while anything
+// is kept.
 unsafe impl Sync for Kept {}
 
 static KEPT: Kept = Kept(UnsafeCell::new(None));
@@ -77,8 +78,9 @@ fn lock_all(process: &'static Process) -> Locked {
     Locked { forking, pages, _ranges: ranges, _small: small, _sync: sync }
 }
 
-/// Touches what the child uses before it has a pager, if the thread's stack and variables lie in
-/// memory that was allocated here. The pager is parked and serves only this thread's faults.
+/// Touches the memory that the child uses before it has a pager, if the thread's stack and
+/// variables lie in memory that was allocated here. The pager is parked and serves only this
+/// thread's faults.
 fn touch_own(process: &Process, ranges: &Ranges) {
     let mark = 0u8;
     let (here, own) = (&raw const mark as usize, thread::own_name());

@@ -1,7 +1,7 @@
-//! Allocations: large ones in blocks of their own, the others in a heap over paged memory.
+//! Allocations: large ones in separate blocks, the others in a heap over paged memory.
 //!
 //! Allocations are noted outside their memory. So an address that was never allocated, or was
-//! freed, is refused, without touching the memory there.
+//! freed, is refused without touching the memory there.
 
 use crate::process::{Process, lock, process, started};
 use crate::{Error, Result};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
 use terapage_sys::memory;
 
-/// Allocations of at least this many bytes have blocks of their own.
+/// Allocations of at least this many bytes have separate blocks.
 const LARGE: usize = 128 << 10;
 
 /// The alignment of every allocation.
@@ -47,7 +47,7 @@ pub(crate) static SMALL: Mutex<SmallHeap> = Mutex::new(Heap::new(Chunks, 0));
 /// Opens the table for paged memory, before the first allocation.
 pub(crate) fn open(start: usize, len: usize) -> Result<()> {
     let records = memory::reserve(Table::bytes_for(len))?;
-    // SAFETY: the records for all of paged memory were reserved just now, and are never given back.
+    // SAFETY: the records for all of paged memory were reserved just now, and are never returned.
     unsafe { TABLE.open(start, records.cast()) };
     Ok(())
 }
@@ -81,7 +81,7 @@ impl Process {
         }
     }
 
-    /// Whether the heap has allocated `at`, and it was not freed.
+    /// Whether the heap has allocated `at` and has not freed it.
     fn is_given(&self, heap: &SmallHeap, at: usize) -> bool {
         if self.has(at) && TABLE.is_small(at) {
             return heap.is_object(at);
@@ -125,7 +125,7 @@ pub fn allocate(len: usize, zeroed: bool) -> Result<*mut u8> {
 /// Nobody uses the allocation any more.
 ///
 /// # Errors
-/// `at` is no allocation, or was freed before; nothing has changed then.
+/// `at` is not an allocation, or was freed before; then nothing has changed.
 pub unsafe fn free(at: *mut u8) -> Result<()> {
     let unknown = Error::Unknown { at: at as usize, what: "allocation" };
     let Some(process) = started() else { return Err(unknown) };
@@ -142,20 +142,20 @@ pub unsafe fn free(at: *mut u8) -> Result<()> {
     unsafe { heap.free(at) }.map_err(|NotAnObject| unknown)
 }
 
-/// Makes an allocation `len` bytes long, at its address or another. The bytes that the old and new
-/// lengths share are kept.
+/// Changes the size of an allocation to `len` bytes, in place or at a new address. The bytes up to
+/// the smaller size are kept.
 ///
 /// # Safety
 /// Nobody uses the old address any more, unless the call fails.
 ///
 /// # Errors
-/// `at` is no allocation, or there is no room: then the allocation is as it was.
+/// `at` is not an allocation, or there is no room: then the allocation is unchanged.
 pub unsafe fn reallocate(at: *mut u8, len: usize) -> Result<*mut u8> {
     let unknown = Error::Unknown { at: at as usize, what: "allocation" };
     let Some(process) = started() else { return Err(unknown) };
     let old = lock(&process.ranges).large.get(&(at as usize)).copied();
     let Some(old) = old else {
-        // SAFETY: the caller promises that nobody uses the old address any more.
+        // SAFETY: the caller promises that nobody uses the old address any longer.
         return unsafe { reallocate_small(process, at, len) }?.ok_or(unknown);
     };
     if len >= LARGE && resize(process, at as usize, old, len)? {
@@ -164,12 +164,12 @@ pub unsafe fn reallocate(at: *mut u8, len: usize) -> Result<*mut u8> {
     let new = allocate(len, false)?;
     // SAFETY: both allocations have at least that length, and do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(at, new, old.min(len)) };
-    // SAFETY: the caller promises that nobody uses the old address any more.
+    // SAFETY: the caller promises that nobody uses the old address any longer.
     unsafe { free(at)? };
     Ok(new)
 }
 
-/// Makes a large allocation longer or shorter in place. Whether that could be done.
+/// Makes a large allocation longer or shorter in place. Returns whether that was possible.
 fn resize(process: &Process, at: usize, old: usize, len: usize) -> Result<bool> {
     let (have, want) = (process.round(old)?, process.round(len)?);
     let mut ranges = lock(&process.ranges);
@@ -184,7 +184,7 @@ fn resize(process: &Process, at: usize, old: usize, len: usize) -> Result<bool> 
     Ok(true)
 }
 
-/// [`reallocate`] for the small heap; `None` if `at` is no allocation.
+/// [`reallocate`] for the small heap; `None` if `at` is not an allocation.
 ///
 /// # Safety
 /// As for [`reallocate`].
@@ -195,13 +195,13 @@ unsafe fn reallocate_small(process: &Process, at: *mut u8, len: usize) -> Result
     }
     let new = if len < LARGE {
         process.unmark(at as usize);
-        // SAFETY: this heap has allocated the object, and it was not freed.
+        // SAFETY: this heap has allocated the object and has not freed it.
         let new = unsafe { heap.resize(at, len) }.unwrap_or(std::ptr::null_mut());
         process.mark(if new.is_null() { at } else { new } as usize);
         new
     } else {
         let new = process.take_large(len)?;
-        // SAFETY: this heap has allocated the object, and it was not freed; both objects have at
+        // SAFETY: this heap has allocated the object and has not freed it; both objects have at
         // least this many bytes, and do not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(at, new, TABLE.usable(at).min(len));

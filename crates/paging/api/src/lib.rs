@@ -1,17 +1,16 @@
 //! Memory far larger than the machine's: [`Paged`] slices and [`MappedFile`]s.
 //!
-//! Memory that does not fit into the budget lies in a store on a local disk, and is read when it is
+//! Data that do not fit into the budget lie in a store on a local disk, and are read when they are
 //! touched. A program that cannot be changed runs under `terapage run` instead, and does not need
 //! this crate.
 //!
 //! The process has one pager. [`init`] starts it with [`Options`]. Otherwise the first use starts
 //! it with the options of the environment (`TERAPAGE_MEMORY`, `TERAPAGE_STORE` and so on). Under
-//! `terapage run` the pager is the one that is there, and options have no effect.
+//! `terapage run` the pager already exists, and options have no effect.
 //!
-//! The child of a fork gets a pager of its own, with the same budget, over memory as it was at the
-//! fork.
+//! The child of a fork gets its own pager, with the same budget, over memory as it was at the fork.
 //!
-//! `terapage.h` is made of the functions that return addresses ([`allocate`], [`map_file`] and
+//! `terapage.h` consists of the functions that return addresses ([`allocate`], [`map_file`] and
 //! their kin).
 
 mod error;

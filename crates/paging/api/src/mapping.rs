@@ -37,14 +37,14 @@ pub struct Place {
     pub len: usize,
 }
 
-/// Maps `len` bytes of a file from `offset` (whole pages of 4096 bytes) on; `None` is all that
-/// follows. Behind the end of the file the memory reads as zeros, and writes there are not written
-/// back. Each block costs 32 bytes of memory at once, touched or not, also in holes: 2 GiB for 1
+/// Maps `len` bytes of a file from `offset` (whole pages of 4096 bytes) on; `None` maps the rest of
+/// the file. After the end of the file the memory reads as zeros, and writes there do not reach the
+/// file. Each block costs 32 bytes of memory at once, touched or not, also in holes: 2 GiB for 1
 /// TiB in blocks of 16 KiB.
 ///
 /// # Errors
-/// There is no such file, or it is neither a regular file nor a block device; it may not be
-/// written, if `writable`; there is nothing to map; there is no room; some 250 files are mapped.
+/// The file does not exist, or is neither a regular file nor a block device; it may not be written,
+/// if `writable`; the range is empty; there is no room; some 250 files are already mapped.
 pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) -> Result<Place> {
     let failed = |doing, source| Error::File { path: path.to_owned(), doing, source };
     let refused = |doing, errno| failed(doing, std::io::Error::from_raw_os_error(errno));
@@ -95,8 +95,8 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     Ok(Place { at: at as *mut u8, len })
 }
 
-/// Opens the file again, past the page cache; `None` if it cannot be read in that way. Also returns
-/// how many bytes of its first page can be read.
+/// Opens the file again, past the page cache; `None` if that is impossible. Also returns the number
+/// of readable bytes in its first page.
 fn reader(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
     let layout = Layout::from_size_align(PAGE, PAGE).expect("a page");
     // SAFETY: the size of the layout is not 0.
@@ -118,7 +118,7 @@ fn reader(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
         Some(direct) => Ok(direct),
         None => file.read_at(bytes, offset).map(|read| (None, read)),
     };
-    // SAFETY: the page was allocated above with the same layout, and is used no more.
+    // SAFETY: the page was allocated above with the same layout, and is no longer used.
     unsafe { dealloc(page, layout) };
     answer
 }
@@ -152,11 +152,11 @@ impl Mapping {
 }
 
 /// Writes the changes in the mapping at `at` back to its file, and waits until they are durable.
-/// Returns the bytes written; 0 for a mapping that is only read.
+/// Returns the bytes written; 0 for a read-only mapping.
 ///
 /// # Errors
-/// No mapping begins there, or the file cannot be written: the next call tries again what is
-/// missing.
+/// No mapping begins there, or the file cannot be written: the next call tries the missing parts
+/// again.
 pub fn sync(at: *const u8) -> Result<u64> {
     let _sync = lock(&SYNC);
     let (process, mapping) = find(at)?;
@@ -179,8 +179,8 @@ pub unsafe fn unmap(at: *const u8) -> Result<()> {
     mapping.remove(process)
 }
 
-/// A file of any size as memory: it is read as it is touched, and, with [`open_rw`](Self::open_rw),
-/// written back by [`sync`](Self::sync).
+/// A file of any size as memory: it is read when it is touched, and, with
+/// [`open_rw`](Self::open_rw), written back by [`sync`](Self::sync).
 ///
 /// Nobody else may change the file meanwhile. If a block is read again and differs from the first
 /// time, the program is stopped.
@@ -195,7 +195,7 @@ pub struct MappedFile {
     place: Place,
 }
 
-// SAFETY: only the mapping owns the memory, as long as it lives.
+// SAFETY: only the mapping owns the memory, while it lives.
 unsafe impl Send for MappedFile {}
 // SAFETY: as above; a change needs a `&mut`.
 unsafe impl Sync for MappedFile {}

@@ -27,7 +27,7 @@ pub struct Options {
     /// The prefetch policy. The default is `auto`.
     pub prefetch: Option<String>,
     /// Bytes of reserved address space, at least 64 MiB: the most that can be allocated and mapped
-    /// at the same time. The default is 1 TiB. If the kernel refuses that, it is half as much, and
+    /// at the same time. The default is 1 TiB. If the kernel refuses that, half of it is tried, and
     /// so on.
     pub address_space: Option<usize>,
 }

@@ -4,7 +4,7 @@ use crate::process::{Advice, advise};
 use crate::{Error, Result, heap};
 use std::ops::{Deref, DerefMut};
 
-/// Types for which any bytes are a value, such as zeros: numbers, and arrays of them.
+/// Types for which any bytes are a value, such as zeros: numbers, and arrays of numbers.
 ///
 /// # Safety
 /// Every pattern of bits of this size is a value of the type, without padding or pointers.
@@ -19,13 +19,13 @@ macro_rules! plain {
 
 plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
 
-// SAFETY: an array has no padding of its own.
+// SAFETY: an array has no padding.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// A slice of a fixed length in paged memory, all zero at first.
 ///
 /// Its length is limited by address space and the store, not by memory. Touched parts use the
-/// budget; dropping the slice gives everything back.
+/// budget; dropping the slice frees everything.
 ///
 /// ```
 /// # if let Err(error) = terapage::init(&terapage::Options { memory: Some(8 << 20), ..Default::default() }) {
@@ -87,7 +87,7 @@ impl<T: Plain> DerefMut for Paged<T> {
 
 impl<T: Plain> Drop for Paged<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody has a reference to the slice any more.
+        // SAFETY: there are no references to the slice any longer.
         unsafe { heap::free(self.at.cast()) }.ok();
     }
 }

@@ -1,5 +1,5 @@
-//! Who pages: this library's own pager, or under `terapage run` the pager that is there already.
-//! Then all memory comes from that pager's addresses, and the process has one budget.
+//! The source of paged memory: this library's own pager, or under `terapage run` the existing
+//! pager. Then all memory comes from that pager's addresses, and the process has one budget.
 
 use crate::{Error, Result};
 use std::ffi::{CStr, c_int, c_void};
@@ -10,7 +10,7 @@ use terapage_pager::host::{Host, NAME, advice};
 use terapage_pager::{FDATASYNC, Pager};
 use terapage_stats::{Counters, MAGIC, Snapshot};
 
-/// What serves the requests about paged memory.
+/// The pager that serves the requests about paged memory.
 pub(crate) enum Pages {
     Own(Pager),
     Host(&'static Host),
@@ -18,8 +18,8 @@ pub(crate) enum Pages {
 
 static HOST: OnceLock<Option<&'static Host>> = OnceLock::new();
 
-/// Finds the pager of `terapage run`, if there is one. Call it at load, while no lock is held that
-/// the loader could wait for.
+/// Finds the pager of `terapage run`, if there is one. Call it at load, while the caller holds no
+/// lock that the loader could wait for.
 pub(crate) fn find() {
     HOST.get_or_init(|| {
         // SAFETY: the name ends in a zero byte, and only functions of this type have it. The table
@@ -37,7 +37,7 @@ pub(crate) fn find() {
 }
 
 /// The pager of `terapage run`, started; `None` if there is none, it cannot start, or its counters
-/// are those of another version.
+/// have another version.
 pub(crate) fn host() -> Option<&'static Host> {
     let host = HOST.get().copied().flatten()?;
     let is_known = |counters: &Counters| counters.magic.load(std::sync::atomic::Ordering::SeqCst) == MAGIC;
@@ -45,7 +45,7 @@ pub(crate) fn host() -> Option<&'static Host> {
     ((host.begin)() == 0 && unsafe { (host.counters)().as_ref() }.is_some_and(is_known)).then_some(host)
 }
 
-/// The result that an error number of `call` stands for.
+/// The result for an error number of `call`.
 fn result(call: &'static str, errno: c_int) -> Result<()> {
     match errno {
         0 => Ok(()),
@@ -59,7 +59,7 @@ fn system(call: &'static str, errno: c_int) -> terapage_pager::Error {
 }
 
 impl Pages {
-    /// What the pager has counted.
+    /// The pager's counters.
     pub fn snapshot(&self) -> Snapshot {
         match self {
             Pages::Own(pager) => pager.snapshot(),

@@ -1,8 +1,8 @@
-//! The pager of this process, which starts at the first use, and the address space that it pages.
+//! The pager of this process, which starts at the first use, and its paged address space.
 //!
-//! Locks, in the order in which they are taken: `STARTING`, `SYNC`, the small heap,
-//! [`Process::ranges`], [`Process::pages`]. A fork takes them all. A thread that holds one touches
-//! no paged memory except the small heap's.
+//! The locks, in the order in which they are taken: `STARTING`, `SYNC`, the small heap,
+//! [`Process::ranges`], [`Process::pages`]. A fork takes them all. A thread that holds a lock
+//! touches no paged memory except the small heap's.
 
 use crate::options::{Options, for_pager};
 use crate::pages::{self, Pages};
@@ -29,7 +29,7 @@ const DONE_WITH: usize = 4 << 20;
 pub(crate) struct Ranges {
     /// `None` under `terapage run`, whose pager has the addresses.
     pub space: Option<Space>,
-    /// Large allocations: the bytes that were asked for, by address.
+    /// Large allocations: the requested bytes, by address.
     pub large: BTreeMap<usize, usize>,
     /// Mapped files, by address.
     pub mappings: BTreeMap<usize, Arc<Mapping>>,
@@ -44,11 +44,11 @@ pub(crate) struct Process {
     pub medium_bits: usize,
     /// Whether the program ever said that a range is touched in random order.
     pub advised: AtomicBool,
-    /// The pager of `terapage run`, if it is the one.
+    /// The pager of `terapage run`, if it is used.
     pub host: Option<&'static Host>,
     pub ranges: Mutex<Ranges>,
     pub pages: RwLock<Pages>,
-    /// A store lies elsewhere, and keeps what is not given back.
+    /// A store is remote, and keeps blocks that are not freed.
     pub is_far: bool,
 }
 
@@ -60,18 +60,18 @@ pub(crate) struct Process {
 static AT_LOAD: extern "C" fn() = at_load;
 
 unsafe extern "C" {
-    /// As `atexit`, but that the function hears the status.
+    /// Like `atexit`, but the function receives the status.
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
-    /// What `exit` does to streams once all functions were called.
+    /// The action of `exit` on streams after all functions were called.
     fn fcloseall() -> c_int;
 }
 
-/// The end of the process: what lies elsewhere is given back. Whoever touches paged memory from
-/// here on waits, and does not keep the process from ending.
+/// The end of the process: remote blocks are freed. A thread that touches paged memory from here on
+/// waits, and does not keep the process from ending.
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     let Some(process) = started().filter(|process| process.is_far && process.host.is_none()) else { return };
     // SAFETY: this function was among the first to be registered, so it is called among the last;
-    // streams are done with before the stores are, as their memory may be paged.
+    // streams are closed before the stores are, because their memory may be paged.
     unsafe { fcloseall() };
     if let Pages::Own(pager) = &*process.pages() {
         pager.close_stores().ok();
@@ -84,7 +84,7 @@ extern "C" fn at_load() {
     pages::find();
     // SAFETY: the function lives as long as the process.
     unsafe { on_exit(at_exit, std::ptr::null_mut()) };
-    // The first use reports what fails here.
+    // The first use reports failures of this step.
     fork::register().ok();
     last::open(|| {
         // A fork takes the lock, too, so no child gets the raised limit.
@@ -195,13 +195,13 @@ pub fn stats() -> Option<Snapshot> {
     started().map(|process| process.pages().snapshot())
 }
 
-/// The budget is so many bytes from now on: at most those with which the pager began. What is too
-/// much leaves memory within the next moments. Starts the pager if nothing has yet. In a forked
-/// child the budget is what it was in the parent, and has nothing to do with the parent's any more.
+/// Sets the budget to this number of bytes: at most that with which the pager began. The excess
+/// leaves memory within moments. Starts the pager if nothing has started it yet. A forked child
+/// begins with the parent's budget, and is independent of the parent's from then on.
 ///
 /// # Errors
-/// The bytes are more than that, or fewer than 8 blocks; the pager is that of `terapage run`, whose
-/// budget is one of all processes.
+/// The budget exceeds that, or has fewer than 8 blocks; or the pager is that of `terapage run`,
+/// where all processes share one budget.
 pub fn set_budget(bytes: u64) -> Result<()> {
     match &*process()?.pages() {
         Pages::Own(pager) => Ok(pager.set_budget(usize::try_from(bytes).unwrap_or(usize::MAX))?),
@@ -222,7 +222,7 @@ impl Process {
     /// `len` rounded up to whole blocks, at least one.
     ///
     /// # Errors
-    /// No address space has so many bytes.
+    /// The length exceeds the address space.
     pub fn round(&self, len: usize) -> Result<usize> {
         len.max(1).checked_next_multiple_of(self.block).ok_or(Error::Room(len))
     }
@@ -238,8 +238,8 @@ impl Process {
         at.ok_or(Error::Room(len))
     }
 
-    /// Lengthens a range of `len` bytes (whole blocks) by `more` in place. Whether that could be
-    /// done.
+    /// Lengthens a range of `len` bytes (whole blocks) by `more` in place. Returns whether that was
+    /// possible.
     pub fn extend(&self, ranges: &mut Ranges, at: usize, len: usize, more: usize) -> bool {
         ranges.space.as_mut().is_some_and(|space| space.extend(at, len, more))
     }
@@ -252,7 +252,7 @@ impl Process {
         }
     }
 
-    /// Gives back a range of [`take`](Self::take).
+    /// Returns a range of [`take`](Self::take).
     pub fn put(&self, at: usize, len: usize) -> Result<()> {
         let size = self.round(len)?;
         // The addresses can be used again only after the bytes are dropped.
@@ -283,15 +283,15 @@ pub enum Advice {
     WillNeed,
     /// The range will not be touched soon: its frames are evicted first.
     DoneWith,
-    /// The range will be touched in order, which is what the pager expects: undoes
+    /// The range will be touched in order, which is the pager's default assumption: undoes
     /// [`Advice::Random`].
     Sequential,
     /// The range will be touched in random order: nothing is read ahead.
     Random,
 }
 
-/// Gives advice about all blocks that contain any of `len` bytes at `at`; [`Advice::DoneWith`]
-/// concerns only blocks that lie completely in the range.
+/// Gives advice about all blocks that overlap `len` bytes at `at`; [`Advice::DoneWith`] concerns
+/// only blocks that lie completely in the range.
 ///
 /// # Errors
 /// The range is not memory of Terapage.

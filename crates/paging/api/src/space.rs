@@ -1,5 +1,5 @@
-//! Which parts of the reserved address space are in use: ranges of whole blocks, of which the
-//! lowest that fits is taken.
+//! The used parts of the reserved address space: ranges of whole blocks. The lowest range that fits
+//! is taken.
 
 use std::collections::BTreeMap;
 

@@ -94,7 +94,7 @@ fn a_write_that_fails_says_so_and_keeps_the_changes() {
     assert!(map.iter().all(|&byte| byte == 2));
     drop(map);
     assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == 1));
-    // SAFETY: the descriptor was opened above, and is used no more.
+    // SAFETY: the descriptor was opened above, and is no longer used.
     unsafe { libc::close(fd) };
 }
 

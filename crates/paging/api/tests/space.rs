@@ -28,6 +28,6 @@ fn all_that_can_be_allocated_is_paged() {
         unsafe { at.add(part).write(1) };
     }
     assert_eq!(terapage::stats().unwrap().first_touches, 64);
-    // SAFETY: the allocation is used no more.
+    // SAFETY: the allocation is no longer used.
     unsafe { terapage::free(at) }.unwrap();
 }

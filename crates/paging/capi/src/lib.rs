@@ -151,14 +151,14 @@ pub extern "C" fn tera_calloc(count: usize, len: usize) -> *mut c_void {
 /// `tera_realloc`.
 ///
 /// # Safety
-/// Nobody uses `at` any more, unless it fails.
+/// Nobody uses `at` any longer, unless the call fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_realloc(at: *mut c_void, len: usize) -> *mut c_void {
     let _uncancelled = Uncancelled::new();
     if at.is_null() {
         return tera_malloc(len);
     }
-    // SAFETY: the caller promises that nobody uses `at` any more.
+    // SAFETY: the caller promises that nobody uses `at` any longer.
     address(unsafe { terapage::reallocate(at.cast(), len) })
 }
 
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn tera_free(at: *mut c_void) -> c_int {
     if at.is_null() {
         return 0;
     }
-    // SAFETY: the caller promises that nobody uses `at` any more.
+    // SAFETY: the caller promises that nobody uses `at` any longer.
     status(unsafe { terapage::free(at.cast()) })
 }
 
@@ -188,7 +188,7 @@ pub extern "C" fn teramalloc(len: usize) -> *mut c_void {
 /// Nobody uses `at` any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terafree(at: *mut c_void) {
-    // SAFETY: the caller promises that nobody uses `at` any more.
+    // SAFETY: the caller promises that nobody uses `at` any longer.
     unsafe { tera_free(at) };
 }
 
@@ -248,11 +248,11 @@ pub extern "C" fn tera_sync(at: *const c_void) -> c_int {
 /// `tera_unmap`.
 ///
 /// # Safety
-/// Nobody uses the mapping any more, unless it fails.
+/// Nobody uses the mapping any longer, unless the call fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_unmap(at: *mut c_void) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller promises that nobody uses the mapping any more.
+    // SAFETY: the caller promises that nobody uses the mapping any longer.
     status(unsafe { terapage::unmap(at.cast()) })
 }
 

@@ -54,7 +54,7 @@ unsafe extern "C" fn realloc(_context: *mut c_void, at: *mut c_void, len: usize)
     unsafe { tera_realloc(at, len) }
 }
 
-/// The size is not looked at: numpy's may differ from the one that was asked for.
+/// The size is ignored: numpy's may differ from the requested one.
 ///
 /// # Safety
 /// As for `tera_free`.

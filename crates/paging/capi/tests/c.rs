@@ -26,7 +26,8 @@ fn build() -> PathBuf {
     profile.to_owned()
 }
 
-/// Compiles an example with `compiler`: the program. `None` if there is no such compiler.
+/// Compiles an example with `compiler`, and returns the program. `None` if there is no such
+/// compiler.
 fn compile(compiler: &str, example: &str, flags: &[&str]) -> Option<PathBuf> {
     compile_in("../../../examples/c", compiler, example, flags)
 }
@@ -148,7 +149,7 @@ fn under_terapage_run_a_program_has_one_pager() {
             return;
         }
         assert!(output.status.success(), "{memory} {block} {mechanism}: {}", said(&output));
-        // The program's memory and files were paged by the pager whose counters these are.
+        // The pager with these counters paged the program's memory and files.
         let counters = std::fs::read_to_string(&stats).unwrap();
         assert!(!counters.contains("\"page_out_bytes\":0,"), "{counters}");
         assert!(!counters.contains("\"page_in_bytes\":0,"), "{counters}");

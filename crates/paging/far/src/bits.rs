@@ -1,16 +1,16 @@
 //! A bit for each slot.
 
-/// Bits, of which those that were never set are off.
+/// Bits; a bit that was never set is off.
 #[derive(Clone, Default)]
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    /// Whether it is on.
+    /// Whether the bit is on.
     pub fn get(&self, bit: u32) -> bool {
         self.0.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 != 0)
     }
 
-    /// Turns it on or off.
+    /// Turns the bit on or off.
     pub fn set(&mut self, bit: u32, on: bool) {
         let word = bit as usize / 64;
         if word >= self.0.len() {

@@ -1,5 +1,5 @@
-//! A connection that waits for its answers: for what is done at the start, at the end, before a
-//! fork, and by commands of `terapage far`.
+//! A connection that waits for its answers, for four uses: the start, the end, before a fork, and
+//! the commands of `terapage far`.
 
 use crate::resp::{self, Reply};
 use crate::tls::{self, Session};
@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Why a server cannot be spoken to. The messages do not name it.
+/// Why a server cannot be used. The messages do not name it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its name has no address.
@@ -18,22 +18,22 @@ pub enum Error {
     /// There is no connection to be had.
     #[error("cannot be connected to: {0}")]
     Connect(std::io::Error),
-    /// The connection broke, or nothing came in time.
+    /// The connection broke, or nothing arrived in time.
     #[error("does not answer: {0}")]
     Broken(std::io::Error),
-    /// What came is no reply.
+    /// The received bytes are not a reply.
     #[error("is no Valkey server: {0}")]
     Malformed(#[from] resp::Malformed),
     /// The server says no.
     #[error("refuses: {0}")]
     Refused(String),
-    /// There is no TLS with it.
+    /// TLS with the server is impossible.
     #[error("cannot be spoken to by TLS: {0}")]
     Tls(String),
-    /// It speaks TLS, and was spoken to without.
+    /// The server speaks TLS, and the client did not.
     #[error("speaks TLS on this port (write valkeys://, with ca=FILE)")]
     WantsTls,
-    /// It was spoken to by TLS, and speaks none.
+    /// The client spoke TLS, and the server does not.
     #[error("speaks no TLS on this port (name the port that does, or write valkey://)")]
     WantsNoTls,
 }
@@ -59,8 +59,8 @@ impl Stream {
         }
     }
 
-    /// Reads again if it is interrupted: the end of an operation of a ring that this thread has
-    /// interrupts calls with a time limit.
+    /// Repeats an interrupted read: the completion of an operation of this thread's ring interrupts
+    /// calls with a time limit.
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         loop {
             let got = match self {
@@ -101,10 +101,10 @@ pub fn hello(server: &Server) -> Vec<Vec<u8>> {
 }
 
 impl Client {
-    /// Connects and says who this is; from here on all must be answered within `time`.
+    /// Connects and logs in; from here on every answer must come within `time`.
     ///
     /// # Errors
-    /// No connection, no such user, a wrong password.
+    /// No connection, no such user, or a wrong password.
     pub fn connect(server: &Server, time: Duration) -> Result<Client, Error> {
         let until = Instant::now() + time;
         let tls = server.tls.then(|| Session::new(server).map(Box::new)).transpose().map_err(Error::Tls)?;
@@ -119,7 +119,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Waits until TLS is agreed on, if it is to be.
+    /// Waits until TLS is negotiated, if it is used.
     fn agree(&mut self) -> Result<(), Error> {
         while self.tls.as_ref().is_some_and(|tls| !tls.is_up()) {
             self.flush()?;
@@ -128,7 +128,7 @@ impl Client {
         self.flush()
     }
 
-    /// Sends what TLS has to say.
+    /// Sends the pending bytes of TLS.
     fn flush(&mut self) -> Result<(), Error> {
         let Some(tls) = self.tls.as_mut().filter(|tls| tls.out_len() > 0) else { return Ok(()) };
         let out = tls.take_out(Vec::new());
@@ -143,7 +143,7 @@ impl Client {
         };
         text.chunks(tls::RECORD).try_for_each(|part| tls.encrypt(part)).map_err(Error::Tls)?;
         let sent = self.flush();
-        // Of a server that has hung up, the reason may have come.
+        // If a server has hung up, its reason may have arrived.
         if sent.is_err()
             && let Err(Error::Tls(why)) = self.read_some()
         {
@@ -167,7 +167,7 @@ impl Client {
             };
         };
         let room = tls.room();
-        // SAFETY: the session's room, which nobody else uses.
+        // SAFETY: the session's room, which has no other user.
         let room = unsafe { terapage_sys::memory::bytes(room.at(), room.len()) };
         let got = self.stream.read(room).map_err(late)?;
         if got == 0 {
@@ -199,7 +199,7 @@ impl Client {
         }
     }
 
-    /// Several commands at once, and their replies, of which some may be refusals.
+    /// Several commands at once, and their replies, some of which may be refusals.
     ///
     /// # Errors
     /// The server does not answer.
@@ -252,11 +252,11 @@ fn connect(server: &Server, until: Instant) -> Result<Stream, Error> {
     Ok(Stream::Tcp(stream))
 }
 
-/// How long a server is listened to, to hear whether it speaks TLS.
+/// How long to wait for a server's first bytes, which show whether it speaks TLS.
 const LISTEN: Duration = Duration::from_secs(1);
 
-/// Connects to a server for the first time: if it cannot be spoken to, whether that is because only
-/// one of the two speaks TLS.
+/// Connects to a server for the first time. If that fails, finds out whether only one side speaks
+/// TLS.
 ///
 /// # Errors
 /// As for [`Client::connect`].
@@ -282,7 +282,7 @@ pub fn first(server: &Server, time: Duration) -> Result<Client, Error> {
     }
 }
 
-/// What a server says to some bytes.
+/// A server's answer to some bytes.
 fn first_answer(server: &Server, words: &[u8]) -> Option<Vec<u8>> {
     let mut stream = connect(server, Instant::now() + LISTEN).ok()?;
     stream.within(LISTEN).ok()?;
@@ -293,7 +293,7 @@ fn first_answer(server: &Server, words: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// A time that is over is told as such.
+/// An expired time limit is reported as such.
 fn late(error: std::io::Error) -> Error {
     Error::Broken(match error.kind() {
         std::io::ErrorKind::WouldBlock => std::io::ErrorKind::TimedOut.into(),

@@ -1,8 +1,8 @@
-//! One connection to a server, as the pager's ring drives it.
+//! One connection to a server, driven by the pager's ring.
 //!
 //! Commands go out in order, several in one send; replies come in the same order. A connection that
-//! is cut ends all that it has in the ring before it says so: then nobody touches the memory of
-//! its commands any more, and they may be given to another.
+//! is cut first ends all its operations in the ring, and only then says so. Then nobody uses the
+//! memory of its commands any longer, and they may be given to another connection.
 
 use crate::receiver::{Answer, Receiver, Want};
 use crate::resp;
@@ -15,15 +15,15 @@ use terapage_sys::memory;
 use terapage_sys::ring::{Address, Done, Message, Piece};
 use terapage_sys::thread::now_ns;
 
-/// Pieces and bytes that one send has at most, if it is not one command that has more.
+/// The most pieces and bytes of one send, unless a single command has more.
 const PIECES_MAX: usize = 512;
 const BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that are encrypted before the first of them are sent.
+/// The most bytes that are encrypted before the first of them are sent.
 const ENCRYPTED: usize = 256 << 10;
 
-/// What of a connection ends in the ring. A token is such a number and, above it, the
-/// connection's.
+/// The operations of a connection that complete in the ring. A token consists of such a number and,
+/// above it, the connection's.
 const DIAL: u64 = 0;
 const SEND: u64 = 1;
 const RECEIVE: u64 = 2;
@@ -32,9 +32,9 @@ const KINDS: u64 = 4;
 
 /// A command.
 pub struct Command<T> {
-    /// What its answer is known by.
+    /// The name by which its answer is recognised.
     pub name: T,
-    /// Its bytes; those of the pieces follow, and a line's end.
+    /// Its bytes; those of the pieces follow, and a line end.
     pub text: Vec<u8>,
     /// A write's blocks.
     pub pieces: Vec<Piece>,
@@ -44,7 +44,7 @@ pub struct Command<T> {
 
 /// What has happened.
 pub enum Event<T> {
-    /// The server takes commands.
+    /// The server accepts commands.
     Up,
     /// A command's answer.
     Answered(T, Answer),
@@ -52,9 +52,9 @@ pub enum Event<T> {
     Down {
         /// Why.
         why: String,
-        /// Commands of which the server may have had a part, or the whole; it may come to them yet.
+        /// Commands that the server may have received in part or completely, and may still execute.
         unsure: Vec<T>,
-        /// Commands that were not begun to be sent.
+        /// Commands whose sending had not begun.
         unsent: Vec<T>,
     },
 }
@@ -64,22 +64,22 @@ pub struct Connection<T> {
     number: u64,
     socket: Option<Fd>,
     is_connected: bool,
-    /// TLS, if that is spoken.
+    /// TLS, if it is used.
     session: Option<Box<Session>>,
     /// It takes commands.
     is_up: bool,
-    /// It is being taken down, and why.
+    /// The connection is being closed, and the reason.
     cut: Option<String>,
-    /// Where it is being connected to.
+    /// The address of a connection in progress.
     address: Option<Box<Address>>,
     receives: bool,
     /// Not begun to be sent.
     queue: VecDeque<Command<T>>,
-    /// Sent, or being sent; without an answer.
+    /// Commands that were sent, or are being sent, without an answer.
     sent: VecDeque<T>,
-    /// Answers that came before the send of their command was known to have ended.
+    /// Answers that came before the completion of their command's send.
     early: VecDeque<Answer>,
-    /// Of those in `sent`, the last so many are in the send under way.
+    /// The number of commands at the end of `sent` that are in the present send.
     in_send: usize,
     sending: Option<Sending>,
     receiver: Receiver,
@@ -89,11 +89,11 @@ pub struct Connection<T> {
     progress_ns: u64,
 }
 
-/// A send under way: its memory.
+/// A send under way, with its memory.
 struct Sending {
     /// The commands' texts.
     _texts: Vec<Vec<u8>>,
-    /// What is yet to be encrypted.
+    /// The bytes that are still to be encrypted.
     plain: Vec<Piece>,
     /// What was encrypted.
     cipher: Vec<u8>,
@@ -109,7 +109,7 @@ impl Sending {
         Sending { _texts: texts, plain: Vec::new(), cipher: Vec::new(), pieces, left, message }
     }
 
-    /// Has the next of what is plain encrypted, to be sent with what TLS has to say.
+    /// Encrypts the next plain bytes, to be sent with the pending bytes of TLS.
     ///
     /// # Safety
     /// The pieces' memory is valid, and nobody writes to it.
@@ -132,7 +132,7 @@ impl Sending {
     }
 }
 
-/// Copies as many bytes as there are, or have room, from the beginning of the pieces.
+/// Copies bytes from the beginning of the pieces, as many as there are and as fit.
 ///
 /// # Safety
 /// The pieces' memory is valid, and nobody writes to it.
@@ -151,7 +151,7 @@ unsafe fn gather(pieces: &[Piece], to: &mut [u8]) -> usize {
 static END: &[u8; 2] = b"\r\n";
 
 impl<T: Copy> Connection<T> {
-    /// None yet; its tokens have `number` in them.
+    /// No connection yet; its tokens contain `number`.
     pub fn new(number: u64) -> Connection<T> {
         Connection {
             number,
@@ -174,17 +174,17 @@ impl<T: Copy> Connection<T> {
         }
     }
 
-    /// The number of the connection that a token is of, or would be.
+    /// The connection's number in a token.
     pub fn number_of(token: u64) -> u64 {
         token / KINDS
     }
 
-    /// Whether there is one, or one is being made or taken down.
+    /// Whether there is a connection, or one is being made or closed.
     pub fn is_used(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// For how long nothing has gone on that should, in nanoseconds.
+    /// How long expected work has made no progress, in nanoseconds.
     pub fn idle_ns(&self, now_ns: u64) -> u64 {
         let is_due = self.is_used() && (!self.is_up || !self.sent.is_empty());
         if is_due { now_ns.saturating_sub(self.progress_ns) } else { 0 }
@@ -203,7 +203,7 @@ impl<T: Copy> Connection<T> {
         debug_assert!(!self.is_used());
         let socket = socket(&address).map_err(|error| error.to_string())?;
         let address = self.address.insert(Box::new(address));
-        // SAFETY: the address is this connection's until the end has come.
+        // SAFETY: the address belongs to this connection until the completion has come.
         let begun = unsafe { ring.connect(socket.raw(), address, self.number * KINDS + DIAL) };
         if let Err(error) = begun {
             self.address = None;
@@ -215,17 +215,16 @@ impl<T: Copy> Connection<T> {
         Ok(())
     }
 
-    /// Gives it a command, for [`go_on`](Self::go_on) to send.
+    /// Gives the connection a command, which [`go_on`](Self::go_on) sends.
     ///
     /// # Safety
-    /// The pieces, and those that are wanted, stay valid until the command is answered or the
-    /// connection is down; those that are wanted are nobody else's until then, and the others are
-    /// not written to.
+    /// The sent and the wanted pieces stay valid until the command is answered or the connection is
+    /// down. Until then the wanted pieces have no other user, and nobody writes to the sent ones.
     pub unsafe fn give(&mut self, command: Command<T>) {
         self.queue.push_back(command);
     }
 
-    /// Sends and receives what there is to be sent and received.
+    /// Sends and receives as much as possible.
     pub fn go_on(&mut self, ring: &mut StoreRing<'_>) {
         if !self.is_connected || self.cut.is_some() {
             return;
@@ -245,15 +244,15 @@ impl<T: Copy> Connection<T> {
         let mut sending = if has_commands { self.next_commands() } else { Sending::new(vec![], vec![]) };
         if let Some(session) = &mut self.session {
             sending.plain = std::mem::take(&mut sending.pieces);
-            // SAFETY: the pieces are the commands' texts, which are kept, or memory that whoever
-            // gave the commands has promised.
+            // SAFETY: the pieces are the commands' texts, which are kept, or memory that the givers
+            // of the commands have promised.
             unsafe { sending.encrypt(session) }?;
         }
         self.sending = Some(sending);
         self.send_rest(ring).map_err(|error| error.to_string())
     }
 
-    /// Takes commands out of the queue, for one send.
+    /// Takes commands from the queue, for one send.
     fn next_commands(&mut self) -> Sending {
         if self.sent.is_empty() {
             self.progress_ns = now_ns();
@@ -284,8 +283,8 @@ impl<T: Copy> Connection<T> {
     fn send_rest(&mut self, ring: &mut StoreRing<'_>) -> terapage_sys::Result<()> {
         let (Some(sending), Some(socket)) = (&self.sending, &self.socket) else { return Ok(()) };
         let token = self.number * KINDS + SEND;
-        // SAFETY: texts, pieces and message are kept until the end has come, and so is the memory
-        // of the pieces, as whoever gave the commands has promised.
+        // SAFETY: texts, pieces and message are kept until the completion has come, and so is the
+        // memory of the pieces, as the givers of the commands have promised.
         let begun = unsafe { ring.send_message(socket.raw(), &sending.message, true, token) };
         if begun.is_err() {
             self.sending = None;
@@ -307,8 +306,9 @@ impl<T: Copy> Connection<T> {
         }
         let message = self.incoming.insert(Box::new(Message::new(&self.places)));
         let token = self.number * KINDS + RECEIVE;
-        // SAFETY: the places are the receiver's or the session's, or wanted by commands, whose
-        // giver has promised that they stay valid; list and message stay until the end has come.
+        // SAFETY: the places belong to the receiver or the session, or commands want them, whose
+        // givers have promised that they stay valid; list and message stay until the completion has
+        // come.
         unsafe { ring.recv_message(socket.raw(), message, false, token) }?;
         self.receives = true;
         Ok(())
@@ -337,7 +337,8 @@ impl<T: Copy> Connection<T> {
         }
     }
 
-    /// Says that it takes commands, once it does: with TLS, when the server has proved who it is.
+    /// Reports that the connection accepts commands, once it does: with TLS, after the server has
+    /// proved its identity.
     fn look_up(&mut self, out: &mut Vec<Event<T>>) {
         if !self.is_up && self.session.as_ref().is_none_or(|session| session.is_up()) {
             self.is_up = true;
@@ -392,13 +393,13 @@ impl<T: Copy> Connection<T> {
         }
     }
 
-    /// Reads what has been received.
+    /// Reads the received bytes.
     fn read(&mut self, bytes: usize) -> Result<(), String> {
         let mut answers = Vec::new();
         let (receiver, places) = (&mut self.receiver, &mut self.places);
         let read = match &mut self.session {
-            // SAFETY: the receive has ended, and whoever gave the commands has promised that what
-            // they want is theirs until they are answered.
+            // SAFETY: the receive has ended, and the givers of the commands have promised that the
+            // wanted memory belongs to them until they are answered.
             None => unsafe { receiver.received(bytes, &mut answers) }.map_err(|no| no.to_string()),
             Some(session) => session.received(bytes, |plain| {
                 // SAFETY: as above.
@@ -409,8 +410,8 @@ impl<T: Copy> Connection<T> {
         read
     }
 
-    /// Hands over the answers to commands that are sent for certain: the memory of others is still
-    /// the kernel's to read.
+    /// Hands over the answers to commands that were certainly sent: the kernel may still read the
+    /// memory of the others.
     fn hand_over(&mut self, out: &mut Vec<Event<T>>) {
         while self.sent.len() > self.in_send && !self.early.is_empty() {
             let (Some(name), Some(answer)) = (self.sent.pop_front(), self.early.pop_front()) else { return };
@@ -418,25 +419,25 @@ impl<T: Copy> Connection<T> {
         }
     }
 
-    /// Begins to take it down. [`Event::Down`] follows, here or later.
+    /// Begins to close the connection. [`Event::Down`] follows, here or later.
     pub fn cut(&mut self, ring: &mut StoreRing<'_>, why: &str) {
         let Some(socket) = &self.socket else { return };
         if self.cut.is_some() {
             return;
         }
         self.cut = Some(why.to_owned());
-        // What is under way ends by that.
-        // SAFETY: shuts a socket of this connection down.
+        // This ends the operations under way. SAFETY: the call shuts down a socket of this
+        // connection.
         unsafe { libc::shutdown(socket.raw(), libc::SHUT_RDWR) };
         let under_way =
             [(DIAL, self.address.is_some()), (SEND, self.sending.is_some()), (RECEIVE, self.receives)];
         for (kind, _) in under_way.iter().filter(|(_, is)| *is) {
-            // If it cannot be begun the socket's end must do.
+            // If the cancellation cannot begin, the shutdown of the socket must suffice.
             ring.cancel(self.number * KINDS + kind, self.number * KINDS + CANCEL).ok();
         }
     }
 
-    /// Says that it is down, once nothing of it is in the ring any more.
+    /// Reports that the connection is down, once none of its operations is in the ring.
     pub fn lie_down(&mut self, out: &mut Vec<Event<T>>) {
         let is_busy = self.address.is_some() || self.sending.is_some() || self.receives;
         if is_busy || self.cut.is_none() {
@@ -449,7 +450,7 @@ impl<T: Copy> Connection<T> {
         out.push(Event::Down { why, unsure, unsent });
     }
 
-    /// Shuts it down, and does not wait for anything: the process ends.
+    /// Shuts the connection down without waiting, because the process ends.
     pub fn hang_up(&mut self) {
         if let Some(socket) = &self.socket {
             // SAFETY: shuts a socket of this connection down.
@@ -457,7 +458,7 @@ impl<T: Copy> Connection<T> {
         }
     }
 
-    /// Forgets all: in the child of a fork, whose parent goes on with the connection.
+    /// Forgets everything: in the child of a fork, whose parent continues with the connection.
     pub fn forget(&mut self) {
         *self = Connection::new(self.number);
     }
@@ -470,10 +471,10 @@ pub fn plain<T>(name: T, words: &[&[u8]]) -> Command<T> {
     Command { name, text, pieces: Vec::new(), want: Want::Reply }
 }
 
-/// Gives a receiver bytes as if they had been received where it wants them.
+/// Gives a receiver bytes as if they had been received at the places that it wants.
 ///
 /// # Safety
-/// The pieces that are wanted are valid, and nobody else touches them.
+/// The wanted pieces are valid, and have no other user.
 unsafe fn put(
     receiver: &mut Receiver,
     places: &mut Vec<Piece>,
@@ -485,7 +486,7 @@ unsafe fn put(
         let mut done = 0;
         for place in &*places {
             let len = place.len().min(bytes.len() - done);
-            // SAFETY: the caller's promise; other places are the receiver's own.
+            // SAFETY: the caller's promise; other places belong to the receiver.
             unsafe { memory::bytes(place.at(), len) }.copy_from_slice(&bytes[done..done + len]);
             done += len;
         }
@@ -517,20 +518,20 @@ fn said(result: i32) -> String {
 }
 
 fn socket(address: &Address) -> terapage_sys::Result<Fd> {
-    // The program may have opened all that it may.
+    // The program may have opened as many files as it may.
     let _room = Room::make();
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    // SAFETY: makes a socket.
+    // SAFETY: the call makes a socket.
     let raw = unsafe { libc::socket(address.family(), kind, 0) };
     if raw < 0 {
         return Err(terapage_sys::Error { call: "socket", source: std::io::Error::last_os_error() });
     }
-    // SAFETY: made just now, and nobody else's.
+    // SAFETY: the socket was made just now, and has no other owner.
     let socket = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw) })?;
     if address.family() != libc::AF_UNIX {
         let on = 1_i32;
-        // Without it a small request waits for the answer to the one before. SAFETY: an option of
-        // four bytes.
+        // Without this option a small request waits for the answer to the previous one. SAFETY: an
+        // option of four bytes.
         unsafe {
             libc::setsockopt(
                 socket.raw(),

@@ -1,5 +1,6 @@
-//! Connections that wait for their answers to all that one name stands for: a server, the one that
-//! sentinels name, or a cluster's servers, where commands go to who has their keys.
+//! Connections that wait for their answers, to all servers behind one name: a single server, the
+//! one that sentinels name, or a cluster's servers, where each command goes to the server with its
+//! keys.
 
 use crate::client::{self, Client, Error};
 use crate::info::Info;
@@ -12,10 +13,10 @@ use std::time::{Duration, Instant};
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long one of several may take to say who has what, before another is asked.
+/// How long one of several servers may take to report the slots before another is asked.
 const TURN: Duration = Duration::from_secs(1);
 
-/// They, as far as they are connected to.
+/// The servers to which there are connections.
 pub struct Fleet {
     server: Server,
     until: Instant,
@@ -24,10 +25,10 @@ pub struct Fleet {
     clients: Vec<(Option<SocketAddr>, Client)>,
 }
 
-/// The addresses of all hosts that are named.
+/// The addresses of all named hosts.
 ///
 /// # Errors
-/// None of them has one.
+/// None of them has an address.
 pub fn addresses(server: &Server) -> Result<Vec<SocketAddr>, Error> {
     let Address::Tcp(host, port) = &server.address else { return Ok(Vec::new()) };
     let (mut all, mut failed) = (Vec::new(), None);
@@ -50,7 +51,7 @@ pub fn addresses(server: &Server) -> Result<Vec<SocketAddr>, Error> {
     }
 }
 
-/// What a sentinel says of the server that it knows by that name.
+/// The address that a sentinel gives for the server of that name.
 pub fn master(reply: &Reply, name: &str) -> Result<SocketAddr, String> {
     match reply {
         Reply::Array(words) if words.len() == 2 => {
@@ -65,7 +66,7 @@ pub fn master(reply: &Reply, name: &str) -> Result<SocketAddr, String> {
 }
 
 impl Fleet {
-    /// Connects to one of them, and finds out who the others are.
+    /// Connects to one of the servers, and asks for the others.
     ///
     /// # Errors
     /// None can be spoken to.
@@ -101,7 +102,7 @@ impl Fleet {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Whether commands of several keys are to be of one key each.
+    /// Whether a command may have only one key.
     pub fn is_cluster(&self) -> bool {
         self.map.is_some()
     }
@@ -136,7 +137,7 @@ impl Fleet {
         Err(last)
     }
 
-    /// Asks who has which slots: those that are known, one after the other.
+    /// Asks the known servers, one after another, which server has which slots.
     fn learn(&mut self) -> Result<(), Error> {
         let known = self.map.iter().flat_map(|map| map.masters().into_iter().chain(map.replicas.clone()));
         let mut all: Vec<SocketAddr> = known.collect();
@@ -171,7 +172,7 @@ impl Fleet {
         Ok(&mut self.clients[index].1)
     }
 
-    /// Where a command goes: to who has its first key. `None`: there is one server only.
+    /// The server for a command: the one with its first key. `None` if there is only one server.
     fn place_of(&self, words: &[&[u8]]) -> Result<Option<SocketAddr>, Error> {
         let Some(map) = &self.map else { return Ok(self.clients.first().and_then(|(place, _)| *place)) };
         let has_key = words.len() > 1 && !matches!(words[0], b"INFO" | b"CLIENT" | b"CLUSTER");
@@ -191,7 +192,7 @@ impl Fleet {
         }
     }
 
-    /// Several commands at once, and their replies, of which some may be refusals.
+    /// Several commands at once, and their replies, some of which may be refusals.
     ///
     /// # Errors
     /// A server does not answer.
@@ -214,7 +215,7 @@ impl Fleet {
         }
     }
 
-    /// Sends what has no reply yet to who has the keys.
+    /// Sends the commands without a reply to the servers with their keys.
     fn try_all(&mut self, commands: &[&[&[u8]]], replies: &mut [Option<Reply>]) -> Result<(), Error> {
         let mut places: Vec<(Option<SocketAddr>, Vec<usize>)> = Vec::new();
         for index in (0..commands.len()).filter(|&index| replies[index].is_none()) {
@@ -237,8 +238,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// The reply, or that of the server that it sends to this once; `None`: it is to be asked
-    /// again.
+    /// The reply, or that of the server to which it redirects once; `None`: the command must be
+    /// sent again.
     fn redirected(
         &mut self,
         place: Option<SocketAddr>,
@@ -254,10 +255,10 @@ impl Fleet {
         Ok(if is_of_cluster(why) { None } else { Some(reply) })
     }
 
-    /// Does something with each server that has keys.
+    /// Calls a function for each server with keys.
     ///
     /// # Errors
-    /// One of them cannot be spoken to: which, if there are several.
+    /// One of them cannot be used; the error names it if there are several.
     pub fn each<E: From<Error>>(
         &mut self,
         mut act: impl FnMut(Option<SocketAddr>, &mut Client) -> Result<(), E>,
@@ -272,7 +273,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// A command for the server there, of which an answer is all that is wanted.
+    /// A command for the server at `place`; any answer suffices.
     ///
     /// # Errors
     /// It does not answer.

@@ -1,27 +1,27 @@
-//! What a server says of itself (`INFO`), and whether it can hold blocks.
+//! A server's description of itself (`INFO`), and whether it can hold blocks.
 
-/// What matters of `INFO`'s answer. A field that the server does not tell has its default.
+/// The relevant fields of `INFO`. A field that the server does not report has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Made anew at each start of the server: with another, all that it held is gone.
+    /// A new value at each start of the server: if it differs, all earlier contents are gone.
     pub run_id: String,
     /// `valkey 9.1.2`, `redis 7.0.15`.
     pub version: String,
-    /// `master`, or what it follows.
+    /// `master`, or the role of a replica.
     pub role: String,
-    /// What it does when it is full.
+    /// The eviction policy.
     pub policy: String,
-    /// Bytes that it may use; 0: as many as the machine has.
+    /// Bytes that it may use; 0: all memory of the machine.
     pub memory_max: u64,
     /// Bytes that it uses.
     pub memory_used: u64,
-    /// Keys that it has thrown away for want of memory.
+    /// Keys that it has evicted because memory ran out.
     pub evicted: u64,
-    /// Whether it is reading its data from a disk.
+    /// Whether it is loading its data from a disk.
     pub is_loading: bool,
     /// Whether it writes each command to a disk.
     pub writes_log: bool,
-    /// Whether it writes all of its memory to a disk now and then, as far as can be told.
+    /// Whether it sometimes writes all of its memory to a disk, as far as it reports that.
     pub writes_copies: bool,
     /// Whether it is part of a cluster.
     pub is_cluster: bool,
@@ -54,7 +54,7 @@ impl Info {
         }
     }
 
-    /// Why it cannot hold blocks, if it cannot.
+    /// Why it cannot hold blocks, if so.
     pub fn refusal(&self) -> Option<String> {
         if self.run_id.is_empty() {
             return Some("does not tell its run_id: give the user the right +info".to_owned());
@@ -71,12 +71,12 @@ impl Info {
         None
     }
 
-    /// Whether it follows another, and takes no writes.
+    /// Whether it follows another server, and accepts no writes.
     pub fn is_replica(&self) -> bool {
         !matches!(&*self.role, "master" | "")
     }
 
-    /// What may come to harm a program that uses it, one line each.
+    /// Settings that may harm a program that uses it, one line each.
     pub fn warnings(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.memory_max == 0 {
@@ -88,8 +88,8 @@ impl Info {
         lines
     }
 
-    /// Bytes that may still be kept there: a tenth stays free, as a server that is full refuses to
-    /// have even old blocks overwritten. `None`: it does not tell.
+    /// Bytes that may still be stored there. A tenth stays free, because a full server refuses even
+    /// to overwrite old blocks. `None` if it does not report this.
     pub fn room_bytes(&self) -> Option<u64> {
         (self.memory_max > 0).then(|| (self.memory_max / 10 * 9).saturating_sub(self.memory_used))
     }

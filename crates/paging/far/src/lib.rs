@@ -2,9 +2,9 @@
 //!
 //! [`Far`] is a [`Store`](terapage_store::Store) on one server, on the one that sentinels name, or
 //! on the servers of a cluster; several standalone servers are several such stores. Its values are
-//! as large as an extent less one block, and blocks are ranges of them: a value of a power of two
-//! takes a quarter more of the server's memory. `docs/far.md` tells how it is used and what it
-//! survives.
+//! as large as an extent less one block, and blocks are ranges of them, because a value of a power
+//! of two takes a quarter more of the server's memory. `docs/far.md` describes its use and the
+//! failures that it survives.
 
 mod bits;
 mod client;

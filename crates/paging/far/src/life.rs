@@ -1,10 +1,10 @@
-//! Who holds a namespace, and its end.
+//! The holders of a namespace, and its removal.
 //!
-//! A namespace is described in its registry key, a hash: where it is from, how many values it may
-//! have, when it last showed that it is in use (`beat`, by the server's clock), and one field for
-//! each process that holds it, as the children of a fork read their parents' blocks. The last of
-//! them removes it. Where none of them could, others do: at once if they are on the same machine
-//! and see that the processes are gone, else after a time without a beat.
+//! A registry key, a hash, describes a namespace: where it is from, how many values it may have,
+//! when it last gave a sign of life (`beat`, by the server's clock), and one field for each process
+//! that holds it, because the children of a fork read their parents' blocks. The last holder
+//! removes the namespace. If none of them could, others do: at once if they are on the same machine
+//! and see that the processes have ended, otherwise after a time without a beat.
 
 use crate::client::{self, Client, Error};
 use crate::fleet::Fleet;
@@ -17,21 +17,22 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use terapage_store::EXTENT;
 
-/// How long a server may take to answer when nobody waits for blocks.
+/// How long a server may take to answer when no thread waits for blocks.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Keys of one removal, and how long a remover has the lock of a namespace, seconds.
+/// The number of keys in one removal, and the time for which a remover has the lock of a namespace,
+/// seconds.
 const REMOVED: usize = 256;
 pub(crate) const LOCK_S: &str = "30";
 
-/// What a holder's field begins with.
+/// The prefix of a holder's field.
 const FIELD: &str = "h:";
 
-/// What stands behind a holder that was about to execute another program, and the age of the last
-/// sign of life, seconds, from which on it is gone: three beats.
+/// The mark of a holder that was about to execute another program, and the age of its last sign of
+/// life, seconds, from which on it counts as gone: three beats.
 const LEFT: &str = "exec";
 const LEFT_S: u64 = 30;
 
@@ -48,27 +49,27 @@ pub struct Holder {
     next: Option<u32>,
     /// Forks whose children hold it.
     shared: Vec<u32>,
-    /// Its field tells of the process that forked.
+    /// Whether its field describes the process that forked.
     is_claimed: bool,
 }
 
-/// This machine since it was started, and a process of it since that was.
+/// This machine since its last boot, and a process of it since the process's start.
 fn this_boot() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let boot = boot.trim();
-    // In a namespace of processes numbers mean others.
+    // In another PID namespace, numbers mean other processes.
     let numbers = std::fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string());
     format!("{boot}/{}", numbers.unwrap_or_default())
 }
 
-/// What the kernel tells of a process.
+/// The kernel's information about a process.
 #[derive(PartialEq, Eq)]
 enum Told {
     /// It has ended.
     Gone,
-    /// It began then, in the kernel's ticks.
+    /// The process began at this time, in the kernel's ticks.
     Began(u64),
-    /// It is there, and that is all.
+    /// The process exists; nothing else is known.
     There,
 }
 
@@ -85,8 +86,8 @@ fn told_of(pid: u32) -> Told {
     let mut fields = rest.split_ascii_whitespace();
     let is_zombie = fields.next() == Some("Z");
     let threads = fields.nth(16).and_then(|threads| threads.parse::<u32>().ok());
-    // A process that has ended and is not yet waited for has nothing left. One whose first thread
-    // alone has ended looks the same, and goes on.
+    // A zombie process has nothing left. A process of which only the first thread has ended looks
+    // the same, but continues.
     if is_zombie && threads.is_some_and(|threads| threads <= 1) {
         return Told::Gone;
     }
@@ -99,13 +100,13 @@ fn this_process() -> String {
     format!("{} {pid} {start}", this_boot())
 }
 
-/// Whether the process that a holder's field names is gone for certain.
+/// Whether the process in a holder's field has certainly ended.
 fn is_gone(field: &str) -> bool {
     let mut words = field.split(' ');
     let (boot, pid, start) = (words.next(), words.next(), words.next());
     let (Some(boot), Some(pid), Some(start)) = (boot, pid, start) else { return false };
     let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
-    // Without /proc all machines look the same, and processes have no beginning.
+    // Without /proc all machines look the same, and processes have no start time.
     let is_here = boot == this_boot() && boot.len() > 32 && start > 0;
     is_here
         && matches!(words.next(), None | Some(LEFT))
@@ -116,7 +117,7 @@ fn is_gone(field: &str) -> bool {
         }
 }
 
-/// Whether it was about to execute another program, and has shown no sign of life since.
+/// Whether it was about to execute another program, and has given no sign of life since.
 fn has_left(field: &str, beat_age_s: u64) -> bool {
     field.split(' ').nth(3) == Some(LEFT) && beat_age_s > LEFT_S
 }
@@ -151,13 +152,13 @@ impl Holder {
         ]
     }
 
-    /// What claims the field of a fork's child as this process's: once.
+    /// The change that claims the field of a fork's child for this process: once.
     pub fn claim(&mut self) -> Option<(String, String)> {
         (!std::mem::replace(&mut self.is_claimed, true)).then(|| (self.field(), this_process()))
     }
 
-    /// What says in its field that this process is about to leave. It claims the field again with
-    /// its next sign of life, if there is one.
+    /// The change that says in its field that this process is about to leave. It claims the field
+    /// again with its next sign of life, if there is one.
     pub fn leave(&mut self) -> (String, String) {
         self.is_claimed = false;
         (self.field(), format!("{} {LEFT}", this_process()))
@@ -168,12 +169,12 @@ impl Holder {
         format!("{FIELD}{}.{fork}", self.id)
     }
 
-    /// A fork's child will have nothing to hold.
+    /// A fork's child will hold nothing.
     pub fn share_nothing(&mut self) {
         self.next = None;
     }
 
-    /// In the child: it is the holder that was noted before the fork.
+    /// In the child: it becomes the holder that was noted before the fork.
     pub fn inherit(&mut self) {
         if let Some(fork) = self.next.take() {
             self.id = format!("{}.{fork}", self.id);
@@ -183,7 +184,7 @@ impl Holder {
         self.gone.clear();
     }
 
-    /// The child of that fork, and all that came of it, are gone.
+    /// The child of that fork, and all its descendants, have ended.
     pub fn child_gone(&mut self, fork: u32) {
         if self.shared.contains(&fork) {
             self.shared.retain(|&shared| shared != fork);
@@ -191,7 +192,7 @@ impl Holder {
         }
     }
 
-    /// The fields of those that are gone: to be removed.
+    /// The fields of ended holders, which must be removed.
     pub fn take_gone(&mut self) -> Vec<String> {
         std::mem::take(&mut self.gone)
     }
@@ -207,7 +208,7 @@ pub fn share(
 ) -> Result<(), Error> {
     let mut client = Fleet::connect(server, time)?;
     let field = holder.field_of_child(fork);
-    // One word more than a process's: nobody takes it for gone.
+    // One word more than a process's field, so that nobody considers it gone.
     let what = format!("{} forked", this_process());
     client.call(&[b"HSET", &space.registry(), field.as_bytes(), what.as_bytes()])?;
     holder.next = Some(fork);
@@ -215,10 +216,10 @@ pub fn share(
     Ok(())
 }
 
-/// The process holds the namespace no more; if nobody does, it is removed. A connection that is cut
-/// is made again, within the time.
+/// The process no longer holds the namespace; if nobody does, the namespace is removed. A
+/// connection that is cut is made again, within the time.
 ///
-/// `clients`: its connections, of which the server may have commands that it has not come to.
+/// `clients`: its connections, whose commands the server may not have executed yet.
 pub fn let_go(
     server: &Server,
     space: &Namespace,
@@ -246,7 +247,7 @@ fn let_go_at_once(
     let mut client = Fleet::connect(server, time)?;
     for (place, id) in clients {
         let told = client.tell(*place, &[b"CLIENT", b"KILL", b"ID", id.to_string().as_bytes()]);
-        // One of a cluster may be gone for good.
+        // A server of a cluster may be gone for good.
         if !client.is_cluster() {
             told?;
         }
@@ -267,8 +268,8 @@ fn let_go_at_once(
     remove(&mut client, server, space, values_of(&described), None)
 }
 
-/// Removes a namespace's keys: all at once, or some at a time, so many bytes of values of a size in
-/// a second. The name goes last: what is left where this is interrupted is found again.
+/// Removes a namespace's keys: all at once, or some at a time, at a limited number of bytes of
+/// values per second. The name is removed last, so that an interrupted removal can be found again.
 fn remove(
     client: &mut Fleet,
     server: &Server,
@@ -322,43 +323,43 @@ fn holders_of(described: &HashMap<String, String>) -> impl Iterator<Item = &Stri
     described.iter().filter(|(name, _)| name.starts_with(FIELD)).map(|(_, holder)| holder)
 }
 
-/// How long ago it last gave a sign; before the first one, how long ago it began.
+/// The time since its last sign of life, or, before the first one, since its start.
 fn beat_age_s(described: &HashMap<String, String>, now_s: u64) -> u64 {
     let beat = if described.contains_key("beat") { "beat" } else { "started" };
     now_s.saturating_sub(number(described, beat))
 }
 
-/// Whether nobody holds a namespace any more.
+/// Whether nobody holds a namespace any longer.
 pub(crate) fn is_dead(described: &HashMap<String, String>, now_s: u64, grace: Duration) -> bool {
     let beat_age_s = beat_age_s(described, now_s);
     holders_of(described).all(|holder| is_gone(holder) || has_left(holder, beat_age_s))
         || beat_age_s > grace.as_secs()
 }
 
-/// A namespace, as it is described on its server.
+/// A namespace, as described on its server.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// The host that it is from.
+    /// The host that made it.
     pub host: String,
     /// The process that made it.
     pub pid: u64,
-    /// When that was, seconds since 1970.
+    /// The time of its making, seconds since 1970.
     pub started_s: u64,
-    /// How long ago it last showed that it is in use, seconds.
+    /// The time since its last sign of life, seconds.
     pub beat_age_s: u64,
-    /// Processes that hold it.
+    /// The number of processes that hold it.
     pub holders: usize,
-    /// Bytes that it takes.
+    /// The bytes that it uses.
     pub bytes: u64,
-    /// Nobody holds it any more.
+    /// Whether nobody holds it any longer.
     pub is_dead: bool,
     values: u32,
 }
 
-/// The namespaces on a server. One that has given no sign for `grace` is dead, and so is one whose
-/// processes were on this machine and are gone.
+/// The namespaces on a server. A namespace without a sign of life for `grace` is dead, and so is
+/// one whose processes were on this machine and have ended.
 ///
 /// # Errors
 /// The server cannot be asked.
@@ -397,7 +398,7 @@ fn listed(client: &mut Fleet, server: &Server, grace: Duration) -> Result<Vec<Li
     Ok(found)
 }
 
-/// Removes dead namespaces from a server, no more than `bytes_per_s`; those that it has removed.
+/// Removes dead namespaces from a server, at most `bytes_per_s`; returns the removed ones.
 ///
 /// # Errors
 /// The server cannot be asked.
@@ -422,7 +423,7 @@ pub fn sweep(server: &Server, grace: Duration, bytes_per_s: u64) -> Result<Vec<L
 /// Whether a server can hold blocks now.
 ///
 /// # Errors
-/// It cannot: why, to be said behind its name.
+/// It cannot; the reason follows its name.
 pub fn check(server: &Server) -> Result<Checked, String> {
     let said = |error: Error| match error {
         Error::Refused(why) => crate::refusals::told(&why),
@@ -455,14 +456,14 @@ pub fn check(server: &Server) -> Result<Checked, String> {
     Ok(checked)
 }
 
-/// What a check has found.
+/// The results of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// What may do harm, one line each, to be said behind the name.
+    /// Warnings, one line each, which follow the name.
     pub warnings: Vec<String>,
-    /// Of each server of it that has blocks.
+    /// The `run_id` of each of its servers with blocks.
     pub run_ids: Vec<String>,
-    /// A replica may take the place of a server, and lack what was written last.
+    /// Whether a replica may replace a server, and lack its last writes.
     pub is_replicated: bool,
 }
 
@@ -495,7 +496,7 @@ fn is_fit(info: &Info, server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-/// Tries what a pager will do.
+/// Tries the pager's commands.
 fn try_rights(client: &mut Fleet, server: &Server, warnings: &mut Vec<String>) -> Result<(), String> {
     let id = namespace::random().map_err(|error| error.to_string())?;
     let key = namespace::probe(&server.prefix, id);

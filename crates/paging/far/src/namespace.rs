@@ -1,8 +1,8 @@
 //! The keys of a pager on a server: `[prefix:]tp:{NNNNNNNNNNNNNNNN.EEEEEE}` for each value, one
 //! registry key, and a set of all namespaces.
 //!
-//! All names are computed and of one length, so that none has to be looked for. No key has a time
-//! to live: a program that is stopped for a day keeps its memory.
+//! All names are computed and have one length, so that none must be searched for. No key has a time
+//! to live: a program that is stopped for a day keeps its blocks.
 
 use std::fmt::Write as _;
 use std::io::{Error, Result};
@@ -15,20 +15,20 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// A new one, whose number nobody else has.
+    /// A new namespace with a unique number.
     ///
     /// # Errors
-    /// The kernel gives no random bytes.
+    /// The kernel provides no random bytes.
     pub fn new(prefix: &str) -> Result<Namespace> {
         Ok(Namespace { prefix: prefix.to_owned(), id: random()? })
     }
 
-    /// The one of this number.
+    /// The namespace of this number.
     pub fn of(prefix: &str, id: u64) -> Namespace {
         Namespace { prefix: prefix.to_owned(), id }
     }
 
-    /// Its number as it stands in keys.
+    /// Its number as in its keys.
     pub fn name(&self) -> String {
         format!("{:016x}", self.id)
     }
@@ -38,12 +38,12 @@ impl Namespace {
         key(&self.prefix, &format!("{{{:016x}.{extent:06x}}}", self.id))
     }
 
-    /// The key under which it is described: who holds it, how many values it has.
+    /// The key of its description: its holders, and the number of its values.
     pub fn registry(&self) -> Vec<u8> {
         key(&self.prefix, &format!("{{{:016x}}}", self.id))
     }
 
-    /// The key of the lock of those who remove it.
+    /// The key of its removers' lock.
     pub fn sweeper(&self) -> Vec<u8> {
         key(&self.prefix, &format!("sweep:{{{:016x}}}", self.id))
     }
@@ -59,10 +59,11 @@ pub fn probe(prefix: &str, id: u64) -> Vec<u8> {
     key(prefix, &format!("probe:{id:016x}"))
 }
 
-/// A number that nobody else has.
+/// A unique number.
 pub fn random() -> Result<u64> {
     let mut bytes = [0; 8];
-    // SAFETY: so many bytes may be written there. So few come whole or not at all.
+    // SAFETY: this number of bytes may be written there. So few bytes come completely or not at
+    // all.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if got == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(Error::last_os_error()) }
 }

@@ -1,22 +1,22 @@
-//! The replies of one connection: where the next bytes go, and which replies are whole.
+//! The replies of one connection: where the next bytes go, and which replies are complete.
 //!
-//! The reply to a read of known length is `$16384`, a line's end, the bytes, a line's end. So the
-//! next bytes of a connection that owes such replies are asked for straight into the memory that
-//! they are for, header and all. If a header turns out to be another, what has come is taken
-//! from where it lies and read as any reply: that is rare, and may be slow.
+//! The reply to a read of known length is `$16384`, a line end, the bytes, a line end. So a
+//! connection that awaits such replies receives the next bytes directly into their destination,
+//! with the header. If the header differs from the expected one, the received bytes are taken from
+//! there and parsed as any reply: that is rare, and may be slow.
 
 use crate::resp::{self, Malformed, Reply};
 use std::collections::VecDeque;
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
-/// Pieces of memory that one receive has at most.
+/// The most pieces of memory of one receive.
 const PIECES_MAX: usize = 512;
 
-/// Bytes asked for where the length of a reply is not known.
+/// The number of bytes to receive if the length of a reply is unknown.
 const SLOP: usize = 4096;
 
-/// What a command is to bring.
+/// The expected result of a command.
 pub enum Want {
     /// Any reply.
     Reply,
@@ -29,7 +29,7 @@ pub enum Want {
 pub enum Answer {
     /// The bytes, into the pieces.
     Filled,
-    /// A reply, not the bytes if those were wanted.
+    /// A reply, if it is not the wanted bytes.
     Reply(Reply),
 }
 
@@ -39,10 +39,11 @@ struct Owed {
     image: Option<Image>,
 }
 
-/// A reply of known length: its header, bytes and end, as far as they have come.
+/// A reply of known length: the received part of its header, bytes and end.
 struct Image {
     header: Vec<u8>,
-    /// What came in the header's place, and behind the bytes. Apart, as it must not move.
+    /// The bytes in the place of the header, and after the data. They are separate, because they
+    /// must not move. Apart, as it must not move.
     edge: Vec<u8>,
     edge_at: usize,
     pieces: Vec<Piece>,
@@ -79,16 +80,16 @@ impl Image {
         }
     }
 
-    /// Whether the header, as far as it has come, is the one that was expected.
+    /// Whether the received part of the header is as expected.
     fn is_expected(&self) -> bool {
         let come = self.got.min(self.header.len());
         self.edge[..come] == self.header[..come]
     }
 
-    /// Whether all has come.
+    /// Whether the reply is complete.
     ///
     /// # Errors
-    /// It does not end as it should.
+    /// Its end is wrong.
     fn is_whole(&self) -> Result<bool, Malformed> {
         if self.got < self.total() {
             return Ok(false);
@@ -105,10 +106,10 @@ impl Image {
 /// The replies that a connection owes.
 pub struct Receiver {
     owed: VecDeque<Owed>,
-    /// Bytes that are not in their place.
+    /// Received bytes that are not in their place.
     pending: Vec<u8>,
     slop: Vec<u8>,
-    /// The bytes that were asked for last go to `slop`.
+    /// Whether the next bytes go to `slop`.
     is_slop: bool,
 }
 
@@ -119,7 +120,7 @@ impl Default for Receiver {
 }
 
 impl Receiver {
-    /// A command has been given that brings this.
+    /// A command was sent whose result is this.
     pub fn expect(&mut self, want: Want) {
         let image = match want {
             Want::Reply => None,
@@ -134,8 +135,8 @@ impl Receiver {
         self.owed.len()
     }
 
-    /// Where the next bytes go. The places stay valid until [`received`](Self::received) is told
-    /// how many came.
+    /// The places of the next bytes. The places stay valid until [`received`](Self::received) gets
+    /// the number of bytes.
     pub fn places(&mut self, out: &mut Vec<Piece>) {
         out.clear();
         self.is_slop = !self.pending.is_empty() || self.owed.front().is_none_or(|owed| owed.image.is_none());
@@ -152,13 +153,14 @@ impl Receiver {
         }
     }
 
-    /// So many bytes came. The answers that are whole by now, in order.
+    /// This number of bytes arrived. Adds the answers that are now complete, in order. The answers
+    /// that are whole by now, in order.
     ///
     /// # Errors
-    /// What came makes no sense: the connection is of no use any more.
+    /// The bytes are invalid: the connection can no longer be used.
     ///
     /// # Safety
-    /// The pieces that are wanted are valid, and nobody else touches them.
+    /// The wanted pieces are valid, and have no other user.
     pub unsafe fn received(&mut self, mut bytes: usize, out: &mut Vec<Answer>) -> Result<(), Malformed> {
         if self.is_slop {
             self.pending.extend_from_slice(&self.slop[..bytes]);
@@ -185,8 +187,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes what has come of the first reply, and the `more` bytes that came behind it, from
-    /// where they lie.
+    /// Takes the received part of the first reply, and the `more` bytes that followed it, from
+    /// their places.
     ///
     /// # Safety
     /// As for [`received`](Self::received).
@@ -202,12 +204,12 @@ impl Receiver {
             }
         }
         for place in places {
-            // SAFETY: the caller's promise; an edge is this receiver's own.
+            // SAFETY: the caller's promise; an edge belongs to this receiver.
             self.pending.extend_from_slice(unsafe { memory::bytes(place.at(), place.len()) });
         }
     }
 
-    /// Reads what is pending.
+    /// Parses the pending bytes.
     ///
     /// # Safety
     /// As for [`received`](Self::received).
@@ -223,7 +225,7 @@ impl Receiver {
                     image.places(0, come, &mut places);
                     for place in places {
                         let (now, later) = rest.split_at(place.len());
-                        // SAFETY: the caller's promise; an edge is this receiver's own.
+                        // SAFETY: the caller's promise; an edge belongs to this receiver.
                         unsafe { memory::bytes(place.at(), place.len()) }.copy_from_slice(now);
                         rest = later;
                     }
@@ -253,7 +255,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What one of several commands wants, and what the server says to it.
+    /// The result that one of several commands wants, and the server's answer.
     #[derive(Clone, Debug)]
     enum Turn {
         Bytes(Vec<usize>),
@@ -280,8 +282,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the stream is cut, every command gets its own answer, and bytes end where they
-        /// belong.
+        /// However the stream is divided, every command gets its own answer, and bytes reach their
+        /// place.
         #[test]
         fn answers_are_those_of_their_commands(
             turns in proptest::collection::vec(turn(), 1..12),

@@ -1,15 +1,15 @@
-//! What a server's refusal means for an operation.
+//! The meaning of a server's refusal for an operation.
 
-/// What is to be done about it.
+/// The remedy for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// It may pass: ask again after a pause.
+    /// It may pass: send the command again after a pause.
     Wait,
     /// It does not pass.
     Stop,
 }
 
-/// The refusals that are known, by their first word: what to do, and what to tell people.
+/// The known refusals, by their first word: the remedy, and the explanation for people.
 const KNOWN: [(&str, Remedy, &str); 16] = [
     ("OOM", Remedy::Wait, "it is full: raise its maxmemory, or give --store another place"),
     ("MISCONF", Remedy::Wait, "it cannot write to its disk: set its save to '' and appendonly to no"),
@@ -38,17 +38,17 @@ fn known(refusal: &str) -> Option<(Remedy, &'static str)> {
     KNOWN.iter().find(|(known, ..)| *known == word).map(|&(_, remedy, what)| (remedy, what))
 }
 
-/// What is to be done about a refusal.
+/// The remedy for a refusal.
 pub fn remedy(refusal: &str) -> Remedy {
     known(refusal).map_or(Remedy::Stop, |(remedy, _)| remedy)
 }
 
-/// A refusal in one line of a length that can be read.
+/// A refusal in one line of readable length.
 pub fn plain(refusal: &str) -> String {
     refusal.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 
-/// The refusal as people are told it, in one line.
+/// The explanation of a refusal for people, in one line.
 pub fn told(refusal: &str) -> String {
     let said = plain(refusal);
     match known(refusal) {

@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 8;
 /// A server's reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// `+OK`, and what RESP 3 has besides: numbers with a point, truth.
+    /// `+OK`, and the additional types of RESP 3: floating-point numbers, booleans.
     Simple(String),
     /// `-ERR ...`, without the sign.
     Error(String),
@@ -25,12 +25,12 @@ pub enum Reply {
     Null,
     /// An array, a set, or a map as its keys and values in turns.
     Array(Vec<Reply>),
-    /// What the server tells unasked.
+    /// A message that the server sends unasked.
     Push(Vec<Reply>),
 }
 
 impl Reply {
-    /// As text, where it is one.
+    /// The reply as text, if it is text.
     pub fn text(&self) -> Option<String> {
         match self {
             Reply::Simple(text) => Some(text.clone()),
@@ -40,7 +40,7 @@ impl Reply {
         }
     }
 
-    /// The elements, where it has some.
+    /// The elements, if it has some.
     pub fn elements(&self) -> &[Reply] {
         match self {
             Reply::Array(elements) => elements,
@@ -49,7 +49,7 @@ impl Reply {
     }
 }
 
-/// Bytes that are no reply.
+/// Bytes that are not a reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what came is no reply of a Valkey server: {0}")]
 pub struct Malformed(pub &'static str);
@@ -60,7 +60,7 @@ pub fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|word| text(out, word));
 }
 
-/// Adds the beginning of a command of so many words.
+/// Adds the beginning of a command of this number of words.
 pub fn open(out: &mut Vec<u8>, words: usize) {
     header(out, '*', words);
 }
@@ -72,18 +72,17 @@ pub fn text(out: &mut Vec<u8>, word: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Adds `sign`, a number and the end of the line: what comes before a text of `len` bytes.
+/// Adds `sign`, a number and the line end, which precede a text of `len` bytes.
 pub fn header(out: &mut Vec<u8>, sign: char, len: usize) {
     let mut line = String::with_capacity(24);
     write!(line, "{sign}{len}\r\n").expect("a text takes it");
     out.extend_from_slice(line.as_bytes());
 }
 
-/// The reply at the beginning of `bytes` and how many it takes; `None` where some are still to
-/// come.
+/// The reply at the beginning of `bytes`, and its length; `None` if bytes are still missing.
 ///
 /// # Errors
-/// No more bytes could make a reply of it.
+/// No further bytes could make it a reply.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
     let mut reader = Reader { bytes, at: 0, left: ELEMENTS_MAX };
     Ok(reader.reply(0)?.map(|reply| (reply, reader.at)))
@@ -186,7 +185,7 @@ mod tests {
     fn whole(bytes: &[u8]) -> Reply {
         let (reply, used) = parse(bytes).unwrap().unwrap();
         assert_eq!(used, bytes.len());
-        // However it comes in pieces, it is not taken for another before it is whole.
+        // However the stream is divided, a partial reply is not mistaken for another one.
         for end in 0..bytes.len() {
             assert_eq!(parse(&bytes[..end]), Ok(None), "{end} bytes");
         }
@@ -236,7 +235,7 @@ mod tests {
         assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n");
     }
 
-    /// No bytes make it panic or hang: a minute's worth where `TERAPAGE_FUZZ_S=60` asks for it.
+    /// No bytes cause a panic or an endless loop; `TERAPAGE_FUZZ_S=60` tries for a minute.
     #[test]
     fn any_bytes_are_a_reply_or_refused() {
         let seconds = std::env::var("TERAPAGE_FUZZ_S").ok().and_then(|text| text.parse().ok()).unwrap_or(0.2);

@@ -10,31 +10,31 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_store::{Elsewhere, Error, Shelf, Store, Terms};
 
-/// What may do harm, as it was found by checks.
+/// Warnings from checks.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What checks have found of each name.
+/// The results of checks, for each name.
 static CHECKED: Mutex<Vec<(String, Checked)>> = Mutex::new(Vec::new());
 
 /// The password of servers whose names have none, once it was read.
 static PASSWORD: Mutex<Option<Secret>> = Mutex::new(None);
 
-/// Its file was looked for: the environment is the program's by now, and may be paged.
+/// Whether its file was looked up: the environment now belongs to the program, and may be paged.
 static LOOKED: AtomicBool = AtomicBool::new(false);
 
-/// Servers by their names, with what was in the files that those name.
+/// Servers by their names, with the contents of the files in those names.
 static SERVERS: Mutex<Vec<(String, Server)>> = Mutex::new(Vec::new());
 
 /// Names of hosts cannot be looked up here.
 static NO_NAMES: AtomicBool = AtomicBool::new(false);
 
-/// All kinds of stores that there are, far ones too.
+/// All kinds of stores, including far ones.
 pub fn shelf() -> Shelf {
     Shelf { elsewhere: Elsewhere { check, servers, open, wants_cipher }, ..Shelf::default() }
 }
 
-/// From now on a host is a number, or its numbers are named (`ip=`): the C library must not be
-/// asked, which takes memory of the program's.
+/// From now on hosts must be addresses, or have `ip=`: the C library must not look up names, which
+/// takes memory of the program.
 pub fn no_names() {
     NO_NAMES.store(true, Relaxed);
 }
@@ -43,7 +43,7 @@ pub fn no_names() {
 /// rights or its directories.
 ///
 /// # Errors
-/// The file cannot be read, or holds none: one line.
+/// The file cannot be read, or has no password: one line.
 pub fn remember_password(file: Option<PathBuf>) -> Result<(), String> {
     LOOKED.store(true, Relaxed);
     let Some(file) = file else { return Ok(()) };
@@ -52,8 +52,8 @@ pub fn remember_password(file: Option<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the files that a server's name names, while they can be read: the program may lose its
-/// rights, its directories or its descriptors. What goes wrong is told when the server is needed.
+/// Reads the files in a server's name, while they can be read: the program may lose its rights, its
+/// directories or its descriptors. Errors are reported when the server is needed.
 pub fn remember(url: &str) {
     if let Ok(server) = server(url)
         && (server.tls || server.secret.is_some())
@@ -62,13 +62,13 @@ pub fn remember(url: &str) {
     }
 }
 
-/// What is in an open file of this process's, which may have no name for it.
+/// The contents of an open file of this process, which may have no name.
 fn handed(descriptor: i32) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0; 4096];
     let mut len = 0;
     loop {
         let room = &mut bytes[len..];
-        // SAFETY: so many bytes may be written there.
+        // SAFETY: this number of bytes may be written there.
         let got = unsafe { libc::pread(descriptor, room.as_mut_ptr().cast(), room.len(), len as i64) };
         match usize::try_from(got) {
             Ok(0) => break,
@@ -83,10 +83,10 @@ fn handed(descriptor: i32) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Reads a server's name, and adds what is known for it: its password, and what TLS takes.
+/// Parses a server's name, and adds known data: its password, and the files of TLS.
 ///
 /// # Errors
-/// What is wrong, in one line, without the password.
+/// The error, in one line, without the password.
 pub fn server(url: &str) -> Result<Server, String> {
     let known = SERVERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some((_, server)) = known.iter().find(|(name, _)| name == url) {
@@ -121,7 +121,7 @@ pub fn server(url: &str) -> Result<Server, String> {
     Ok(server)
 }
 
-/// What checks have found that may do harm, one line each.
+/// Warnings from checks, one line each.
 pub fn take_warnings() -> Vec<String> {
     std::mem::take(&mut *WARNINGS.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
@@ -150,13 +150,13 @@ fn checked(url: &str) -> Option<Checked> {
     known.iter().find(|(known, _)| known == url).map(|(_, checked)| checked.clone())
 }
 
-/// The servers that a name was found to stand for: each by what no other has.
+/// The servers behind a checked name, each with a unique text.
 fn servers(url: &str) -> Vec<String> {
     checked(url).map(|checked| checked.run_ids).unwrap_or_default()
 }
 
-/// Whether a replica may take the place of a server, and give older bytes: as it was found by the
-/// check of this name.
+/// Whether a replica may replace a server, and give older bytes: the result of the check of this
+/// name.
 pub fn is_replicated(url: &str) -> bool {
     checked(url).is_some_and(|checked| checked.is_replicated)
 }

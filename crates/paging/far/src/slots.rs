@@ -1,4 +1,4 @@
-//! A cluster's slots: which key is in which of them, and which server has which.
+//! A cluster's slots: the slot of each key, and the server of each slot.
 
 use crate::resp::Reply;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 /// Slots of a cluster.
 pub const SLOTS: u16 = 16384;
 
-/// The slot of a key: of what stands between its first `{` and the next `}`, if anything does.
+/// The slot of a key: of the text between its first `{` and the next `}`, if there is any.
 pub fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -17,7 +17,7 @@ pub fn slot_of(key: &[u8]) -> u16 {
     crc16(tag.unwrap_or(key)) % SLOTS
 }
 
-/// CRC-16 as XMODEM has it (polynomial 0x1021, from zero), which clusters use.
+/// CRC-16 in the XMODEM variant (polynomial 0x1021, from zero), which clusters use.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| {
         (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| crc << 1 ^ if crc >> 15 != 0 { 0x1021 } else { 0 })
@@ -27,11 +27,11 @@ fn crc16(bytes: &[u8]) -> u16 {
 /// Who has which slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
-    /// Slots and the server that they can be written at.
+    /// Slots and the server to which they can be written.
     pub ranges: Vec<(RangeInclusive<u16>, SocketAddr)>,
     /// Servers that follow others.
     pub replicas: Vec<SocketAddr>,
-    /// Hosts' names, and their numbers.
+    /// The hosts' names, and their addresses.
     names: Vec<(String, IpAddr)>,
 }
 
@@ -41,11 +41,11 @@ impl Map {
         Map { ranges: vec![(0..=SLOTS - 1, server)], ..Map::default() }
     }
 
-    /// Reads the answer to `CLUSTER SLOTS`, which `asked` gave. All versions know that command, and
-    /// it names the ports that one may connect to in the way in which it was asked.
+    /// Parses the answer to `CLUSTER SLOTS`, which `asked` gave. All versions know this command,
+    /// and it returns the ports for the way in which it was sent.
     ///
     /// # Errors
-    /// It is none, or no slot has a server.
+    /// The reply is invalid, or no slot has a server.
     pub fn parse(reply: &Reply, asked: SocketAddr) -> Result<Map, String> {
         let mut map = Map::default();
         for range in reply.elements() {
@@ -65,7 +65,7 @@ impl Map {
         if map.ranges.is_empty() { Err("its cluster has no slots yet".to_owned()) } else { Ok(map) }
     }
 
-    /// Where a server listens. A name of a host is of use only if its number stands beside it.
+    /// The address of a server. A host name is useful only if its address is known.
     fn place(&mut self, server: &Reply, asked: SocketAddr) -> Option<SocketAddr> {
         let [host, port, more @ ..] = server.elements() else { return None };
         let port: u16 = port.text()?.parse().ok().filter(|&port| port > 0)?;
@@ -97,7 +97,7 @@ impl Map {
         all
     }
 
-    /// Where `-MOVED slot host:port` or `-ASK slot host:port` sends; `asked` has said it.
+    /// The target of `-MOVED slot host:port` or `-ASK slot host:port`; `asked` has sent it.
     pub fn redirect(&self, refusal: &str, asked: SocketAddr) -> Option<Redirect> {
         let mut words = refusal.split(' ');
         let word = words.next()?;
@@ -125,7 +125,7 @@ pub enum Redirect {
     Ask(SocketAddr),
 }
 
-/// Whether a refusal says that a cluster is not as it was thought to be.
+/// Whether a refusal shows that the known state of a cluster is outdated.
 pub fn is_of_cluster(refusal: &str) -> bool {
     let word = refusal.split(' ').next().unwrap_or_default();
     ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "MASTERDOWN"].contains(&word)
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn keys_are_in_the_slots_that_servers_put_them_in() {
-        // The check value of this CRC, and what a server says to CLUSTER KEYSLOT.
+        // The check value of this CRC, and a server's answer to CLUSTER KEYSLOT.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot_of(b"foo"), 12182);
         assert_eq!(slot_of(b"a{foo}b{bar}"), 12182);

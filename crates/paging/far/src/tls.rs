@@ -1,7 +1,7 @@
-//! TLS: what a server's name says of it, taken from files while they can be read, and sessions.
+//! TLS: the options in a server's name, read from files while they can be read, and sessions.
 //!
-//! A session has no socket. It makes bytes for the server of the client's, and the client's of the
-//! server's: the pager sends and receives them in its ring, others by calls that wait.
+//! A session has no socket. It converts the client's bytes into bytes for the server, and back. The
+//! pager sends and receives them in its ring; other code uses calls that wait.
 
 use crate::url::{Address, Server};
 use rustls::client::{ClientConnectionData, Resumption, UnbufferedClientConnection};
@@ -15,16 +15,16 @@ use std::sync::{Arc, OnceLock};
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
-/// Bytes of a record before they are encrypted, at most.
+/// The most bytes of a record before encryption.
 pub const RECORD: usize = 16 << 10;
 
-/// Bytes that are received at once.
+/// The number of bytes that are received at once.
 const ROOM: usize = 64 << 10;
 
-/// Bytes by which records are longer than what is in them, with some to spare.
+/// The number of bytes by which a record exceeds its contents, with some to spare.
 const MORE: usize = 512;
 
-/// What TLS with a server takes, as it was in files.
+/// The contents of the files for TLS with a server.
 #[derive(Clone)]
 pub struct Tls(Arc<Material>);
 
@@ -34,7 +34,7 @@ struct Material {
     /// The client's certificate, and those between it and its CA.
     chain: Vec<CertificateDer<'static>>,
     key: Option<PrivateKeyDer<'static>>,
-    /// Made at the first use: the system's CAs take a millisecond.
+    /// Made at the first use, because loading the system's CAs takes a millisecond.
     config: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
@@ -52,14 +52,14 @@ impl PartialEq for Tls {
 
 impl Eq for Tls {}
 
-/// What each part begins with when it is handed over: a root, a certificate of the chain, the key.
+/// The prefix of each part when it is passed on: a root, a certificate of the chain, the key.
 const PARTS: [u8; 3] = *b"rck";
 
 impl Tls {
     /// Reads the files that the server's name says, or the system's.
     ///
     /// # Errors
-    /// One cannot be read, or holds something else: one line, with the option's name.
+    /// A file cannot be read, or has other contents: one line, with the option's name.
     pub fn read(server: &Server) -> Result<Tls, String> {
         let files = &server.files;
         let roots = match &files.ca {
@@ -99,7 +99,7 @@ impl Tls {
         all
     }
 
-    /// What [`to_bytes`](Self::to_bytes) made bytes of.
+    /// The reverse of [`to_bytes`](Self::to_bytes).
     pub fn from_bytes(mut bytes: &[u8]) -> Result<Tls, String> {
         let (mut roots, mut chain, mut key) = (Vec::new(), Vec::new(), None);
         let no = || "holds something else".to_owned();
@@ -117,7 +117,7 @@ impl Tls {
         Tls::of(roots, chain, key)
     }
 
-    /// Whether it can be used.
+    /// Checks that it can be used.
     ///
     /// # Errors
     /// Why not, in one line.
@@ -147,8 +147,8 @@ fn configure(material: &Material) -> Result<Arc<ClientConfig>, String> {
         None => builder.with_no_client_auth(),
         Some(key) => builder.with_client_auth_cert(material.chain.clone(), key.clone_key()).map_err(no)?,
     };
-    // Each connection is made anew: what is remembered of others is shared, behind a lock, and a
-    // fork's child would have it as well.
+    // Connections are not resumed: remembered sessions are shared, behind a lock, and a fork's
+    // child would have them as well.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
@@ -163,7 +163,7 @@ fn certificates(option: &str, file: &Path) -> Result<Vec<CertificateDer<'static>
     all.ok().filter(|all| !all.is_empty()).ok_or_else(no)
 }
 
-/// The CAs that this system trusts, those that its owner has added too.
+/// The CAs that this system trusts, including those that its owner has added.
 fn of_system() -> Result<Vec<CertificateDer<'static>>, String> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
@@ -186,12 +186,12 @@ fn name_of(server: &Server) -> Result<ServerName<'static>, String> {
 /// One connection's TLS.
 pub struct Session {
     connection: UnbufferedClientConnection,
-    /// What came and was not yet looked at is from `from` to `to`.
+    /// The received and unprocessed bytes are those from `from` to `to`.
     incoming: Vec<u8>,
     at: usize,
     from: usize,
     to: usize,
-    /// What is to be sent.
+    /// The bytes to send.
     out: Vec<u8>,
     is_up: bool,
 }
@@ -229,10 +229,10 @@ impl Session {
         Piece::new(self.at + self.to, ROOM - self.to)
     }
 
-    /// So many bytes are there. `sink` gets what was in them.
+    /// This number of bytes has arrived. `sink` gets their contents.
     ///
     /// # Errors
-    /// The server is not the one that was meant, or does not speak TLS; or the sink's.
+    /// The server is not the intended one, or does not speak TLS; or an error of the sink.
     pub fn received(
         &mut self,
         bytes: usize,
@@ -246,7 +246,7 @@ impl Session {
         Ok(())
     }
 
-    /// Encrypts what is to be sent, which may be empty: a [`RECORD`] at most.
+    /// Encrypts bytes to send, which may be empty: at most a [`RECORD`].
     ///
     /// # Errors
     /// The keys are used up.
@@ -256,13 +256,13 @@ impl Session {
         if sent { Ok(()) } else { Err("there is no TLS session".to_owned()) }
     }
 
-    /// What is to be sent, in exchange for an empty vector, whose memory is used next.
+    /// Takes the bytes to send, in exchange for an empty vector, whose memory is used next.
     pub fn take_out(&mut self, spare: Vec<u8>) -> Vec<u8> {
         debug_assert!(spare.is_empty());
         std::mem::replace(&mut self.out, spare)
     }
 
-    /// Bytes that are to be sent.
+    /// The number of bytes to send.
     pub fn out_len(&self) -> usize {
         self.out.len()
     }
@@ -271,16 +271,16 @@ impl Session {
         self.turn(None, &mut sink)
     }
 
-    /// Looks at what came until there is nothing left to do, and then encrypts `what`, if that may
-    /// be sent.
+    /// Processes the received bytes until nothing is left to do, and then encrypts `what`, if
+    /// sending is allowed.
     fn turn(
         &mut self,
         mut what: Option<(&[u8], &mut bool)>,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), String>,
     ) -> Result<(), String> {
         loop {
-            // SAFETY: these bytes were received, and are this session's; what is being received
-            // goes behind them.
+            // SAFETY: these bytes were received, and belong to this session; later bytes go after
+            // them.
             let came = unsafe { memory::bytes(self.at + self.from, self.to - self.from) };
             let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(came);
             let goes_on = match state.map_err(|why| told(&why))? {
@@ -302,7 +302,7 @@ impl Session {
                     true
                 }
                 ConnectionState::TransmitTlsData(data) => {
-                    // It is in the order in which all is sent.
+                    // It is in the order of sending.
                     data.done();
                     true
                 }
@@ -340,7 +340,7 @@ fn encrypt(
     })
 }
 
-/// Appends what `make` makes in a room of `len` bytes, or of as many as it says that it needs.
+/// Appends the bytes that `make` writes into a room of `len` bytes, or of as many as it requests.
 fn append(
     out: &mut Vec<u8>,
     mut len: usize,
@@ -363,7 +363,7 @@ fn append(
     }
 }
 
-/// What a client that wants TLS says first: to find out whether a server speaks it.
+/// The first bytes of a client with TLS, to find out whether a server speaks it.
 pub fn first_words() -> Option<Vec<u8>> {
     let name = ServerName::try_from("server").ok()?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -394,7 +394,7 @@ pub fn has_key(pem: &str, key: &[u8]) -> bool {
     certificate.is_ok_and(|certificate| certificate.windows(key.len().max(1)).any(|part| part == key))
 }
 
-/// What went wrong, as people are told it.
+/// An error in the words for people.
 pub fn told(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(bad) => of_certificate(bad),
@@ -436,7 +436,7 @@ fn of_certificate(bad: &CertificateError) -> String {
     }
 }
 
-/// `DnsName("host")` without what is around the name.
+/// `DnsName("host")` without the text around the name.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, rest)| rest);
     inner.trim_matches(|c| "()\"".contains(c))
@@ -490,7 +490,7 @@ mod tests {
         assert!(!is_tls(b"-ERR unknown command") && !is_tls(b""));
     }
 
-    /// A server with a certificate for `name` of a CA of its own, and a client that knows the CA.
+    /// A server with a certificate for `name` of a private CA, and a client that knows the CA.
     fn pair(name: &str) -> (rustls::ServerConnection, Tls) {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -512,7 +512,8 @@ mod tests {
         (rustls::ServerConnection::new(Arc::new(server)).unwrap(), tls)
     }
 
-    /// Carries bytes between the two, some at a time, until nobody has more; what the client got.
+    /// Carries bytes between the two, some at a time, until nobody has more; returns the client's
+    /// bytes.
     fn carry(
         server: &mut rustls::ServerConnection,
         client: &mut Session,
@@ -541,7 +542,7 @@ mod tests {
             while !rest.is_empty() {
                 let room = client.room();
                 let (now, later) = rest.split_at(step.min(rest.len()).min(room.len()));
-                // SAFETY: the session's room, which nobody else uses.
+                // SAFETY: the session's room, which has no other user.
                 unsafe { memory::bytes(room.at(), now.len()) }.copy_from_slice(now);
                 client.received(now.len(), |bytes| {
                     got.extend_from_slice(bytes);

@@ -8,20 +8,20 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The port where none is named, and that of a sentinel.
+/// The default port, and that of a sentinel.
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// How long a server may give no answer before the program is stopped, where nothing else is said.
+/// The default time without an answer from a server before the program is stopped.
 const STALL: Duration = Duration::from_secs(30);
 
-/// How long no sign is given by what is swept, where nothing else is said.
+/// The default time without a sign of life before blocks are swept.
 const GRACE: Duration = Duration::from_secs(3600);
 
-/// The longest that can be asked for.
+/// The longest possible setting.
 const STALL_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The variable that names a file which holds the password.
+/// The variable that names a file with the password.
 pub const PASSWORD_FILE: &str = "TERAPAGE_STORE_PASSWORD_FILE";
 
 /// The schemes that this reads.
@@ -48,13 +48,13 @@ impl Secret {
 }
 
 impl Secret {
-    /// Takes it from a file, whose last line break is not part of it. The error stands behind the
-    /// file's name.
+    /// Reads it from a file, whose last line break is not part of it. The error follows the file's
+    /// name.
     pub fn read(file: &std::path::Path) -> Result<Secret, String> {
         Secret::of(&std::fs::read(file).map_err(|error| format!("cannot be read: {error}"))?)
     }
 
-    /// What stands in such a file.
+    /// The password in the contents of such a file.
     pub(crate) fn of(bytes: &[u8]) -> Result<Secret, String> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
@@ -77,12 +77,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A memory server, and how it is to be used.
+/// A memory server, and the options for its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Where it listens.
     pub address: Address,
-    /// Whether it is spoken to through TLS.
+    /// Whether to use TLS.
     pub tls: bool,
     /// The user; `None` is the server's default one.
     pub user: Option<String>,
@@ -90,13 +90,13 @@ pub struct Server {
     pub password: Option<Secret>,
     /// The number of the database.
     pub database: u32,
-    /// What keys begin with, before a colon; empty: nothing.
+    /// The prefix of keys, before a colon; may be empty.
     pub prefix: String,
     /// Bytes that this process may keep there.
     pub limit_bytes: Option<u64>,
     /// How long no answer is waited for.
     pub stall: Duration,
-    /// The host's numbers, where they are known.
+    /// The host's addresses, if they are known.
     pub numbers: Vec<IpAddr>,
     /// More hosts and ports: of a cluster, or of sentinels.
     pub seeds: Vec<(String, u16)>,
@@ -104,28 +104,30 @@ pub struct Server {
     pub cluster: Option<bool>,
     /// The hosts are sentinels, which know the server by this name.
     pub sentinel: Option<String>,
-    /// For how long a process has given no sign whose memory this one removes when it is idle.
+    /// The time without a sign of life after which this process, when idle, removes another's
+    /// blocks.
     pub grace: Duration,
-    /// An open file of this process's that holds the password.
+    /// An open file of this process with the password.
     pub secret: Option<i32>,
-    /// Whether blocks are encrypted before they go there; `None`: where it seems wise.
+    /// Whether blocks are encrypted before they are sent; `None`: depending on the place of the
+    /// server.
     pub encrypt: Option<bool>,
     /// The files of the CA, of the client's certificate, and of its key.
     pub files: Files,
     /// The name that the server's certificate must have, if it is not the host's.
     pub name: Option<String>,
-    /// An open file of this process's that holds what was in those files.
+    /// An open file of this process with the contents of those files.
     pub handed: Option<i32>,
-    /// What was in the files, once they were read.
+    /// The contents of the files, once they were read.
     pub tls_with: Option<Tls>,
 }
 
-/// The files that TLS takes.
+/// The files for TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// Of the CA that signed the server's certificate; none: the system's CAs.
+    /// The CA that signed the server's certificate; none: the system's CAs.
     pub ca: Option<PathBuf>,
-    /// Of the certificate that the server asks of its clients, and the chain to its CA.
+    /// The certificate that the server requires of its clients, and the chain to its CA.
     pub cert: Option<PathBuf>,
     /// Of the key to that certificate.
     pub key: Option<PathBuf>,
@@ -138,7 +140,7 @@ impl Server {
         scheme.len() < text.len() && SCHEMES.iter().any(|known| known.as_bytes() == scheme)
     }
 
-    /// Reads a name. The error says what is wrong in one line, and never a password.
+    /// Reads a name. The error says what is wrong in one line, and never contains a password.
     pub fn parse(text: &str) -> Result<Server, String> {
         if text.contains(char::is_control) {
             return Err("a server's name holds a control character".to_owned());
@@ -196,7 +198,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What of the options does not go with what else is said.
+    /// Checks that the options agree with each other.
     fn fits_together(&self) -> Result<(), String> {
         let is_several = self.cluster == Some(true) || self.sentinel.is_some();
         if !self.seeds.is_empty() && !is_several {
@@ -214,7 +216,7 @@ impl Server {
         Ok(())
     }
 
-    /// The same, but for the server that listens there.
+    /// The same, except for the address of the server.
     pub fn at(&self, address: std::net::SocketAddr) -> Server {
         Server {
             address: Address::Tcp(address.ip().to_string(), address.port()),
@@ -226,7 +228,7 @@ impl Server {
         }
     }
 
-    /// A sentinel that listens there, of which only a server's address is asked.
+    /// A sentinel at this address, which is asked only for a server's address.
     pub fn sentinel_at(&self, address: std::net::SocketAddr, with_password: bool) -> Server {
         let password = self.password.clone().filter(|_| with_password);
         Server { database: 0, password, ..self.at(address) }
@@ -311,14 +313,15 @@ impl Server {
         Ok(())
     }
 
-    /// Whether blocks go there as ciphertext: as its name says; else, if `by_default`, unless they
-    /// stay on this machine, or go by TLS to a server that a CA of the user's own has certified.
+    /// Whether blocks are sent as ciphertext: according to its name; otherwise, if `by_default`,
+    /// unless they stay on this machine, or go by TLS to a server that the user's own CA has
+    /// certified.
     pub fn wants_cipher(&self, by_default: bool) -> bool {
         let is_own = matches!(self.address, Address::Unix(_)) || self.tls && self.files.ca.is_some();
         self.encrypt.unwrap_or(by_default && !is_own)
     }
 
-    /// The name that people are shown: where the server listens, and nothing else.
+    /// The name for messages: only the address of the server.
     pub fn shown(&self) -> String {
         let named = self.sentinel.as_ref().map(|name| format!("?sentinel={name}")).unwrap_or_default();
         self.place() + &named
@@ -432,7 +435,7 @@ fn tcp(place: &str, default: u16) -> Result<(String, u16), String> {
 
 fn unix(place: &str, path: &str) -> Result<Address, String> {
     let path = OsString::from_vec(decode(path)?);
-    // What `sun_path` takes, with the zero byte at its end.
+    // The capacity of `sun_path`, with the zero byte at its end.
     if !place.is_empty() || path.len() < 2 || path.len() > 107 || path.as_bytes().contains(&0) {
         return Err("a socket is named by its path (write valkey+unix:///run/valkey.sock)".to_owned());
     }

@@ -93,7 +93,7 @@ impl Rig {
     }
 
     fn memory(&mut self) -> &mut [u8] {
-        // SAFETY: mapped in `new`, never given back, and this rig's alone.
+        // SAFETY: mapped in `new`, never freed, and used only by this rig.
         unsafe { memory::bytes(self.at, MEMORY) }
     }
 
@@ -108,11 +108,11 @@ impl Rig {
         let mut ended: Vec<Ended> = Vec::new();
         for (id, (&(kind, slot, ..), pieces)) in all.iter().zip(&pieces).enumerate() {
             let op = Op { id: id as u32, kind, slot, pieces, urgent: slot % 2 == 0 };
-            // SAFETY: the pieces and their memory stay until the ends have come, below.
+            // SAFETY: the pieces and their memory stay until the completions have come, below.
             unsafe { self.store.begin(&mut StoreRing::new(&mut self.ring, 0, 48), op, &mut ended) };
         }
         loop {
-            // Wait even if all operations have ended: connections are being made.
+            // Waits even if all operations have ended, because connections are being made.
             self.ring.enter(u32::from(ended.len() < all.len())).unwrap();
             while let Some(done) = self.ring.done() {
                 self.store.event(&mut StoreRing::new(&mut self.ring, 0, 48), done, &mut ended);
@@ -182,7 +182,7 @@ fn blocks_come_back_as_they_were_written_whatever_happens_to_connections() {
     let mut model = vec![0_u8; 256];
     let mut version = 0_u8;
     for _ in 0..300 {
-        // Some operations on different slots, neighbours in one of them.
+        // Some operations on different slots, with neighbours in one of them.
         let (mut all, mut at, mut slot) = (Vec::new(), 0, random(8));
         while slot < 250 && at < 60 {
             let count = 1 + random(4.min(61 - at as u32));
@@ -227,7 +227,7 @@ fn a_server_that_has_lost_its_keys_is_found_out() {
     rig.write(1, 2).unwrap();
     running.call(&["FLUSHALL"]);
     assert!(why(rig.read(0)).contains("is gone"));
-    // A write continues, and does not bring back the bytes beside it.
+    // A write continues, and does not restore the bytes beside it.
     rig.write(1, 3).unwrap();
     assert_eq!(rig.read(1).unwrap(), 3);
     assert!(why(rig.read(0)).contains("was gone"));
@@ -265,7 +265,7 @@ fn a_server_that_stands_still_is_waited_for_and_no_longer_than_said() {
             Command::new("kill").args(["-CONT", &id]).status().unwrap();
         }
     });
-    // An error that may pass is tried again, as the pager does.
+    // An operation whose error may pass is tried again, as the pager does.
     let insist = |rig: &mut Rig, value| {
         let mut last = rig.write(1, value);
         while last.as_ref().is_err_and(|failure| failure.passing) {

@@ -1,5 +1,5 @@
-//! What is done with a trapped call. Calls of memory, forks and the end of the process go to the
-//! paging library, with the seat. The others are done here, without it.
+//! Serves trapped calls. Calls about memory, forks and the end of the process go to the paging
+//! library, with the seat. The other calls are served here, without the seat.
 
 use crate::frame::Context;
 use crate::raw::{self, error, is_error, raw};
@@ -10,9 +10,9 @@ use crate::{direct, exec, filter, library, own_filter, place, program, seat, sig
 /// Serves the call of the slot, and returns its answer.
 ///
 /// # Safety
-/// The slot is the calling thread's, and it stands on its stack, with all signals blocked.
+/// The slot is the calling thread's, and the thread runs on its stack, with all signals blocked.
 pub unsafe fn serve(slot: *mut Slot) -> isize {
-    // SAFETY: the slot is this thread's, and the program answers for its calls.
+    // SAFETY: the slot is this thread's, and the program is responsible for its calls.
     unsafe {
         let (number, arguments) = ((*slot).number, (*slot).arguments);
         match number {
@@ -52,7 +52,7 @@ pub unsafe fn serve(slot: *mut Slot) -> isize {
 unsafe fn by_library(slot: *mut Slot) -> isize {
     unsafe extern "C" fn work(slot: usize) {
         let slot = slot as *mut Slot;
-        // SAFETY: the slot is the calling thread's, and the program answers for its calls.
+        // SAFETY: the slot is the calling thread's, and the program is responsible for its calls.
         unsafe { (*slot).answer = library::call((*slot).number, &(*slot).arguments) };
     }
     // SAFETY: the caller keeps the seat's contract.
@@ -62,7 +62,7 @@ unsafe fn by_library(slot: *mut Slot) -> isize {
     }
 }
 
-/// Flags of a fork that are done after it.
+/// Flags of a fork that take effect after it.
 const AFTER: i32 = libc::CLONE_CHILD_SETTID
     | libc::CLONE_CHILD_CLEARTID
     | libc::CLONE_PARENT_SETTID
@@ -71,15 +71,15 @@ const AFTER: i32 = libc::CLONE_CHILD_SETTID
 /// The signal that the parent gets at the child's end.
 const SIGNAL: i32 = 0xff;
 
-/// Serves a fork: the child gets a copy of the memory, and a pager of its own if there is one. In
-/// the child, this returns as well.
+/// Serves a fork: the child gets a copy of the memory, and its own pager if there is one. This
+/// function also returns in the child.
 ///
 /// # Safety
 /// As for [`serve`].
 unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usize; 6]) -> isize {
     let flags = flags as i32;
-    // A child in other namespaces, or one that shares more than usual, cannot be made by the C
-    // library, which has to know of it.
+    // The C library, which must know of the child, cannot make one in other namespaces, or one that
+    // shares more than usual.
     if flags & !AFTER & !SIGNAL != 0 || flags & SIGNAL != libc::SIGCHLD {
         return error(libc::EINVAL);
     }
@@ -108,7 +108,7 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
         if flags & libc::CLONE_CHILD_SETTID != 0 {
             raw::write(child, &me);
         }
-        // The C library has set its own words for these two.
+        // The C library has set its own words for these two flags.
         let cleared = if flags & libc::CLONE_CHILD_CLEARTID != 0 { child } else { 0 };
         raw!(libc::SYS_set_tid_address, cleared);
         raw!(libc::SYS_set_robust_list, 0, ROBUST);
@@ -126,9 +126,9 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
 /// Bytes of the head of a list of robust mutexes.
 const ROBUST: usize = 24;
 
-/// Whether the filter is in force for this process, set by one that it descends from.
+/// Whether the filter is in force for this process: an ancestor may have set it.
 pub fn has_filter() -> bool {
-    // SAFETY: the page is free, and holds an instruction for a call that does nothing.
+    // SAFETY: the page is free, and has an instruction for a call that does nothing.
     unsafe {
         let (at, len) = (filter::AREA.start, 4096);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -149,7 +149,7 @@ pub fn has_filter() -> bool {
             out("rcx") _, out("r11") _,
         );
         raw!(libc::SYS_munmap, at, len);
-        // The kernel itself would say that there are too few bytes.
+        // The kernel itself would report too few bytes.
         answer == error(libc::ENOSYS)
     }
 }

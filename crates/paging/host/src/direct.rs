@@ -1,6 +1,7 @@
 //! Direct I/O and zero copy: the kernel would read and write paged memory while its blocks leave.
-//! The paging library puts such transfers through memory of its own. Here they are not seen, so
-//! files are opened without O_DIRECT, and sockets lack the mode of zero copy, as before Linux 4.14.
+//! For other programs the paging library puts such transfers through its own memory. The host does
+//! not see transfers, so files are opened without O_DIRECT, and sockets lack zero copy, as before
+//! Linux 4.14.
 
 use crate::raw::{self, error, raw};
 
@@ -9,14 +10,14 @@ const DIRECT: usize = libc::O_DIRECT as usize;
 /// Serves `open` and `openat` with O_DIRECT, and `openat2`.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 pub unsafe fn open(number: i64, mut arguments: [usize; 6]) -> isize {
     const LEAST: usize = 24;
     let mut how = [0_u64; 3];
     match number {
         libc::SYS_open => arguments[1] &= !DIRECT,
         libc::SYS_openat => arguments[2] &= !DIRECT,
-        // The flags lie in memory. A longer description than is known is the kernel's business.
+        // The flags lie in memory. A longer description than the known one is left to the kernel.
         _ if arguments[3] == LEAST => {
             let mut bytes = [0_u8; LEAST];
             if !raw::read(arguments[2], &mut bytes) {
@@ -29,7 +30,7 @@ pub unsafe fn open(number: i64, mut arguments: [usize; 6]) -> isize {
         }
         _ => {}
     }
-    // SAFETY: the caller answers for the call; the description is a copy.
+    // SAFETY: the caller is responsible for the call; the description is a copy.
     let answer = unsafe { raw::call(number, arguments) };
     std::hint::black_box(&how);
     answer
@@ -38,7 +39,7 @@ pub unsafe fn open(number: i64, mut arguments: [usize; 6]) -> isize {
 /// Serves `fcntl(F_SETFL)`. For a pipe, the flag means packets.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 pub unsafe fn set_flags(mut arguments: [usize; 6]) -> isize {
     if arguments[2] & DIRECT != 0 && !is_pipe(arguments[0]) {
         arguments[2] &= !DIRECT;
@@ -48,7 +49,7 @@ pub unsafe fn set_flags(mut arguments: [usize; 6]) -> isize {
 }
 
 fn is_pipe(fd: usize) -> bool {
-    // SAFETY: plain data, for which zeros are a value; the kernel fills it.
+    // SAFETY: plain data, for which zeros are valid; the kernel fills it.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         let answer = raw!(libc::SYS_fstat, fd, &raw mut status);
@@ -59,7 +60,7 @@ fn is_pipe(fd: usize) -> bool {
 /// Serves `setsockopt` of SO_ZEROCOPY's number.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 pub unsafe fn set_option(arguments: [usize; 6]) -> isize {
     if arguments[1] as i32 == libc::SOL_SOCKET {
         return error(libc::ENOPROTOOPT);

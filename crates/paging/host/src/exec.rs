@@ -1,6 +1,6 @@
-//! Exec: which program is executed in truth, with which environment, is the library's to say. What
-//! it says is copied, so that the seat is free again when the kernel is called: the signals that
-//! the program has not blocked come through then.
+//! Exec: the library decides which program is really executed, and with which environment. The
+//! library's answer is copied, so that the seat is free again when the kernel is called: signals
+//! that the program has not blocked arrive then.
 
 use crate::library::{self, Texts};
 use crate::program;
@@ -10,7 +10,7 @@ use crate::slots::Slot;
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
-/// What an exec passes to the kernel, in a mapping of its own.
+/// The arguments of an exec for the kernel, in a separate mapping.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Prepared {
@@ -19,18 +19,18 @@ pub struct Prepared {
     path: usize,
     arguments: usize,
     environment: usize,
-    /// What the library has to be told if there is no exec after all.
+    /// The argument for the library if there is no exec after all.
     left: i32,
 }
 
-/// A text of the program: at most as long as the kernel takes it.
+/// The longest text of a program that the kernel accepts.
 const TEXT_MOST: usize = 128 << 10;
 const PATH_MOST: usize = 4096;
 
-/// Serves `execve` and `execveat`. Returns only if that fails.
+/// Serves `execve` and `execveat`. Returns only if the call fails.
 ///
 /// # Safety
-/// The calling thread has the slot and stands on its stack, with all signals blocked.
+/// The calling thread has the slot and runs on its stack, with all signals blocked.
 pub unsafe fn serve(slot: *mut Slot) -> isize {
     // SAFETY: the slot is this thread's.
     let (number, mut arguments) = unsafe { ((*slot).number, (*slot).arguments) };
@@ -46,8 +46,8 @@ pub unsafe fn serve(slot: *mut Slot) -> isize {
     }
     let Some(texts) = path_of(&path) else { return error(libc::ENAMETOOLONG) };
     arguments = [texts.as_ptr() as usize, arguments[at + 1], arguments[at + 2], 0, 0, 0];
-    // SAFETY: the slot is this thread's, and has room for the context; what the work reads of the
-    // program was checked above.
+    // SAFETY: the slot is this thread's, and has room for the context; the program's memory that
+    // the work reads was checked above.
     unsafe {
         (*slot).arguments = arguments;
         (*slot).exec = Prepared { at: 0, len: 0, path: 0, arguments: 0, environment: 0, left: 0 };
@@ -104,7 +104,7 @@ fn resolve(directory: i32, at: usize, flags: i32, into: &mut [u8; PATH_MOST]) ->
     add(b"\0")
 }
 
-/// A number's decimal digits, and where they begin.
+/// A number's decimal digits, and their start.
 pub fn digits(mut number: u32) -> ([u8; 10], usize) {
     let (mut digits, mut from) = ([b'0'; 10], 10);
     loop {
@@ -135,7 +135,7 @@ fn are_texts(mut at: usize) -> bool {
     }
 }
 
-/// Whether there is a text at an address: looked at page by page, as its end is not known.
+/// Whether there is a text at an address: checked page by page, as its end is unknown.
 fn is_text(at: usize) -> bool {
     let mut buffer = [0_u8; 1024];
     let mut done = 0;
@@ -160,7 +160,7 @@ unsafe extern "C" fn prepare(slot: usize) {
         let empty = [null::<c_char>()];
         let or_empty = |at: usize| if at == 0 { empty.as_ptr() } else { at as Texts };
         let path = path as *const c_char;
-        // What `take` has no memory for is not executed.
+        // If `take` has no memory for it, it is not executed.
         let errno = library::prepare(path, or_empty(arguments), or_empty(environment), take, slot as usize);
         (*slot).answer = error(if errno == 0 { libc::ENOMEM } else { errno });
         if (*slot).exec.at != 0 {
@@ -174,7 +174,7 @@ unsafe extern "C" fn stay(slot: usize) {
     library::stay(unsafe { (*(slot as *mut Slot)).exec.left });
 }
 
-/// The number of texts in an array, and their bytes, with a zero behind each.
+/// The number of texts in an array, and their bytes, with a zero byte after each.
 ///
 /// # Safety
 /// The array ends in a null pointer.
@@ -190,7 +190,7 @@ unsafe fn measure(texts: Texts) -> (usize, usize) {
     (count, bytes)
 }
 
-/// Copies what is executed to a mapping of its own, and notes it in the slot.
+/// Copies the arguments of an exec to a separate mapping, and notes it in the slot.
 unsafe extern "C" fn take(slot: usize, path: *const c_char, arguments: Texts, environment: Texts) {
     let slot = slot as *mut Slot;
     let word = size_of::<usize>();
@@ -223,7 +223,7 @@ unsafe extern "C" fn take(slot: usize, path: *const c_char, arguments: Texts, en
     }
 }
 
-/// Gives the memory of a failed exec back, or that of a child of `vfork` that has executed.
+/// Frees the memory of a failed exec, or of a child of `vfork` that has executed a program.
 ///
 /// # Safety
 /// Nobody uses the slot meanwhile.

@@ -1,13 +1,13 @@
 //! The filter: which system calls arrive in the handler instead of the kernel.
 //!
-//! Only calls from the program's own code do: from below [`LOW`], where fixed executables lie, and
-//! from [`AREA`], where the host puts all other code. The host, its C library and the paging
-//! library lie elsewhere, and so does every program that the kernel loads by itself. So the filter,
-//! which a process keeps when it executes another program, does nothing there, unless that program
-//! is a fixed executable.
+//! Only calls from the program's own code are trapped: from below [`LOW`], where fixed executables
+//! lie, and from [`AREA`], where the host puts all other code. The host, its C library and the
+//! paging library lie elsewhere, and so does every program that the kernel loads by itself. A
+//! process keeps the filter when it executes another program. The filter has no effect there,
+//! unless that program is a fixed executable.
 //!
-//! Numbers are compared first: the kernel remembers which calls pass in any case, and does not run
-//! the filter for them.
+//! Numbers are compared first: the kernel remembers which calls always pass, and does not run the
+//! filter for them.
 
 use crate::raw::{error, is_error, raw};
 use std::ops::Range;
@@ -15,12 +15,11 @@ use std::sync::OnceLock;
 
 /// Where fixed executables lie.
 pub const LOW: Range<usize> = 0..1 << 32;
-/// Where the host puts code that may lie anywhere. The kernel puts nothing there by itself: it
-/// begins at the upper end of all addresses, and with position-independent programs at two thirds
-/// of them.
+/// Where the host puts position-independent code. The kernel itself puts nothing there: it begins
+/// at the upper end of all addresses, and puts position-independent programs at two thirds of them.
 pub const AREA: Range<usize> = 0x1000_0000_0000..0x2000_0000_0000;
 
-/// What marks a signal of this filter: the program's own filters may send the same signal.
+/// The mark of a signal of this filter: the program's own filters may send the same signal.
 pub const MARK: u16 = 0x7e4a;
 
 /// An instruction of the kernel's filters (`struct sock_filter`).
@@ -33,7 +32,7 @@ pub struct Step {
     value: u32,
 }
 
-/// A filter, as the kernel takes it (`struct sock_fprog`).
+/// A filter in the kernel's form (`struct sock_fprog`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Steps {
@@ -44,7 +43,7 @@ pub struct Steps {
 /// The most instructions of one filter.
 pub const STEPS_MOST: usize = 4096;
 
-/// The most ranges of code whose calls the program's own filters must let pass.
+/// The most ranges of code whose calls pass the program's own filters.
 const RANGES_MOST: usize = 32;
 
 const LOAD: u16 = 0x20;
@@ -58,7 +57,7 @@ const PROCESSOR: u32 = 4;
 /// The halves of the address from which the call comes.
 const PLACE_LOW: u32 = 8;
 const PLACE: u32 = 12;
-/// The lower half of an argument; the upper half lies 4 bytes behind.
+/// The lower half of an argument; the upper half follows 4 bytes later.
 const fn argument(index: u32) -> u32 {
     16 + 8 * index
 }
@@ -94,7 +93,8 @@ enum When {
     Is(u32, u32),
     /// If an argument has this bit.
     Has(u32, u32),
-    /// If it makes another process that has this memory only until it executes, or a copy.
+    /// If it makes a process that has a copy of this memory, or has this memory until it executes a
+    /// program.
     Forks,
     /// If it may block signals.
     Blocks,
@@ -102,7 +102,7 @@ enum When {
     Unknown,
 }
 
-/// The calls, and when they are trapped. `descriptors` is the least number of the pager's.
+/// The calls, and when they are trapped. `descriptors` is the lowest number of the pager's.
 fn calls(descriptors: u32) -> Vec<(i64, When)> {
     use When::*;
     use libc::*;
@@ -157,11 +157,12 @@ fn calls(descriptors: u32) -> Vec<(i64, When)> {
     always.into_iter().map(|number| (number, Always)).chain(others).collect()
 }
 
-/// The steps that trap a call of a known number from the program's code, and else allow it.
+/// The steps that trap a call of a known number from the program's code, and otherwise allow it.
 fn trap(when: When) -> Vec<Step> {
     let (allow, is_unknown) = (give(ALLOW), matches!(when, When::Unknown));
     let end = if is_unknown { give(REFUSE | libc::ENOSYS as u32) } else { give(TRAP) };
-    // Each condition goes on if it holds, and else to the step behind it, which allows.
+    // If a condition holds, the next step follows; otherwise the step after it, which allows the
+    // call.
     let mut steps = match when {
         When::Always | When::Unknown => Vec::new(),
         When::Given(index) => vec![
@@ -218,10 +219,10 @@ pub fn steps(descriptors: u32) -> Vec<Step> {
     steps
 }
 
-/// The code of the host and its libraries, as far as it is there when the program begins.
+/// The code of the host and its libraries that is present when the program begins.
 static OWN_CODE: OnceLock<Vec<Range<usize>>> = OnceLock::new();
 
-/// Notes where the host's code, and that of its libraries, lies.
+/// Notes where the code of the host and of its libraries lies.
 pub fn find_own_code() {
     unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, all: *mut libc::c_void) -> i32 {
         // SAFETY: the loader passes a description, and the vector comes from below.
@@ -244,9 +245,9 @@ pub fn find_own_code() {
     OWN_CODE.set(all).ok();
 }
 
-/// The steps before a filter of the program's own: what the host and its libraries do for the
-/// program, they do in its threads, and the program's filter does not know of it. Only calls from
-/// exactly this code pass: what the program executes is loaded elsewhere, and stays confined.
+/// The steps before one of the program's own filters: the host and its libraries work for the
+/// program in its threads, and the program's filter does not know of them. Only calls from exactly
+/// this code pass: programs that this one executes are loaded elsewhere, and stay confined.
 pub fn before_own() -> Vec<Step> {
     let own = OWN_CODE.get().map(Vec::as_slice).unwrap_or_default();
     own.iter().take(RANGES_MOST).flat_map(pass).collect()
@@ -265,7 +266,7 @@ fn pass(code: &Range<usize>) -> [Step; 6] {
     ]
 }
 
-/// A filter that does what the strict mode does.
+/// A filter with the effect of the strict mode.
 pub fn strict() -> Vec<Step> {
     let allowed = [libc::SYS_read, libc::SYS_write, libc::SYS_exit, libc::SYS_rt_sigreturn];
     let mut steps = before_own();
@@ -283,7 +284,7 @@ const SET_FILTER: usize = 1;
 /// Sets a filter for the calling thread.
 ///
 /// # Safety
-/// The thread can do without what the filter refuses.
+/// The thread can do without the calls that the filter refuses.
 pub unsafe fn set(flags: usize, steps: &[Step]) -> isize {
     let Ok(len) = u16::try_from(steps.len()) else { return error(libc::EINVAL) };
     let all = Steps { len, first: steps.as_ptr() };
@@ -291,8 +292,8 @@ pub unsafe fn set(flags: usize, steps: &[Step]) -> isize {
     unsafe { raw!(libc::SYS_seccomp, SET_FILTER, flags, &raw const all) }
 }
 
-/// Sets the filter for this thread and all that it begins. Without the right to do so, the process
-/// first gives up that programs which it executes gain rights.
+/// Sets the filter for this thread and all its descendants. If the process lacks the right to do
+/// so, it first gives up that programs which it executes gain rights.
 ///
 /// # Errors
 /// The kernel's error.
@@ -316,7 +317,7 @@ pub unsafe fn install(descriptors: u32) -> Result<(), i32> {
 mod tests {
     use super::*;
 
-    /// What the kernel would do with a call.
+    /// The kernel's decision about a call.
     fn run(steps: &[Step], number: i64, place: u64, arguments: &[u64]) -> u32 {
         let word = |offset: u32| {
             let index = (offset.saturating_sub(16) / 8) as usize;

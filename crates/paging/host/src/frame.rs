@@ -1,5 +1,6 @@
-//! What the kernel saves of a thread when it calls the handler, and from which it restores the
-//! thread (`struct rt_sigframe` of x86-64). The layout is part of the kernel's interface.
+//! The state of a thread that the kernel saves when it calls the handler, and from which it
+//! restores the thread (`struct rt_sigframe` of x86-64). The layout is part of the kernel's
+//! interface.
 
 /// The context of the interrupted thread.
 #[repr(C)]
@@ -36,13 +37,13 @@ pub struct Context {
 const _: () = assert!(size_of::<Context>() == 304 && std::mem::offset_of!(Context, registers) == 224);
 
 impl Context {
-    /// The arguments of the system call that was trapped.
+    /// The arguments of the trapped system call.
     pub fn arguments(&self) -> [usize; 6] {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
     }
 }
 
-/// What the kernel says of the signal (`siginfo_t`, for a trapped call).
+/// The kernel's description of the signal (`siginfo_t`, for a trapped call).
 #[repr(C)]
 pub struct Trapped {
     pub signal: i32,
@@ -58,12 +59,12 @@ pub struct Trapped {
 /// The code of a signal from a filter.
 pub const FROM_FILTER: i32 = 1;
 
-/// Bytes of a frame: room for a context, and behind it for the other registers.
+/// Bytes of a frame: room for a context, and after it for the other registers.
 pub const FRAME: usize = 16 << 10;
 const REGISTERS: usize = 320;
-/// Bytes of the other registers if nothing says that there are more.
+/// Bytes of the other registers, unless their header says that there are more.
 const PLAIN: usize = 512;
-/// Where a number in the registers' place says how many bytes they have, and what it is if so
+/// The place of a number that says how many bytes the registers have, and the value that marks it
 /// (`struct _fpx_sw_bytes`, FP_XSTATE_MAGIC1).
 const EXTENDED: usize = 464;
 const EXTENDED_MARK: u32 = 0x4650_5853;
@@ -72,10 +73,10 @@ const EXTENDED_MARK: u32 = 0x4650_5853;
 pub const REGISTERS_MOST: usize = FRAME - REGISTERS;
 
 /// Copies a context, with the other registers, to a frame from which it can be restored, whatever
-/// becomes of the stack on which it lay.
+/// happens to the stack on which it lay.
 ///
 /// # Safety
-/// The kernel has made the context, and `to` is aligned to 64 bytes and has the room of a frame.
+/// The kernel has made the context, and `to` is aligned to 64 bytes and has room for a frame.
 pub unsafe fn copy(from: *const Context, to: *mut Context) {
     // SAFETY: the caller passes a context, and the kernel puts the registers where it says.
     unsafe {

@@ -1,5 +1,5 @@
 //! The host's beginning: it loads the program, prepares the trap, and becomes the program; or it
-//! executes it unpaged, and says why.
+//! executes the program unpaged, and says why.
 
 use crate::image::{Image, Loaded, Odd};
 use crate::raw::raw;
@@ -18,7 +18,7 @@ const REQUIRED: u8 = b'r';
 /// The kernel's number for the bytes that a signal needs (`AT_MINSIGSTKSZ`).
 const AT_MINSIGSTKSZ: u64 = 51;
 
-/// The host's beginning. The standard library's own would change the actions for signals, which
+/// The host's beginning. The standard library's start would change the actions for signals, which
 /// the program inherits.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
@@ -44,12 +44,12 @@ fn say(line: &str) {
     unsafe { raw!(libc::SYS_write, 2, line.as_ptr(), line.len()) };
 }
 
-/// A program that was loaded, with its loader.
+/// A loaded program, with its loader.
 struct Program {
     image: Loaded,
     loader: Option<Loaded>,
     runs_stack: bool,
-    /// Its path, as the kernel knows it.
+    /// Its path, in the kernel's form.
     path: Vec<u8>,
 }
 
@@ -92,12 +92,12 @@ fn load(path: &Path, passed: &Passed) -> Result<Program, Odd> {
     Ok(Program { image, loader, runs_stack, path })
 }
 
-/// Addresses that an image gets, with what is behind it.
+/// The addresses reserved for an image and the memory after it.
 const SPAN: usize = 16 << 30;
 
-/// A number that others cannot guess; 0 if addresses are not to be random.
+/// A number that others cannot guess; 0 if addresses must not be random.
 fn random(passed: &Passed) -> usize {
-    // SAFETY: the call only asks.
+    // SAFETY: the call only queries.
     let is_random = unsafe { libc::personality(0xffff_ffff) } & libc::ADDR_NO_RANDOMIZE == 0;
     let at = passed.auxiliary(libc::AT_RANDOM).filter(|_| is_random);
     // SAFETY: the kernel has put 16 bytes there.
@@ -123,7 +123,7 @@ fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> 
         library::add_array(array.start, array.len());
     }
     let entry = program.loader.as_ref().map_or(program.image.entry, |loader| loader.entry);
-    // SAFETY: the program is loaded, the handler is there, and this is the process's first thread.
+    // SAFETY: the program is loaded, the handler is set, and this is the process's first thread.
     unsafe {
         program::set_name(&comm);
         if program.runs_stack {
@@ -141,16 +141,16 @@ fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> 
     }
 }
 
-/// Closes the descriptor that the variable names: it kept the program's file open.
+/// Closes the descriptor in the variable, which kept the program's file open.
 fn close_named(flags: &[u8]) {
     let digits: String = flags.iter().filter(|b| b.is_ascii_digit()).map(|&b| char::from(b)).collect();
     if let Ok(fd) = digits.parse::<i32>() {
-        // SAFETY: nobody else knows the descriptor.
+        // SAFETY: the descriptor has no other user.
         unsafe { raw!(libc::SYS_close, fd) };
     }
 }
 
-/// The least number that a descriptor of the pager has: they are high, if the limit allows it.
+/// The lowest number of the pager's descriptors: they are high, if the limit allows it.
 fn least_descriptor() -> u32 {
     const HIGH: u32 = 700;
     const SPARE: u64 = 100;
@@ -160,8 +160,8 @@ fn least_descriptor() -> u32 {
     if asked && limit.rlim_cur >= u64::from(HIGH) + SPARE { HIGH } else { 3 }
 }
 
-/// Executes the program without paging, and says why. A process that has the filter already cannot
-/// execute a fixed program so: its calls would be trapped.
+/// Executes the program without paging, and says why. A process that already has the filter cannot
+/// execute a fixed program in this way: its calls would be trapped.
 fn go_unpaged(passed: &mut Passed, path: &CString, flags: &[u8], why: &str) -> ! {
     let name = path.to_string_lossy();
     let name = name.rsplit('/').next().unwrap_or_default();
@@ -174,7 +174,7 @@ fn go_unpaged(passed: &mut Passed, path: &CString, flags: &[u8], why: &str) -> !
     say(&format!("terapage: {name} runs, but its memory is not paged: it {why}"));
     passed.take_library();
     let (arguments, environment) = (passed.arguments(), passed.environment());
-    // SAFETY: texts, and arrays that end in a zero; a call that the library does not see.
+    // SAFETY: texts, and arrays that end in a zero; the library does not see the call.
     let answer = unsafe { raw!(libc::SYS_execve, path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     let error = std::io::Error::from_raw_os_error(-answer as i32);
     say(&format!("terapage: {name}: {error}"));

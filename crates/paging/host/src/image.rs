@@ -1,5 +1,5 @@
-//! An executable file in memory: what its headers say, and its segments as the kernel would map
-//! them.
+//! An executable file in memory: the contents of its headers, and its segments mapped as the kernel
+//! would map them.
 
 use crate::raw::{is_error, raw};
 use std::ffi::OsStr;
@@ -14,10 +14,10 @@ use std::path::PathBuf;
 const PAGE: usize = 4096;
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
-/// The most program headers: the kernel takes no more than a page of them.
+/// The most program headers: the kernel accepts no more than a page of them.
 const HEADERS_MOST: usize = PAGE / PROGRAM_HEADER + 1;
 
-/// Bytes of notes that are looked at.
+/// The bytes of notes that are inspected.
 const NOTES: usize = 512;
 /// The name in a note of Go's.
 const GO: &[u8] = b"Go\0\0";
@@ -25,10 +25,10 @@ const GO: &[u8] = b"Go\0\0";
 /// Why a file cannot be loaded here, in words that follow "it".
 pub type Odd = String;
 
-/// What a file's headers say.
+/// The contents of a file's headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Whether it must lie at the addresses that it names.
+    /// Whether it must lie at the addresses in its headers.
     pub is_fixed: bool,
     entry: usize,
     header_place: usize,
@@ -40,7 +40,7 @@ pub struct Image {
     pub loader: Option<PathBuf>,
     /// Whether its stack must be executable.
     pub runs_stack: bool,
-    /// Whether Go has made it.
+    /// Whether it is a Go program.
     pub is_go: bool,
     align: usize,
 }
@@ -55,10 +55,10 @@ struct Segment {
     rights: i32,
 }
 
-/// An image that was mapped.
+/// A mapped image.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What must be added to the file's addresses.
+    /// The number to add to the file's addresses.
     pub base: usize,
     pub entry: usize,
     pub headers: usize,
@@ -90,7 +90,7 @@ impl Image {
     /// Reads the headers of an executable.
     ///
     /// # Errors
-    /// Why it cannot be loaded.
+    /// Why the file cannot be loaded.
     pub fn read(file: &File) -> Result<Image, Odd> {
         let mut head = [0; HEADER];
         let short = |error: io::Error| format!("cannot be read: {error}");
@@ -172,7 +172,7 @@ impl Image {
         let follows = self.segments.last().is_none_or(|last| at >= last.at + last.bytes);
         let is_page = at % PAGE == offset % PAGE;
         let is_sound = fits(bytes, at) && fits(in_file, offset) && in_file <= bytes && follows && is_page;
-        // Zeros behind the file's bytes are written into their page.
+        // Zeros after the file's bytes are written into their page.
         let has_odd_zeros = in_file > 0 && bytes > in_file && rights & libc::PROT_WRITE == 0;
         if !is_sound || has_odd_zeros {
             return Err("has odd segments".into());
@@ -196,10 +196,10 @@ impl Image {
         range.start <= pages.start && pages.end <= range.end
     }
 
-    /// Maps the image: where it names its addresses, else at `place` or behind.
+    /// Maps the image: at its own addresses if it is fixed, otherwise at `place` or after it.
     ///
     /// # Errors
-    /// Why that could not be done; nothing stays mapped then.
+    /// Why that is impossible; then nothing stays mapped.
     pub fn map(&self, file: &File, place: usize) -> Result<Loaded, Odd> {
         let pages = self.pages();
         let len = pages.end - pages.start;
@@ -209,7 +209,7 @@ impl Image {
         let at = unsafe { raw!(libc::SYS_mmap, from, len, libc::PROT_NONE, flags, -1_isize, 0) };
         if at != from as isize {
             if !is_error(at) {
-                // SAFETY: it was mapped just now.
+                // SAFETY: the range was mapped just now.
                 unsafe { raw!(libc::SYS_munmap, at, len) };
             }
             return Err("must lie at addresses that are not free".into());
@@ -221,7 +221,7 @@ impl Image {
             match unsafe { segment.map(file, base) } {
                 Ok(array) => arrays.extend(self.unsealed(array, base)),
                 Err(error) => {
-                    // SAFETY: nobody uses the range.
+                    // SAFETY: the range has no user.
                     unsafe { raw!(libc::SYS_munmap, from, len) };
                     return Err(format!("cannot be mapped: {error}"));
                 }
@@ -236,7 +236,7 @@ impl Image {
         })
     }
 
-    /// The part of an array behind what becomes read only.
+    /// The part of an array after the part that becomes read only.
     fn unsealed(&self, array: Range<usize>, base: usize) -> Option<Range<usize>> {
         let sealed = base.wrapping_add(self.sealed.start)..base.wrapping_add(self.sealed.end);
         let meets = array.start < sealed.end && sealed.start < array.end;
@@ -272,9 +272,9 @@ impl Segment {
             let filled = at + self.in_file;
             zeros = filled.next_multiple_of(PAGE);
             if self.bytes > self.in_file {
-                // Up to the end of the page: loaders use what is behind the segment, too.
+                // Up to the end of the page, because loaders use the memory after the segment, too.
                 // SAFETY: these bytes are in the segment's last page from the file, which is
-                // writable if there are bytes behind the file's.
+                // writable if there are bytes after the file's.
                 unsafe { (filled as *mut u8).write_bytes(0, zeros - filled) };
             }
         }

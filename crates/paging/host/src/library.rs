@@ -1,4 +1,4 @@
-//! The paging library, which the loader has put into this process: what the host asks of it.
+//! The paging library, which the loader has put into this process: the host's requests to it.
 //!
 //! All but [`find`] and [`add_array`] are called with the [seat](crate::seat).
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub type Texts = *const *const c_char;
 
 type Call = unsafe extern "C" fn(c_long, *const [usize; 6]) -> isize;
-/// Gets what an exec passes to the kernel, and the number that came with it.
+/// Receives the arguments of an exec for the kernel, and the number that came with the request.
 pub type Take = unsafe extern "C" fn(usize, *const c_char, Texts, Texts);
 type Prepare = unsafe extern "C" fn(*const c_char, Texts, Texts, Take, usize) -> i32;
 type Leave = unsafe extern "C" fn(*const c_char) -> i32;
@@ -31,7 +31,7 @@ const NAMES: [(&CStr, &AtomicUsize); 5] = [
     (c"terapage_hosted_array", &ADD_ARRAY),
 ];
 
-/// Finds the library's functions. Whether it is there, and has them all.
+/// Finds the library's functions. Returns whether the library is there and has all of them.
 pub fn find() -> bool {
     NAMES.iter().all(|(name, place)| {
         // SAFETY: the name ends in a zero byte.
@@ -51,17 +51,17 @@ unsafe fn function<F: Copy>(place: &AtomicUsize) -> F {
     unsafe { std::mem::transmute_copy(&place.load(Relaxed)) }
 }
 
-/// Does a system call as the library does it for a program that calls the C library's function.
+/// Makes a system call as the library does for a program that calls the C library's function.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 pub unsafe fn call(number: i64, arguments: &[usize; 6]) -> isize {
-    // SAFETY: the library has this function; the caller answers for the call.
+    // SAFETY: the library has this function; the caller is responsible for the call.
     unsafe { function::<Call>(&CALL)(number, arguments) }
 }
 
-/// Gives `take` the path, the arguments and the environment with which a program is executed. An
-/// error (`errno`) if it cannot be executed.
+/// Calls `take` with the path, the arguments and the environment with which a program is executed.
+/// Returns an error (`errno`) if the program cannot be executed.
 ///
 /// # Safety
 /// The arguments are those of an exec.
@@ -72,16 +72,16 @@ pub unsafe fn prepare(
     take: Take,
     to: usize,
 ) -> i32 {
-    // SAFETY: the library has this function; the caller answers for the arguments.
+    // SAFETY: the library has this function; the caller is responsible for the arguments.
     unsafe { function::<Prepare>(&PREPARE)(path, arguments, environment, take, to) }
 }
 
-/// Says that this process is about to execute a program. Returns what [`stay`] needs.
+/// Says that this process is about to execute a program. Returns the argument for [`stay`].
 ///
 /// # Safety
 /// The path is a text.
 pub unsafe fn leave(path: *const c_char) -> i32 {
-    // SAFETY: the library has this function; the caller answers for the path.
+    // SAFETY: the library has this function; the caller is responsible for the path.
     unsafe { function::<Leave>(&LEAVE)(path) }
 }
 

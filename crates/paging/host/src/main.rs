@@ -1,9 +1,8 @@
-//! The host: a process in which the paging library is loaded, and that becomes a program which
-//! would load no library: a static one, one of Go, one with another C library. docs/host.md
-//! describes it.
+//! The host: a process that loads the paging library, and then becomes a program which would load
+//! no library: a static one, a Go program, one with another C library. docs/host.md describes it.
 //!
-//! `terapage run`, and the library at each exec, start it in place of such a program, with the
-//! program's arguments. The variable `TERAPAGE_HOSTED` names the program.
+//! `terapage run`, and the library at each exec, start the host in place of such a program, with
+//! the program's arguments. The variable `TERAPAGE_HOSTED` names the program.
 
 #![cfg_attr(all(target_arch = "x86_64", not(test)), no_main)]
 

@@ -1,6 +1,6 @@
 //! Filters that the program sets for itself. The host works in the program's threads, by calls that
-//! such a filter does not know of. So the program's filter gets a beginning that lets pass what
-//! comes from the host's code.
+//! such a filter does not know. So the host adds steps before the program's filter, which let calls
+//! from the host's code pass.
 
 use crate::filter::{self, STEPS_MOST, Step, Steps};
 use crate::raw::{self, error};
@@ -18,18 +18,18 @@ const MODE_FILTER: usize = 2;
 /// Serves `seccomp`, and `prctl(PR_SET_SECCOMP)`.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 pub unsafe fn set(number: i64, arguments: [usize; 6]) -> isize {
     let [first, second, third, ..] = arguments;
     let (operation, flags, given) = match (number, first, second) {
         (libc::SYS_seccomp, STRICT | FILTER, flags) => (first, flags, third),
         (libc::SYS_prctl, _, MODE_STRICT) => (STRICT, 0, 0),
         (libc::SYS_prctl, _, MODE_FILTER) => (FILTER, 0, third),
-        // SAFETY: the caller answers for the call; it is only a question.
+        // SAFETY: the caller is responsible for the call, which only queries.
         _ => return unsafe { raw::call(number, arguments) },
     };
     if operation == STRICT {
-        // As with the kernel, which has one mode or the other.
+        // As with the kernel, which has only one of the modes at a time.
         if flags != 0 || given != 0 || HAS_FILTER.load(Relaxed) {
             return error(libc::EINVAL);
         }

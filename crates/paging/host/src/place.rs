@@ -8,10 +8,10 @@ static NEXT: AtomicUsize = AtomicUsize::new(AREA.start);
 
 /// Between two pieces of code.
 const GAP: usize = 2 << 20;
-/// The first piece lies behind one of so many steps of [`GAP`].
+/// The first piece lies after one of this number of steps of [`GAP`].
 const STEPS: usize = 1 << 21;
 
-/// Chooses where the first piece lies, by a number that others cannot guess.
+/// Chooses the place of the first piece, by a number that others cannot guess.
 pub fn begin(random: usize) {
     NEXT.store(AREA.start + GAP + random % STEPS * GAP, Relaxed);
 }
@@ -21,8 +21,8 @@ pub fn take(len: usize) -> usize {
     NEXT.fetch_add(len.next_multiple_of(GAP).saturating_add(GAP), Relaxed)
 }
 
-/// The arguments of an `mmap` that names no place, of a file or of code: they name one in the area.
-/// The kernel takes another if that is not free.
+/// Changes the arguments of an `mmap` of a file or of code that names no place: they then name one
+/// in the area. The kernel uses another place if that one is not free.
 pub fn of_mapping(mut arguments: [usize; 6]) -> [usize; 6] {
     let [at, len, rights, flags, fd, _] = arguments;
     let flags = flags as i32;
@@ -39,22 +39,22 @@ pub fn of_mapping(mut arguments: [usize; 6]) -> [usize; 6] {
     arguments
 }
 
-/// Whether the program is one of Go.
+/// Whether the program is a Go program.
 static IS_GO: AtomicBool = AtomicBool::new(false);
-/// How many places for its heap it was refused; [`ENOUGH`] and more once it takes any.
+/// The number of refused places for its heap; at least [`ENOUGH`] once it accepts any place.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 const ENOUGH: usize = 1024;
 /// Bytes that Go reserves at once for its heap.
 const ARENA: usize = 64 << 20;
 
-/// Notes that the program is one of Go.
+/// Notes that the program is a Go program.
 pub fn is_go() {
     IS_GO.store(true, Relaxed);
 }
 
-/// Whether an `mmap` is refused, as if there were no memory: Go names some hundred places for its
-/// heap, one after the other, and takes any place only then. To serve each elsewhere, and unmap it
-/// again, would take it milliseconds.
+/// Whether to refuse an `mmap`, as if there were no memory: Go names some hundred places for its
+/// heap, one after another, and only then accepts any place. Serving each elsewhere, which Go would
+/// unmap again, would take it milliseconds.
 pub fn is_refused([at, len, rights, flags, ..]: [usize; 6]) -> bool {
     let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
     let reserves = rights as i32 == libc::PROT_NONE && flags as i32 & fixed == 0 && len >= ARENA;

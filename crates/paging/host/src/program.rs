@@ -1,5 +1,5 @@
-//! The program that this process runs. For the kernel, `/proc/self/exe` is the host: programs that
-//! ask for it, or execute it, get their own file.
+//! The program that this process runs. For the kernel, `/proc/self/exe` is the host; programs that
+//! query or execute this link get their own file.
 
 use crate::exec::digits;
 use crate::raw::{self, error, raw};
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 static PATH: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// Notes the program's path, as the kernel would tell it.
+/// Notes the program's path, in the kernel's form.
 pub fn set_path(path: Vec<u8>) {
     PATH.set(path).ok();
 }
@@ -15,7 +15,7 @@ pub fn set_path(path: Vec<u8>) {
 /// The longest name of the link.
 const LINK_MOST: usize = 32;
 
-/// The program's path, if `path` is the link to what this process runs.
+/// The program's path, if `path` is the link to the executable of this process.
 pub fn path_if_own(path: &[u8]) -> Option<&'static [u8]> {
     let rest = path.strip_prefix(b"/proc/")?.strip_suffix(b"/exe")?;
     let (digits, from) = digits(raw::own_id());
@@ -26,7 +26,7 @@ pub fn path_if_own(path: &[u8]) -> Option<&'static [u8]> {
 /// Serves `readlink` and `readlinkat`.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 pub unsafe fn read_link(number: i64, arguments: [usize; 6]) -> isize {
     let at = if number == libc::SYS_readlinkat { 1 } else { 0 };
     let mut path = [0_u8; LINK_MOST];
@@ -46,7 +46,7 @@ pub unsafe fn read_link(number: i64, arguments: [usize; 6]) -> isize {
     }
 }
 
-/// The file of the calling process, for the name of its first thread.
+/// The file of the calling process, by the number of its first thread.
 ///
 /// # Safety
 /// The name ends in a zero byte within 16 bytes.

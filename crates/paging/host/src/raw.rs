@@ -1,16 +1,16 @@
-//! System calls that leave `errno` alone: in the handler of a trapped call, the thread pointer may
-//! be the program's, and `errno` lies behind it.
+//! System calls that leave `errno` unchanged: in the handler of a trapped call, the thread pointer
+//! may be the program's, and `errno` is found through it.
 
 use std::arch::asm;
 
-/// Makes a system call. The answer is the kernel's: from -4095 to -1 it is an error.
+/// Makes a system call. The result is the kernel's: from -4095 to -1 it is an error.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 #[inline]
 pub unsafe fn call(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     let answer;
-    // SAFETY: the instruction changes these registers only; the caller answers for the call.
+    // SAFETY: the instruction changes only these registers; the caller is responsible for the call.
     unsafe {
         asm!(
             "syscall",
@@ -45,7 +45,7 @@ pub fn error(errno: i32) -> isize {
     -(errno as isize)
 }
 
-/// Fresh memory of the kernel's, which is never paged; `None` if there is none.
+/// Fresh memory from the kernel, which is never paged; `None` if there is none.
 pub fn map(len: usize) -> Option<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: the kernel chooses the place.
@@ -58,7 +58,7 @@ pub fn read(at: usize, into: &mut [u8]) -> bool {
     read_some(at, into) == into.len()
 }
 
-/// Reads memory of the program, as far as it is there. Returns the bytes that were read.
+/// Reads as much memory of the program as is mapped. Returns the number of bytes read.
 pub fn read_some(at: usize, into: &mut [u8]) -> usize {
     let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let there = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: into.len() };
@@ -70,7 +70,7 @@ pub fn read_some(at: usize, into: &mut [u8]) -> usize {
 
 /// Writes memory of the program, which may not be there. Whether all was written.
 ///
-/// The kernel reads from this process's own memory into the program's: to write there by
+/// The kernel reads from this process's own memory into the program's, because writing there by
 /// `process_vm_writev` would pin pages that may be leaving.
 pub fn write(at: usize, from: &[u8]) -> bool {
     let into = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: from.len() };
@@ -95,7 +95,7 @@ pub fn thread_id() -> u32 {
 
 /// Sets the signals that are blocked in the calling thread.
 pub fn block(signals: u64) {
-    // SAFETY: the set has the length given.
+    // SAFETY: the set has the given length.
     unsafe {
         raw!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const signals, 0, size_of::<u64>());
     }

@@ -1,9 +1,9 @@
 //! The seat: the thread pointer and the stack with which the paging library is called.
 //!
 //! The handler runs in a thread of the program, whose thread pointer the host's C library cannot
-//! use. The host's first thread has become the program's, so the pointer that it had is free. It is
-//! lent to one thread at a time, together with a stack. While a thread has the seat, all its
-//! signals are blocked: no handler of the program sees the host's thread pointer.
+//! use. The host's first thread has become the program's, so its original pointer is free. The
+//! pointer is lent to one thread at a time, together with a stack. While a thread has the seat, all
+//! its signals are blocked: no handler of the program sees the host's thread pointer.
 
 use crate::raw::{self, raw};
 use std::arch::asm;
@@ -33,7 +33,7 @@ const GET_FS: usize = 0x1003;
 pub fn open() -> bool {
     let Some(at) = raw::map(STACK) else { return false };
     TOP.store(at + STACK, Relaxed);
-    // SAFETY: the call only asks.
+    // SAFETY: the call only queries.
     let has = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE != 0;
     BY_INSTRUCTION.store(has, Relaxed);
     POINTER.store(pointer(), Release);
@@ -44,7 +44,7 @@ pub fn open() -> bool {
 fn pointer() -> usize {
     let mut at = 0_usize;
     if BY_INSTRUCTION.load(Relaxed) {
-        // SAFETY: the processor has the instruction; it changes nothing else.
+        // SAFETY: the processor has the instruction, which changes nothing else.
         unsafe { asm!("rdfsbase {}", out(reg) at, options(nomem, nostack, preserves_flags)) };
     } else {
         // SAFETY: `at` has room for the answer.
@@ -56,10 +56,10 @@ fn pointer() -> usize {
 /// Sets the thread pointer of the calling thread.
 ///
 /// # Safety
-/// What runs until it is set back finds its data behind it, or uses none.
+/// Code that runs until the pointer is set back finds its data through it, or uses none.
 pub unsafe fn set_pointer(at: usize) {
     if BY_INSTRUCTION.load(Relaxed) {
-        // SAFETY: the processor has the instruction; the caller answers for the pointer.
+        // SAFETY: the processor has the instruction; the caller is responsible for the pointer.
         unsafe { asm!("wrfsbase {}", in(reg) at, options(nostack, preserves_flags)) };
     } else {
         // SAFETY: as above.
@@ -74,8 +74,8 @@ pub unsafe fn set_pointer(at: usize) {
 pub unsafe fn with(work: unsafe extern "C" fn(usize), argument: usize) {
     take();
     let before = pointer();
-    // SAFETY: the seat is this thread's: nobody else uses the pointer or the stack. In the child of
-    // a fork, both are copies.
+    // SAFETY: the seat is this thread's: the pointer and the stack have no other user. In the child
+    // of a fork, both are copies.
     unsafe {
         set_pointer(POINTER.load(Relaxed));
         asm!(
@@ -99,7 +99,7 @@ fn take() {
     if !change(0, 1) {
         while STATE.swap(2, Acquire) != 0 {
             let (word, wait) = (STATE.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG);
-            // SAFETY: the word stays; without a time, the wait is not limited.
+            // SAFETY: the word stays valid; without a time, the wait has no limit.
             unsafe { raw!(libc::SYS_futex, word, wait, 2, 0) };
         }
     }
@@ -116,7 +116,7 @@ fn give() {
 }
 
 /// Gives the seat back for a child of `vfork` that has ended, or has executed another program,
-/// while it had it.
+/// while it had the seat.
 pub fn leave_for(thread: u32) {
     if HOLDER.load(Relaxed) == thread {
         give();
@@ -140,7 +140,7 @@ mod tests {
             let own = pointer();
             for _ in 0..10_000 {
                 let mut before = 0_u64;
-                // SAFETY: both sets have the length given; the work may be done with any number.
+                // SAFETY: both sets have the given length; the work may be done with any number.
                 unsafe {
                     let all = u64::MAX;
                     raw!(libc::SYS_rt_sigprocmask, 0, &raw const all, &raw mut before, 8);

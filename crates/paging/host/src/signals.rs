@@ -1,8 +1,10 @@
-//! Signals: the program may handle and block all but the one by which trapped calls arrive.
+//! Signals: the program may handle and block all signals except the one by which trapped calls
+//! arrive.
 //!
-//! A trapped call in a thread that blocks that signal would end the process. So it is kept out of
-//! every set of blocked signals, and the program's action for it is only noted, for when somebody
-//! else sends it: a filter of the program's own, or `kill`.
+//! A trapped call in a thread that blocks this signal would end the process. So the signal is
+//! removed from every set of blocked signals, and the program's action for it is only noted. The
+//! noted action applies if the signal comes from elsewhere: from one of the program's filters, or
+//! from `kill`.
 
 use crate::frame::Context;
 use crate::raw::{self, error, raw};
@@ -44,7 +46,7 @@ fn read(at: usize) -> Option<Action> {
 /// Serves `rt_sigaction`.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the system call.
 pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
     if len != SET {
         return error(libc::EINVAL);
@@ -67,11 +69,11 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
     }
     let given = given.map(|given| Action { blocked: given.blocked & !OURS, ..given });
     let place = given.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the caller answers for the call; the action is a copy.
+    // SAFETY: the caller is responsible for the call; the action is a copy.
     unsafe { raw!(libc::SYS_rt_sigaction, signal, place, old, len) }
 }
 
-/// Serves `rt_sigprocmask`: what is blocked after the handler is said in the context.
+/// Serves `rt_sigprocmask`: the signals that are blocked after the handler stand in the context.
 ///
 /// # Safety
 /// The context is that of the calling thread, all of whose signals are blocked now.
@@ -107,12 +109,12 @@ pub unsafe fn mask(context: *mut Context, [how, new, old, len, ..]: [usize; 6]) 
     0
 }
 
-/// Serves calls that wait with other signals blocked than before: `place` is the argument that
+/// Serves calls that wait with a different set of blocked signals: `place` is the argument that
 /// names the set.
 ///
 /// # Safety
-/// As the call has it. The calling thread stands on a slot's stack: handlers of the program may
-/// run.
+/// The same as for the system call. The calling thread runs on a slot's stack: handlers of the
+/// program may run.
 pub unsafe fn waiting(number: i64, mut arguments: [usize; 6], place: usize) -> isize {
     let mut set = [0_u8; SET];
     if !raw::read(arguments[place], &mut set) {
@@ -120,7 +122,7 @@ pub unsafe fn waiting(number: i64, mut arguments: [usize; 6], place: usize) -> i
     }
     let set = u64::from_ne_bytes(set) & !OURS;
     arguments[place] = &raw const set as usize;
-    // SAFETY: the caller answers for the call; the set is a copy.
+    // SAFETY: the caller is responsible for the call; the set is a copy.
     unsafe { raw::call(number, arguments) }
 }
 
@@ -144,7 +146,7 @@ pub unsafe fn selecting(mut arguments: [usize; 6]) -> isize {
         pair[0] = &raw const set as usize;
     }
     arguments[5] = pair.as_ptr() as usize;
-    // SAFETY: the caller answers for the call; pair and set are copies.
+    // SAFETY: the caller is responsible for the call; pair and set are copies.
     unsafe { raw::call(libc::SYS_pselect6, arguments) }
 }
 
@@ -196,7 +198,7 @@ mod tests {
         let arguments = [how as usize, &raw const set as usize, &raw mut old as usize, SET, 0, 0];
         let mut now = 0_u64;
         let all = ALL;
-        // SAFETY: all sets have the length given, and what is blocked is restored below.
+        // SAFETY: all sets have the given length, and the blocked signals are restored below.
         let answer = unsafe {
             raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const all, &raw mut now, SET);
             mask(&raw mut context, arguments)
@@ -224,7 +226,7 @@ mod tests {
         let mut seen = Action::default();
         let arguments = [libc::SIGSYS as usize, &raw const mine as usize, 0, SET, 0, 0];
         let question = [libc::SIGSYS as usize, 0, &raw mut seen as usize, SET, 0, 0];
-        // SAFETY: the action is only noted; `seen` has room for one.
+        // SAFETY: the action is only noted; `seen` has room for an action.
         unsafe {
             assert_eq!(action(arguments), 0);
             assert_eq!(action(question), 0);

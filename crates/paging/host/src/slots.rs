@@ -1,25 +1,25 @@
 //! Slots: for each thread with a trapped call, a place for its context and a small stack.
 //!
-//! A call may concern the very memory on which the thread stands: musl's threads unmap their stacks
-//! when they end, and the GNU C library drops the unused part of a stack. So the context is copied
-//! to a slot, the handler continues on the slot's stack, and the thread is restored from the copy.
+//! A call may concern the memory on which the thread runs: musl's threads unmap their stacks when
+//! they end, and the GNU C library drops the unused part of a stack. So the context is copied to a
+//! slot, the handler continues on the slot's stack, and the thread is restored from the copy.
 //!
-//! Nobody says when a thread has been restored. So a slot stays its thread's, which uses it for the
-//! next call, too, until the thread has ended.
+//! There is no sign that a thread has been restored. So a slot stays with its thread, which uses it
+//! for later calls, too, until the thread has ended.
 
 use crate::frame::{Context, FRAME};
 use crate::raw::{self, error, raw};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
-/// Bytes of a slot: what it says, a stack, and a frame at its end.
+/// Bytes of a slot: its fields, a stack, and a frame at its end.
 const SLOT: usize = 64 << 10;
 /// The most slots.
 const SLOTS: usize = 1 << 14;
-/// How many slots of others are looked at for threads that have ended, when a new slot is taken.
+/// The number of slots that are checked for ended threads when a new slot is taken.
 const LOOKS: usize = 8;
 
-/// What a slot says.
+/// The fields of a slot.
 #[repr(C)]
 pub struct Slot {
     /// The call.
@@ -27,12 +27,12 @@ pub struct Slot {
     pub arguments: [usize; 6],
     /// The call's answer.
     pub answer: isize,
-    /// What an exec passes to the kernel.
+    /// The arguments of an exec for the kernel.
     pub exec: crate::exec::Prepared,
 }
 
-/// Who has each slot: the thread's number, or 0, and whether a call of it is being served
-/// ([`BUSY`]). Another call may come meanwhile, from a handler of the program's: it takes another
+/// The owner of each slot: the thread's number, or 0, and whether its call is being served
+/// ([`BUSY`]). Another call may come meanwhile, from a handler of the program: it takes another
 /// slot.
 static OWNERS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 const BUSY: u32 = 1 << 31;
@@ -41,7 +41,7 @@ const BUSY: u32 = 1 << 31;
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 /// How many slots, from the first on, were ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// Where the next look for ended threads begins.
+/// Where the next search for ended threads begins.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// Reserves the slots. `false` if there is no room.
@@ -90,33 +90,34 @@ fn free_one(thread: u32) -> Option<usize> {
     }
 }
 
-/// Takes the slot if its thread has ended. Whether it was taken.
+/// Takes the slot if its thread has ended. Returns whether it was taken.
 fn claim(index: usize, thread: u32) -> bool {
     let was = OWNERS[index].load(Relaxed);
     let is_free = was == 0 || was & !BUSY != thread && has_ended(was & !BUSY);
     is_free && OWNERS[index].compare_exchange(was, thread, AcqRel, Relaxed).is_ok()
 }
 
-/// Whether there is no such thread any more, in this process or another: a child of `vfork` uses
-/// the same slots.
+/// Whether a thread no longer exists, in this process or another: a child of `vfork` uses the same
+/// slots.
 fn has_ended(thread: u32) -> bool {
     // SAFETY: no signal is sent; no memory is touched.
     unsafe { raw!(libc::SYS_tkill, thread, 0) == error(libc::ESRCH) }
 }
 
-/// Notes that the slot's call was served; only the restoring of the thread is left. The calling
+/// Notes that the slot's call was served; only the restoring of the thread remains. The calling
 /// thread has the slot, and its signals are blocked until it is restored.
 pub fn served(slot: *mut Slot) {
     owner(slot).fetch_and(!BUSY, Relaxed);
 }
 
-/// In the child of a fork, which has one thread: the slot in which the fork was served is its own.
+/// In the child of a fork, which has one thread: the slot in which the fork was served belongs to
+/// it.
 pub fn in_child(mine: *mut Slot) {
     used().iter().for_each(|owner| owner.store(0, Relaxed));
     owner(mine).store(raw::thread_id() | BUSY, Relaxed);
 }
 
-/// Gives the slots of a thread that has ended to `each`, and back.
+/// Passes the slots of a thread that has ended to `each`, and frees them.
 pub fn of_ended(thread: u32, mut each: impl FnMut(*mut Slot)) {
     for (index, owner) in used().iter().enumerate() {
         if owner.load(Relaxed) & !BUSY == thread {
@@ -127,7 +128,7 @@ pub fn of_ended(thread: u32, mut each: impl FnMut(*mut Slot)) {
 }
 
 impl Slot {
-    /// Where the slot's stack begins: it grows down.
+    /// The start of the slot's stack, which grows down.
     pub fn stack(slot: *mut Slot) -> usize {
         slot as usize + SLOT - FRAME
     }

@@ -1,8 +1,7 @@
-//! The program's beginning: the stack that it finds, as the kernel would have made it, and the
-//! jump.
+//! The program's beginning: its initial stack, as the kernel would have made it, and the jump.
 //!
-//! The arguments' and the environment's texts stay where the kernel has put them. The words that
-//! point to them, and the auxiliary vector, are made anew, below.
+//! The texts of the arguments and the environment stay where the kernel has put them. The words
+//! that point to them, and the auxiliary vector, are made again, below.
 
 use crate::image::Loaded;
 use crate::raw;
@@ -10,7 +9,7 @@ use crate::seat;
 use std::arch::asm;
 use std::ffi::{CStr, CString};
 
-/// What the kernel has passed to the host.
+/// The data that the kernel has passed to the host.
 pub struct Passed {
     /// The place of the number of arguments.
     at: *mut usize,
@@ -31,10 +30,10 @@ fn text<'a>(at: usize) -> &'a [u8] {
 }
 
 impl Passed {
-    /// What was passed to `main`.
+    /// The data that were passed to `main`.
     ///
     /// # Safety
-    /// These are the arguments of `main`, before anybody has changed what they point to.
+    /// These are the arguments of `main`, before any change of the data behind them.
     pub unsafe fn of(count: i32, arguments: *mut usize) -> Passed {
         // SAFETY: the arguments, a zero, the environment, a zero, and the auxiliary vector follow
         // one another.
@@ -60,14 +59,14 @@ impl Passed {
         }
     }
 
-    /// Takes a variable out of the environment, and returns its value.
+    /// Removes a variable from the environment, and returns its value.
     pub fn take(&mut self, name: &[u8]) -> Option<&'static [u8]> {
         let is = |&at: &usize| text(at).strip_prefix(name).is_some_and(|rest| rest.starts_with(b"="));
         let place = self.environment.iter().position(is)?;
         Some(&text(self.environment.remove(place))[name.len() + 1..])
     }
 
-    /// Takes the library out of `LD_PRELOAD`: another C library cannot load it.
+    /// Removes the library from `LD_PRELOAD`: another C library cannot load it.
     pub fn take_library(&mut self) {
         self.environment.retain_mut(|at| {
             let Some(value) = text(*at).strip_prefix(PRELOAD) else { return true };
@@ -77,7 +76,7 @@ impl Passed {
                 .filter(|name| !name.is_empty() && !is_ours(name))
                 .collect();
             let new = [PRELOAD, &others.join(&b':')].concat();
-            // The text is for the program: it stays.
+            // The text is for the program, so it is never freed.
             *at = CString::new(new).map_or(*at, |new| new.into_raw() as usize);
             !others.is_empty()
         });
@@ -105,14 +104,14 @@ impl Passed {
         }
     }
 
-    /// The words that the program finds at its stack's top.
+    /// The words at the top of the program's stack.
     fn words(&self) -> Vec<usize> {
         let pairs = self.auxiliary.iter().flat_map(|&(kind, value)| [kind, value]);
         let texts = self.arguments().into_iter().chain(self.environment());
         [self.arguments.len()].into_iter().chain(texts).chain(pairs).chain([0, 0]).collect()
     }
 
-    /// Says in the auxiliary vector what was loaded.
+    /// Describes the loaded files in the auxiliary vector.
     pub fn describe(&mut self, program: &Loaded, loader: Option<&Loaded>, path: &CStr) {
         self.set(libc::AT_PHDR, program.headers);
         self.set(libc::AT_PHNUM, program.header_count);
@@ -122,7 +121,7 @@ impl Passed {
     }
 }
 
-/// Begins the program. Nothing of the host's stack is left.
+/// Begins the program. Nothing of the host's stack remains.
 ///
 /// # Safety
 /// The program is loaded at the entry, and the calling thread is the process's first.

@@ -1,8 +1,8 @@
 //! The handler: a trapped call arrives here, in the thread that made it.
 //!
-//! The handler takes a slot, copies the thread's context there, and goes on upon the slot's stack.
-//! The call is served, its answer put into the copy, and the thread restored from it. All signals
-//! are blocked from the trap to the end.
+//! The handler takes a slot, copies the thread's context there, and continues on the slot's stack.
+//! The call is served, its result is put into the copy, and the thread is restored from the copy.
+//! All signals are blocked from the trap to the end.
 
 use crate::calls;
 use crate::frame::{self, Context, FROM_FILTER, Trapped};
@@ -12,7 +12,7 @@ use crate::slots::{self, Slot};
 use crate::{filter::MARK, seat};
 use std::arch::{asm, naked_asm};
 
-/// An action, as the kernel takes it (`struct kernel_sigaction`).
+/// An action in the kernel's form (`struct kernel_sigaction`).
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Action {
@@ -24,7 +24,7 @@ pub struct Action {
 
 const RESTORER: u64 = 0x0400_0000;
 
-/// Sets the handler. Whether it was set.
+/// Sets the handler. Returns whether it was set.
 pub fn open() -> bool {
     let action = Action {
         handler: on_trap as *const () as usize,
@@ -43,7 +43,7 @@ unsafe extern "C" fn restore() {
 }
 
 unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const Context) {
-    // SAFETY: the kernel passes what it has made.
+    // SAFETY: the kernel passes a description that it has made.
     let is_ours = unsafe { (*what).code == FROM_FILTER && (*what).errno == i32::from(MARK) };
     if !is_ours {
         // SAFETY: as above.
@@ -72,7 +72,7 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
 
 /// Serves the call of the slot, and restores the thread.
 unsafe extern "C" fn serve(slot: *mut Slot) -> ! {
-    // SAFETY: the slot is this thread's, and it stands on its stack.
+    // SAFETY: the slot is this thread's, and the thread runs on its stack.
     unsafe {
         let answer = calls::serve(slot);
         (*Slot::context(slot)).rax = answer as usize;
@@ -101,14 +101,14 @@ unsafe fn resume(slot: *mut Slot) -> ! {
 }
 
 /// Serves a `clone` with CLONE_VM and CLONE_VFORK. The child, which has this memory and the
-/// thread's stack until it executes or ends, continues from the slot's context; so does this
-/// thread, later. Between the two, this thread does not use the slot's context.
+/// thread's stack until it executes a program or ends, continues from the slot's context; later
+/// this thread does, too. Between the two, this thread does not use the slot's context.
 ///
 /// # Safety
-/// The slot is this thread's, and it stands on its stack, with all signals blocked.
+/// The slot is this thread's, and the thread runs on its stack, with all signals blocked.
 pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usize; 6]) -> isize {
     let context = Slot::context(slot);
-    // SAFETY: the child uses the context only, which is its until this thread goes on.
+    // SAFETY: the child uses only the context, which belongs to it until this thread continues.
     unsafe {
         let before = (*context).rsp;
         (*context).rax = 0;
@@ -146,7 +146,7 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
     }
 }
 
-/// Ends the process: it cannot go on.
+/// Ends the process, which cannot continue.
 pub fn stop(why: &str) -> ! {
     for part in ["terapage: ", why, "\n"] {
         // SAFETY: the text has this length.

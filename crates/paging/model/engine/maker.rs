@@ -37,7 +37,7 @@ impl Maker {
         if self.stage == 0 {
             return None;
         }
-        // SAFETY: nobody else has the stage.
+        // SAFETY: the stage has no other user.
         unsafe { memory::replace(self.stage as *mut u8, HUGE) }.ok()?;
         memory::populate(self.stage, HUGE).ok()?;
         mark(self.stage, HUGE, 1);

@@ -2,13 +2,13 @@
 //! discard and fork, with a disk and a kernel that misbehave like real ones, in thousands of
 //! orders.
 //!
-//! Checked: a file that is mapped is, once synced, what was written; a read gives what was written
-//! last; every thread ends; the pages that are there never exceed the budget; a page is touched
-//! only where it is; a fork's slots stay as they were. A loss shows as a wrong byte, since whatever
-//! leaves its page leaves rubbish there.
+//! The tests check six properties: a synced file has the written bytes; a read returns the last
+//! written bytes; every thread ends; the present pages never exceed the budget; a page is touched
+//! only where it is; a fork's slots stay unchanged. A loss shows as a wrong byte, because rubbish
+//! remains in each page that is given up.
 //!
-//! Each run prints its seed, the same each time; `TERAPAGE_SEED` gives another, `TERAPAGE_RUNS`
-//! lengthens it (`make soak` does both).
+//! Each run prints its seed, which is always the same; `TERAPAGE_SEED` gives another,
+//! `TERAPAGE_RUNS` lengthens it (`make soak` does both).
 
 pub(crate) mod follow;
 pub(crate) mod maker;
@@ -33,7 +33,7 @@ use terapage_store::{
     Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store, StoreRing,
 };
 
-/// The program's side of the pager, which makes requests.
+/// The pager as the program sees it, which makes requests.
 pub(crate) struct Pager {
     pub(crate) mailbox: &'static Mailbox,
     pub(crate) block: usize,
@@ -45,16 +45,16 @@ const FRAMES: usize = 8;
 /// Frames more that there are at times if the budget is shared.
 const FRAMES_MORE: usize = 6;
 const BLOCKS: usize = 14;
-/// Blocks of a range that is paged with the bytes that it has.
+/// Blocks of a range that is paged with its present bytes.
 const FILLED: usize = 3;
-/// Blocks of a range that a file is mapped at, which ends in the last of them.
+/// Blocks of a range at which a file is mapped, which ends in the last of them.
 const MAPPED: usize = 3;
 const FILE_BYTES: usize = MAPPED * BLOCK - 100;
 
 /// The plan of a run.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// Other processes take frames, and give them back.
+    /// Other processes take frames, and return them.
     shared: bool,
     threads: usize,
     steps: usize,
@@ -82,11 +82,11 @@ const PLAN: Plan = Plan {
     splits: false,
 };
 
-/// The engine, for the thread that forks while it is parked.
+/// The engine, for the forking thread while the pager is parked.
 #[derive(Clone, Copy)]
 struct Shared(*mut Engine);
 
-// SAFETY: used by the pager's thread, and by the one that forks while that is parked.
+// SAFETY: only the pager's thread uses it, or the forking thread while that is parked.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -97,12 +97,12 @@ impl Shared {
     }
 }
 
-/// The pager of a run, as its program's threads have it.
+/// The pager of a run, as the program's threads see it.
 #[derive(Clone, Copy)]
 struct Running {
     mailbox: &'static Mailbox,
     engine: Shared,
-    /// The number of a disk that has the bytes.
+    /// The number of a disk with the bytes.
     disk: usize,
 }
 
@@ -113,13 +113,13 @@ impl Running {
 }
 
 thread_local! {
-    /// One test's counters, over all its runs.
+    /// The counters of one test, over all its runs.
     static COUNTERS: &'static terapage_stats::Shared = Box::leak(Box::default());
-    /// One test's splits, over all its runs.
+    /// The splits of one test, over all its runs.
     static SPLIT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether the runs met the events that they test: a plan that never faults shows nothing.
+/// Whether the runs met the events that they test: a plan without faults shows nothing.
 fn assert_met() {
     let met = COUNTERS.with(|shared| shared.counters.snapshot());
     eprintln!("{}", met.to_json().unwrap_or_default());
@@ -216,8 +216,8 @@ impl Share for Fickle {
 
 /// One run of a program under the pager.
 fn run(plan: Plan) {
-    // A page that is copied instead of moved is there twice for a moment. One that a wrong count
-    // leaves behind is there for ever.
+    // A page that is copied instead of moved exists twice for a moment. A page that a wrong count
+    // leaves behind stays for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
     let frames = FRAMES + if plan.shared { FRAMES_MORE } else { 0 };
     let pages_max = frames * PAGES_A_BLOCK + 1 + left_behind;
@@ -249,7 +249,7 @@ fn run(plan: Plan) {
     let engine = Engine::new(options, store(mirrored), counters, mailbox).unwrap();
     let engine = Shared(Box::into_raw(Box::new(engine)));
     let serving = shuttle::thread::spawn(move || {
-        // SAFETY: only this thread uses the engine, apart from a fork, which parks it.
+        // SAFETY: only this thread uses the engine, except during a fork, which parks it.
         ring::until_the_end(|| unsafe {
             (*engine.get()).prepare();
             (*engine.get()).run();
@@ -258,7 +258,7 @@ fn run(plan: Plan) {
     let running = Running { mailbox, engine, disk: usize::from(mirrored) };
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
     mailbox.ask(move |engine| engine.add(base, BLOCKS * BLOCK, 0, &[])).unwrap();
-    // A second range, which holds something already: blocks after the first one's.
+    // A second range, which already has contents: blocks after those of the first range.
     let filled = FILLED * BLOCK;
     let more = memory::reserve(filled).unwrap() as usize;
     machine::fill_some(more, filled);
@@ -329,8 +329,8 @@ impl DataFile {
         self.mailbox.ask_for(start, len, written).unwrap();
     }
 
-    /// Ends the mapping, which nobody else uses any more: the file must have the program's bytes,
-    /// and then the range zeros.
+    /// Ends the mapping, which has no user any longer: the file must have the program's bytes, and
+    /// then the range must have zeros.
     fn unmap(self) {
         let (at, len) = (self.at, MAPPED * BLOCK);
         self.sync();
@@ -343,8 +343,8 @@ impl DataFile {
     }
 }
 
-/// A thread of the program. All threads use all blocks, but each discards only a block of its own,
-/// and only the first syncs the file.
+/// A thread of the program. All threads use all blocks, but each discards only one particular
+/// block, and only the first syncs the file.
 fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFile) {
     let own = base + number * BLOCK;
     let shared = plan.threads;
@@ -360,7 +360,7 @@ fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFil
         {
             child.end();
         }
-        // Here, there, or on from where it was.
+        // At one of two random places, or next to the previous one.
         at = match choose(4) {
             3 => file.at + word(MAPPED * BLOCK),
             0 => own + word(BLOCK),
@@ -413,10 +413,10 @@ fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFil
     }
 }
 
-/// The child of a fork: the bytes that it must find in its parent's store, and the pipe that says
+/// The child of a fork: the bytes that it must find in its parent's store, and the pipe that shows
 /// that it lives.
 struct Child {
-    /// The number of a disk that has the bytes.
+    /// The number of a disk with the bytes.
     disk: usize,
     /// Slots there, and their bytes.
     stored: Vec<(u32, Vec<u8>)>,
@@ -495,7 +495,7 @@ impl Child {
     }
 }
 
-/// Runs the plan in many orders, half of them chosen by chance, half by priorities (PCT).
+/// Runs the plan in many orders, half of them random, half by priorities (PCT).
 fn explore(plan: Plan, runs: usize) {
     explore_from(20_261_121, plan, runs);
 }
@@ -528,7 +528,8 @@ fn must_find(seed: u64, plan: Plan, says: &[&str]) {
     assert!(says.iter().any(|expected| said.contains(expected)), "another fault was found: {said}");
 }
 
-/// A kernel that the pager cannot live with ends the program; it does not give it wrong bytes.
+/// If the pager cannot handle the kernel's behaviour, the program ends; it does not get wrong
+/// bytes.
 #[test]
 fn a_kernel_that_counts_too_many_stops_the_program() {
     let plan = Plan { canary: Some(Canary::CountsTooMany), ..PLAN };
@@ -567,8 +568,8 @@ fn a_machine_without_trouble_too() {
     assert_met();
 }
 
-/// With 8 frames and the pager's thread always ahead of the program's, a block that leaves first
-/// again once it was taken back could go in and out for ever.
+/// With 8 frames and the pager's thread always ahead of the program's, a block that is the first to
+/// leave again after it was taken back could go in and out for ever.
 #[test]
 fn fifo_gets_on_too() {
     explore_from(3_855_318_563_359_672_236, Plan { trouble: 0, policies: &["fifo"], ..PLAN }, 300);

@@ -35,7 +35,7 @@ impl Fd {
     /// Takes a file over, for reading blocks.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn adopt(file: OwnedFd) -> Result<Fd> {
         Ok(Fd::open(Open::File(file.into())))
     }
@@ -43,7 +43,7 @@ impl Fd {
     /// An event, not set.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn event() -> Result<Fd> {
         Ok(Fd::open(Open::Event { set: false }))
     }
@@ -51,7 +51,7 @@ impl Fd {
     /// A timer that fires a few times, at any time.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn each(_ms: u64) -> Result<Fd> {
         let timer = Fd::event()?;
         let raw = timer.raw;
@@ -62,7 +62,7 @@ impl Fd {
     /// A pipe: the reading end, the writing end.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn pipe() -> Result<(Fd, Fd)> {
         let read = Fd::open(Open::Pipe { hung_up: false });
         let raw = with(|machine| machine.number() as i32);

@@ -1,26 +1,27 @@
 //! A simulated machine on which the pager's own code runs under a model checker: memory,
 //! userfaultfd, io_uring and a store, with the names of `terapage-sys` and `terapage-store`.
 //!
-//! Shuttle makes every choice (which thread runs next, what fails), so a seed repeats a run.
+//! Shuttle makes every choice (which thread runs next, which operation fails), so a seed repeats a
+//! run.
 //!
 //! # What may go wrong here, and what may not
 //! - `UFFDIO_MOVE` stops part way, fails with EBUSY for a page for a short or long time, fails with
-//!   EAGAIN, and counts one page too few, even if it is the only one. Only if a test wants that, it
+//!   EAGAIN, and counts one page too few, even if there is only one. Only if a test requests it, it
 //!   counts a page as moved that was not.
 //! - `UFFDIO_COPY` stops part way and fails with EAGAIN, or has no memory for more than one page.
 //! - A call that removes pages is reported before they vanish, which they do at any time after
 //!   that.
-//! - Faults are reported late, or although the page has come meanwhile, and threads wake by
+//! - Faults are reported late, or although the page has come in meanwhile, and threads wake by
 //!   themselves.
 //! - Polls of the ring merge and end by themselves, and to enter the ring sometimes does nothing.
-//! - There is no memory for a huge page, or the kernel holds one of its pages when that is to be
-//!   moved.
+//! - There is no memory for a huge page, or the kernel holds one of its pages when the huge page
+//!   must be moved.
 //! - The store answers in any order, fails, transfers too little or returns wrong bytes, at most
 //!   three times in a row.
-//! - If there are two disks, the first does so without end.
+//! - If there are two disks, the first fails without end.
 //! - Reads of a mapped file fail and transfer too little in the same way, but return no wrong
-//!   bytes: no pager could detect those.
-//! - A page that is given up is filled with rubbish at once, and to touch it through [`memory`]
+//!   bytes, which no pager could detect.
+//! - A page that is given up is filled with rubbish at once, and touching it through [`memory`]
 //!   panics.
 
 pub mod fd;
@@ -44,7 +45,7 @@ pub const PAGE: usize = 64;
 pub struct Error {
     /// The system call.
     pub call: &'static str,
-    /// The error that it returned.
+    /// The error that the call returned.
     pub source: std::io::Error,
 }
 

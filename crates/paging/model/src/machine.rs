@@ -25,7 +25,7 @@ pub enum Canary {
     ForgetsToWake,
     /// A call that removes pages is not reported.
     HearsNothing,
-    /// A write reports its end without ever being done.
+    /// A write reports its completion without ever being done.
     LosesWrites,
 }
 
@@ -41,7 +41,7 @@ pub struct Behaviour {
     /// The first disk fails often and without end, the others never; another disk has all its
     /// bytes.
     pub mirrored: bool,
-    /// The bug that is to be found.
+    /// The bug that must be found.
     pub canary: Option<Canary>,
 }
 
@@ -104,15 +104,15 @@ pub(crate) struct Machine {
     /// Operations under way, each with its ring.
     pub operations: Vec<(usize, Operation)>,
     pub polls: Vec<Poll>,
-    /// What has ended, each with its ring.
+    /// Completions, each with its ring.
     pub ends: VecDeque<(usize, Done)>,
     /// Slots of stores, by the store's number.
     pub slots: Vec<Vec<u8>>,
-    /// How many times in a row an operation has failed, by its ring and its tag.
+    /// The number of successive failures of an operation, by its ring and its tag.
     pub failures: HashMap<(usize, u64), u32>,
     /// Pages of the pool whose bytes are also in the program.
     pub copied: HashSet<usize>,
-    /// Ranges that are not frames: their bytes are always in another place, too.
+    /// Ranges that are not frames: their bytes also exist elsewhere.
     pub buffers: Vec<std::ops::Range<usize>>,
     /// Ranges that the program is discarding.
     pub discarding: Vec<std::ops::Range<usize>>,
@@ -175,8 +175,8 @@ pub fn start(behaviour: Behaviour) {
     MACHINE.with_borrow_mut(|here| *here = Some(machine));
 }
 
-/// Notes that the program has ended: the threads of the pager and the disk end when they have
-/// nothing to do.
+/// Notes that the program has ended: the threads of the pager and the disk end when they have no
+/// work.
 pub fn end() {
     with(|machine| machine.ending = true);
     let bells = bells();
@@ -224,7 +224,7 @@ pub fn choose(end: usize) -> usize {
     shuttle::rand::thread_rng().gen_range(0..end)
 }
 
-/// True once in this many times; never for 0.
+/// True once in this many calls; never for 0.
 pub(crate) fn one_in(times: u32) -> bool {
     times > 0 && choose(times as usize) == 0
 }
@@ -285,8 +285,7 @@ impl Machine {
         self.copied.remove(&at);
         if page.present {
             self.present -= 1;
-            // SAFETY: the page is memory of the machine, and nobody has a reference to it during
-            // `with`.
+            // SAFETY: the page is memory of the machine, and has no references during `with`.
             unsafe { std::slice::from_raw_parts_mut(at as *mut u8, PAGE) }.fill(0xee);
         }
         page
@@ -303,7 +302,7 @@ impl Machine {
         }
     }
 
-    /// Notes that a thread waits no more: its fault may still be read, or not.
+    /// Notes that a thread no longer waits: its fault may still be read, or not.
     pub fn forget_message(&mut self, id: u64) {
         if choose(2) == 0 {
             return;
@@ -315,8 +314,8 @@ impl Machine {
         }
     }
 
-    /// Checks a page of a frame that gets other bytes: its block's bytes, if they are the program's
-    /// present ones, must be in a store or in the program.
+    /// Checks a page of a frame that gets other bytes: if the old bytes are the program's present
+    /// ones, they must be in a store or in the program.
     pub fn assert_clean(&mut self, at: usize, old: &[u8]) {
         if self.buffers.iter().any(|range| range.contains(&at)) {
             return;
@@ -377,7 +376,7 @@ impl Machine {
         done
     }
 
-    /// Whether an open file has these bytes as one of its blocks, with zeros behind its end.
+    /// Whether an open file has these bytes as one of its blocks, with zeros after its end.
     fn in_a_file(&self, block: &[u8]) -> bool {
         self.open.iter().filter(|(_, open)| matches!(open, Open::File(_))).any(|(&fd, _)| {
             let mut bytes = vec![0; FILE_MAX];

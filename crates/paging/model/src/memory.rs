@@ -6,15 +6,15 @@ use crate::{PAGE, Result};
 /// Bytes of a huge page: a few blocks.
 pub const HUGE: usize = 1024;
 
-/// Advice, which is not taken; frames never get it.
+/// Advice that has no effect; frames never get it.
 pub const MADV_HUGEPAGE: i32 = 14;
-/// Advice, which is not taken.
+/// Advice that has no effect.
 pub const MADV_NOHUGEPAGE: i32 = 15;
 
 /// Reserves `len` bytes of zeros.
 ///
 /// # Errors
-/// None; the real one has some.
+/// None; the real function has some.
 pub fn reserve(len: usize) -> Result<*mut u8> {
     Ok(with(|machine| machine.reserve(len)) as *mut u8)
 }
@@ -22,7 +22,7 @@ pub fn reserve(len: usize) -> Result<*mut u8> {
 /// Reserves room for `len` bytes, like [`reserve`], that begins on a huge page's edge.
 ///
 /// # Errors
-/// None; the real one has some.
+/// None; the real function has some.
 pub fn reserve_huge(len: usize) -> Result<usize> {
     Ok((reserve(len + HUGE)? as usize).next_multiple_of(HUGE))
 }
@@ -46,7 +46,7 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
 /// Drops the pages of several ranges.
 ///
 /// # Errors
-/// None; the real one has some.
+/// None; the real function has some.
 ///
 /// # Safety
 /// Nobody relies on the bytes.
@@ -55,18 +55,18 @@ pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
     ranges.iter().try_for_each(|&(at, len)| unsafe { discard(at, len) })
 }
 
-/// The machine keeps what was reserved until it ends.
+/// The machine keeps reserved memory until it ends.
 ///
 /// # Errors
-/// None; the real one has some.
+/// None; the real function has some.
 ///
 /// # Safety
-/// The range was [`reserve`]d, and nobody uses it any more.
+/// The range was [`reserve`]d, and is no longer used.
 pub unsafe fn unmap(_at: *mut u8, _len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Advice is not taken.
+/// Advice has no effect.
 pub fn advise(at: usize, len: usize, advice: i32) -> bool {
     if advice == MADV_HUGEPAGE {
         with(|machine| machine.buffers.push(at..at + len));
@@ -77,13 +77,13 @@ pub fn advise(at: usize, len: usize, advice: i32) -> bool {
 /// There are no huge pages.
 pub fn part(_at: usize) {}
 
-/// Puts fresh memory at exactly `at`, over whatever is there, and registers it.
+/// Puts fresh memory at exactly `at`, over any mapping, and registers it.
 ///
 /// # Errors
 /// ENOMEM now and then, but not if pages are given back.
 ///
 /// # Safety
-/// Nobody relies on what was there.
+/// Nobody relies on the memory that was there.
 pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     let at = at as usize;
     point();
@@ -101,7 +101,7 @@ pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
 }
 
 /// Makes every page of a registered range present and zero; the kernel may hold one for a moment.
-/// Other memory is present already.
+/// Other memory is already present.
 ///
 /// # Errors
 /// ENOMEM now and then, with no page.
@@ -143,7 +143,7 @@ pub unsafe fn make_exclusive(at: usize) {
 /// The bytes of a range, to read and write. To touch a missing page is a bus error.
 ///
 /// # Safety
-/// The range is mapped, and nobody else touches it while the slice lives.
+/// The range is mapped, and has no other user while the slice lives.
 pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
     with(|machine| {
         if machine.page(at).is_some() {
@@ -152,6 +152,6 @@ pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
             }
         }
     });
-    // SAFETY: the caller promises a mapped range that nobody else touches.
+    // SAFETY: the caller promises a mapped range without other users.
     unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) }
 }

@@ -12,7 +12,7 @@ impl Pagemap {
     /// Opens the page map.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn open() -> Result<Pagemap> {
         Ok(Pagemap(()))
     }
@@ -20,7 +20,7 @@ impl Pagemap {
     /// Calls `each` with every present page of a range. Whether the kernel can tell.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn each_present(&self, range: Range<usize>, mut each: impl FnMut(Range<usize>)) -> Result<bool> {
         for at in range.step_by(PAGE) {
             if with(|machine| machine.page(at).is_some_and(|page| page.present)) {
@@ -33,7 +33,7 @@ impl Pagemap {
     /// For each page from `at` on, whether it is present.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn present(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         let trusting = has(Canary::TrustsTheCount);
         with(|machine| {
@@ -48,7 +48,7 @@ impl Pagemap {
     /// For each page from `at` on, whether it is present and shared with a child.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         with(|machine| {
             for (index, out) in pages.iter_mut().enumerate() {

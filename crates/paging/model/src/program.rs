@@ -7,7 +7,7 @@ use crate::{PAGE, thread};
 /// Bytes of a word, which the program reads and writes at once.
 pub const WORD: usize = 8;
 
-/// Reads the word at a multiple of [`WORD`], and checks that it is the one last written there.
+/// Reads the word at a multiple of [`WORD`], and checks that it is the last one written there.
 ///
 /// # Panics
 /// It is another word: the pager has failed.
@@ -73,7 +73,7 @@ pub fn pin(at: usize, moves: u32) {
     });
 }
 
-/// The program drops the bytes of a range, by `ask`; nobody touches the range meanwhile.
+/// The program drops the bytes of a range, by `ask`; no thread touches the range meanwhile.
 pub fn discard(at: usize, len: usize, ask: impl FnOnce()) {
     with(|machine| machine.discarding.push(at..at + len));
     ask();
@@ -85,8 +85,8 @@ pub fn discard(at: usize, len: usize, ask: impl FnOnce()) {
     });
 }
 
-/// The program removes the pages of a range by a direct call; nobody touches the range meanwhile.
-/// The pager reads the report before they vanish.
+/// The program removes the pages of a range by a direct call; no thread touches the range
+/// meanwhile. The pager reads the report before they vanish.
 pub fn remove(at: usize, len: usize) {
     point();
     let changed = Changed { change: Change::Removed, from: at, to: at + len };
@@ -169,8 +169,8 @@ fn touch<R>(
     }
 }
 
-/// Reports a fault and sleeps, unless the page has come meanwhile. A thread wakes by itself now and
-/// then, except a `thread` that forks, which no signal reaches.
+/// Reports a fault and sleeps, unless the page has come in meanwhile. A thread wakes by itself now
+/// and then, except a forking `thread`, which no signal reaches.
 fn fault(page: usize, write: bool, thread: u32) {
     point();
     let startled = thread == 0 && trouble(8);

@@ -47,7 +47,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Whether a poll of a pipe's reading end found that nobody has the other end open any more.
+    /// Whether a poll of a pipe's reading end found that the other end is no longer open anywhere.
     pub fn is_hang_up(&self) -> bool {
         self.result >= 0
     }
@@ -58,7 +58,7 @@ impl Done {
 pub(crate) enum Medium {
     /// A simulated disk.
     Store(usize),
-    /// A real file, by its simulated number; only read.
+    /// A real file, by its simulated number; only for reading.
     File(i32),
     /// No target: a timeout.
     Time,
@@ -93,7 +93,7 @@ pub struct Address;
 /// A message to a socket: there are none here.
 pub struct Message;
 
-/// How a ring reads and writes: in one way here.
+/// How a ring reads and writes: only in one way here.
 #[derive(Clone, Copy, Debug)]
 pub enum IoEngine {
     /// The simulated one.
@@ -118,7 +118,7 @@ impl Ring {
     /// A ring.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn with(_wish: Option<IoEngine>, _entries: u32, _threads: bool) -> Result<Ring> {
         let number = with(|machine| {
             machine.rings += 1;
@@ -139,10 +139,10 @@ impl Ring {
     /// Begins to read from a file.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     ///
     /// # Safety
-    /// The pieces' memory stays valid and untouched until the end has been taken.
+    /// The pieces' memory stays valid and untouched until the completion has been taken.
     pub unsafe fn read(&mut self, fd: i32, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
         let (medium, offset) = (Medium::File(fd), offset as usize);
         self.push(Operation { medium, offset, pieces: pieces.to_vec(), write: false, tag });
@@ -233,10 +233,10 @@ impl Ring {
         unreachable!("there are no sockets here")
     }
 
-    /// Ends at some time, when the disk's thread comes to it.
+    /// Ends at some time, when the disk's thread reaches it.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn timeout(&mut self, _ns: u64, tag: u64) -> Result<()> {
         self.push(Operation { medium: Medium::Time, offset: 0, pieces: Vec::new(), write: false, tag });
         Ok(())
@@ -256,16 +256,17 @@ impl Ring {
     /// Polls `fd` until it becomes readable or hangs up: once, or, if `again`, each time.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn poll(&mut self, fd: i32, again: bool, tag: u64) -> Result<()> {
         self.polls.push(Poll { ring: self.number, fd, tag, again, pending: false });
         Ok(())
     }
 
-    /// Submits what was pushed, and waits until `wanted` operations have ended; or does nothing.
+    /// Submits the pushed operations, and waits until `wanted` operations have ended; or does
+    /// nothing.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn enter(&mut self, wanted: u32) -> Result<()> {
         point();
         if trouble(2) {
@@ -290,7 +291,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether something was pushed that was not yet submitted.
+    /// Whether an operation was pushed but not yet submitted.
     pub fn has_unsubmitted(&self) -> bool {
         !self.operations.is_empty() || !self.polls.is_empty()
     }
@@ -335,7 +336,7 @@ pub fn until_the_end(run: impl FnOnce()) {
     }
 }
 
-/// The disk's thread: does operations in any order, and fails some of them for a while.
+/// The disk's thread: executes operations in any order, and fails some of them for a while.
 pub fn disk() {
     let bells = bells();
     loop {
@@ -354,7 +355,7 @@ pub fn disk() {
     }
 }
 
-/// Does one operation of a ring, or fails it, at most three times in a row. Returns its result.
+/// Executes one operation of a ring, or fails it, at most three times in a row. Returns its result.
 fn transfer(ring: usize, operation: &Operation) -> i32 {
     const EIO: i32 = 5;
     const ETIME: i32 = 62;
@@ -370,7 +371,7 @@ fn transfer(ring: usize, operation: &Operation) -> i32 {
     };
     let (mut done, mut result) = (0, 0);
     for piece in &operation.pieces {
-        // SAFETY: the pager keeps the pieces for only this operation until its end.
+        // SAFETY: the pager keeps the pieces for only this operation until its completion.
         let bytes = unsafe { memory::bytes(piece.at, piece.len) };
         with(|machine| {
             if !operation.write {

@@ -3,7 +3,7 @@
 use crate::machine::with;
 use crate::ring::{Medium, Operation, Piece, Ring};
 
-/// The most that one operation moves: few blocks, so that runs of slots end often.
+/// The most bytes that one operation moves: few blocks, so that runs of slots end often.
 pub const EXTENT: usize = 512;
 
 /// A disk of the machine.
@@ -38,7 +38,7 @@ impl Disk {
         self.block /= more;
     }
 
-    /// Slots that can be written now.
+    /// The number of slots that can be written now.
     pub fn slots(&self) -> u32 {
         with(|machine| machine.slots[self.number].len() / self.block) as u32
     }
@@ -51,7 +51,7 @@ impl Disk {
         });
     }
 
-    /// Whether `slot`, the first of an extent, lies right behind the slot before it.
+    /// Whether `slot`, the first of an extent, lies right after the previous slot.
     pub fn joins(&self, slot: u32) -> bool {
         // Extents of two slots, so that some operations cross an edge, and some end there.
         (slot as usize * self.block / EXTENT).is_multiple_of(2)

@@ -7,7 +7,7 @@ pub use shuttle::sync::{Mutex, MutexGuard as Guard, RwLock, RwLockReadGuard, RwL
 use std::sync::LockResult;
 use std::sync::atomic::Ordering;
 
-/// A word that can be slept on.
+/// A word on which threads can sleep.
 pub struct Word {
     word: shuttle::sync::atomic::AtomicU32,
     bell: Bell,
@@ -40,22 +40,22 @@ impl Word {
     }
 }
 
-/// Sleeps while the word holds `value`.
+/// Sleeps while the word is `value`.
 pub fn wait(word: &Word, value: u32) {
     word.bell.wait_until(|| word.word.load(Ordering::SeqCst) != value);
 }
 
-/// Like [`wait`]: the time never ends, so that nobody relies on it.
+/// Like [`wait`]: the time never ends, so that no code relies on it.
 pub fn wait_ms(word: &Word, value: u32, _ms: u64) {
     wait(word, value);
 }
 
-/// Wakes all who sleep on the word.
+/// Wakes all threads that sleep on the word.
 pub fn wake(word: &Word) {
     word.bell.ring();
 }
 
-/// The guard; a panic ends the run in any case.
+/// The guard; a panic always ends the run.
 pub fn recover<T>(locked: LockResult<Guard<'_, T>>) -> Guard<'_, T> {
     locked.expect("no thread has panicked")
 }
@@ -70,7 +70,7 @@ pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().expect("no thread has panicked")
 }
 
-/// A value whose owner is decided by an atomic beside it.
+/// A value whose owner is decided by a separate atomic.
 pub struct Cell<T>(std::cell::UnsafeCell<T>);
 
 impl<T> Cell<T> {

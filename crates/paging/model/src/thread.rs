@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::machine::{point, with};
 
-/// The signals that were blocked: there are none here.
+/// The blocked signals: there are none here.
 pub struct Signals;
 
 /// Blocks nothing.
@@ -14,7 +14,7 @@ pub fn block_signals() -> Signals {
 /// Restores nothing.
 pub fn restore_signals(_old: &Signals) {}
 
-/// The id of the thread that forks; there is one at a time.
+/// The id of the forking thread; there is one at a time.
 pub fn id() -> u32 {
     1
 }
@@ -28,12 +28,12 @@ pub fn now_ns() -> u64 {
     })
 }
 
-/// The processor time that a thread has used, ns: all time that has passed.
+/// The processor time that a thread has used, ns: all elapsed time.
 pub fn used_by(_thread: u32) -> Option<u64> {
     Some(now_ns())
 }
 
-/// The processor time that all threads have used, ns: all time that has passed.
+/// The processor time that all threads have used, ns: all elapsed time.
 pub fn used_by_all_ns() -> u64 {
     now_ns()
 }
@@ -46,7 +46,7 @@ pub fn used_ns() -> u64 {
 /// Starts a thread.
 ///
 /// # Errors
-/// None; the real one has some.
+/// None; the real function has some.
 pub fn spawn_quiet(_name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
     drop(shuttle::thread::spawn(work));
     Ok(())

@@ -11,10 +11,10 @@ const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
 const ENOMEM: i32 = 12;
 
-/// What a userfaultfd is for.
+/// The purpose of a userfaultfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Faults wait until they are resolved.
+    /// A faulting thread waits until its fault is resolved.
     Waiting,
     /// Faults wait, and so do calls that change the range.
     Hearing {
@@ -25,10 +25,10 @@ pub enum Kind {
     Strict,
 }
 
-/// What a direct system call does to a registered range.
+/// The effect of a direct system call on a registered range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The pages go once this has been read: the range is to read as zeros.
+    /// The pages go once this event has been read: the range must then read as zeros.
     Removed,
     /// The range is unmapped: not simulated.
     Unmapped,
@@ -36,10 +36,10 @@ pub enum Change {
     Moved,
 }
 
-/// A change of a range, as the kernel reports it. The call continues once this has been read.
+/// A change of a range, as the kernel reports it. The call continues once this event has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// What the call does.
+    /// The effect of the call.
     pub change: Change,
     /// The start of the range.
     pub from: usize,
@@ -56,11 +56,11 @@ pub struct Fault {
     pub write: bool,
     /// Whether the page is present but write-protected.
     pub protected: bool,
-    /// The id of the thread that waits, or 0: only a thread that forks is named here.
+    /// The id of the waiting thread, or 0: only a forking thread is named here.
     pub thread: u32,
 }
 
-/// Why a transfer stopped, and how far it had come by the kernel's count.
+/// Why a transfer stopped, and how far it had come, by the kernel's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// Bytes done.
@@ -79,7 +79,7 @@ impl Userfaultfd {
     /// Opens one.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn open(kind: Kind) -> Result<Self> {
         let strict = kind == Kind::Strict;
         let hears = kind == Kind::Hearing { copies: false } && with(|machine| machine.behaviour.moves);
@@ -101,7 +101,7 @@ impl Userfaultfd {
     /// Registers a range; it has only the pages that it had before.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn register(&self, at: usize, len: usize, _protect: bool) -> Result<()> {
         with(|machine| match machine.area(at) {
             Some(area) => area.uffd = self.raw(),
@@ -113,10 +113,11 @@ impl Userfaultfd {
         Ok(())
     }
 
-    /// Wakes the waiters, and no more: nobody touches a range while it is not registered.
+    /// Wakes the waiters, and does nothing else: no thread touches a range while it is not
+    /// registered.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn unregister(&self, at: usize, len: usize) -> Result<()> {
         self.wake(at, len)
     }
@@ -124,7 +125,7 @@ impl Userfaultfd {
     /// Wakes all threads that wait for the range.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn wake(&self, at: usize, len: usize) -> Result<()> {
         point();
         if !has(Canary::ForgetsToWake) {
@@ -134,10 +135,10 @@ impl Userfaultfd {
         Ok(())
     }
 
-    /// Write-protects the range; or ends that, and wakes the waiters.
+    /// Write-protects the range; or ends the protection, and wakes the waiters.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn protect(&self, at: usize, len: usize, on: bool) -> Result<()> {
         for at in (at..at + len).step_by(PAGE) {
             point();
@@ -149,7 +150,7 @@ impl Userfaultfd {
     /// Moves the pages at `from` to `to`, which must have none, and wakes the waiters of `to`.
     ///
     /// # Errors
-    /// Where and why it stopped, by the kernel's count.
+    /// Where and why the call stopped, by the kernel's count.
     ///
     /// # Safety
     /// Nobody relies on the bytes at `from` staying there.
@@ -166,7 +167,7 @@ impl Userfaultfd {
         })
     }
 
-    /// Moves the pages at `from` that are present, and wakes nobody.
+    /// Moves the present pages at `from`, and wakes no thread.
     ///
     /// # Errors
     /// As for [`shift`](Self::shift).
@@ -186,7 +187,7 @@ impl Userfaultfd {
     /// waiters.
     ///
     /// # Errors
-    /// Where and why it stopped.
+    /// Where and why the call stopped.
     ///
     /// # Safety
     /// The bytes at `from` are valid and do not change meanwhile.
@@ -201,7 +202,7 @@ impl Userfaultfd {
         self.patiently(len, wake, to, patience, |done, len| self.copy_once(to + done, from + done, len))
     }
 
-    /// Continues after the part that was done, like the real one.
+    /// Continues after the completed part, like the real function.
     fn patiently(
         &self,
         len: usize,
@@ -301,7 +302,7 @@ impl Userfaultfd {
     /// Waits until a fault has come or `other` is readable.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn wait(&self, other: &Fd) -> Result<()> {
         point();
         let ready = || with(|machine| machine.readable(self.raw()) || machine.readable(other.raw()));
@@ -326,10 +327,11 @@ impl Userfaultfd {
         })
     }
 
-    /// Takes the events that have come, up to `most`, faults first. Returns how many.
+    /// Takes the events that have come, up to `most`, faults first. Returns their number. Returns
+    /// how many.
     ///
     /// # Errors
-    /// None; the real one has some.
+    /// None; the real function has some.
     pub fn read(&self, most: usize, faults: &mut Vec<Fault>, into: &mut Vec<Changed>) -> Result<usize> {
         point();
         let got = with(|machine| {

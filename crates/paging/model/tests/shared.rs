@@ -3,7 +3,7 @@
 //! compiled with loom's atomics.
 //!
 //! Loom tries every order of steps up to a number of preemptions, and every value that a relaxed
-//! load may see. Canaries with bugs of their own show that each kind of error is found.
+//! load may see. Canaries with planted bugs show that each kind of error is found.
 
 extern crate self as terapage_sys;
 
@@ -38,7 +38,8 @@ struct Error(u32);
 mod engine {
     use loom::sync::Arc;
 
-    /// All clones are one. The forking thread uses it, too, while the pager's is parked.
+    /// All clones share one engine. The forking thread uses it, too, while the pager's thread is
+    /// parked.
     #[derive(Clone)]
     pub struct Engine(Arc<loom::cell::UnsafeCell<u32>>);
 
@@ -74,7 +75,7 @@ mod sync {
     use std::sync::LockResult;
     use std::sync::atomic::Ordering;
 
-    /// A word that can be slept on.
+    /// A word on which threads can sleep.
     pub(crate) struct Word {
         word: loom::sync::atomic::AtomicU32,
         sleepers: Mutex<()>,
@@ -232,7 +233,7 @@ fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-/// Asks for a touch of the engine, and for an answer. Whether the answer was its own.
+/// Asks for a touch of the engine, and for an answer. Checks that the answer was its own.
 fn ask(mailbox: &Mailbox, number: u32) {
     let answer = mailbox.ask_for(number as usize, 1, move |engine, first, end| {
         engine.touch();
@@ -241,7 +242,7 @@ fn ask(mailbox: &Mailbox, number: u32) {
     assert_eq!(answer, if number == 1 { Ok(2) } else { Err(Error(number + 1)) });
 }
 
-/// The pager's thread: serves requests until its state was touched this often, by whomever.
+/// The pager's thread: serves requests until its state was touched this often, by any thread.
 fn serve(mailbox: &Mailbox, engine: &Engine, touches: u32) {
     let mut own = engine.clone();
     while engine.touches() < touches {
@@ -289,8 +290,8 @@ fn a_fork_has_the_engine_for_itself() {
     });
 }
 
-/// Puts 1 to `count` through a ring, as the recorder and its writing thread do.
-/// `greedy` is a fault: the taker gives a word's place back before it takes the word.
+/// Puts 1 to `count` through a ring, as the recorder and its writing thread do. `greedy` is a
+/// fault: the taker frees a word's place before it takes the word.
 fn through_a_ring(count: u64, greedy: bool) {
     let ring = Arc::new((Words::<2>::new(), Bell::new()));
     let putter = threads::spawn({
@@ -313,8 +314,8 @@ fn through_a_ring(count: u64, greedy: bool) {
     let mut at = Take::default();
     let mut next = 1;
     loop {
-        // The bell is heard before the ring is read: if it has ended, the ring has all words that
-        // there will be.
+        // The thread listens to the bell before it reads the ring: if the bell has ended, the ring
+        // has all remaining words.
         let heard = bell.listen();
         let head = words.head();
         while at.tail() < head {
@@ -441,7 +442,7 @@ fn take_turns(threads: u32, orders: bool, wakes: bool) {
     let futex = Futex { word: sync::Word::new(0), orders, wakes };
     let lock = Arc::new(Lock::on(futex, 1, loom::cell::UnsafeCell::new(0)));
     let with_guard = |lock: &Lock<loom::cell::UnsafeCell<u32>, Futex>| {
-        // SAFETY: held; loom checks it.
+        // SAFETY: the lock is held; loom checks it.
         lock.lock().with_mut(|value| unsafe { *value += 1 });
     };
     let others: Vec<_> = (1..threads)
@@ -451,11 +452,11 @@ fn take_turns(threads: u32, orders: bool, wakes: bool) {
         })
         .collect();
     lock.take();
-    // SAFETY: taken; loom checks it.
+    // SAFETY: the lock is taken; loom checks it.
     unsafe { lock.value().with_mut(|value| *value += 1) };
     lock.give();
     others.into_iter().for_each(|other| other.join().unwrap());
-    // SAFETY: the others have ended.
+    // SAFETY: the other threads have ended.
     assert_eq!(lock.lock().with(|value| unsafe { *value }), threads);
 }
 

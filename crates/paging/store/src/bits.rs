@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A bit for each slot, and how many are set.
+/// A bit for each slot, and the number of set bits.
 #[derive(Clone, Default)]
 pub(crate) struct Bits {
     words: Vec<u64>,

@@ -1,17 +1,17 @@
-//! Memory of a store's own, in blocks, for bytes that are on their way to another store.
+//! Memory of a store, in blocks, for bytes that are on their way to another store.
 
 use crate::Error;
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
-/// Blocks that are lent to operations. Each begins on a page's edge, as direct I/O wants it.
+/// Blocks that are lent to operations. Each begins at a page boundary, as direct I/O requires.
 pub(crate) struct Buffers {
     at: usize,
     len: usize,
     block: usize,
-    /// Those that nobody has, by number; the last is lent first, so that few are touched.
+    /// The free blocks, by number; the last is lent first, so that few are touched.
     free: Vec<u32>,
-    /// Vectors that were lent before, empty.
+    /// Vectors that were lent before, now empty.
     spare: Vec<Vec<Piece>>,
 }
 
@@ -26,7 +26,8 @@ impl Buffers {
         Ok(Buffers { at: at as usize, len, block, free, spare: Vec::new() })
     }
 
-    /// So many blocks, neighbours as one piece; `None`: so many are not free.
+    /// Lends this number of blocks, with neighbours as one piece; `None` if there are not enough
+    /// free blocks.
     pub fn lend(&mut self, blocks: usize) -> Option<Vec<Piece>> {
         let rest = self.free.len().checked_sub(blocks)?;
         let mut pieces: Vec<Piece> = self.spare.pop().unwrap_or_default();
@@ -42,7 +43,7 @@ impl Buffers {
         Some(pieces)
     }
 
-    /// Takes back what was lent.
+    /// Takes lent blocks back.
     pub fn give_back(&mut self, mut pieces: Vec<Piece>) {
         for piece in pieces.drain(..).rev() {
             let first = (piece.at() - self.at) / self.block;
@@ -60,15 +61,15 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`; what was lent is not used any more, as its store is dropped.
+        // SAFETY: mapped in `new`; lent blocks are no longer used, since their store is dropped.
         unsafe { memory::unmap(self.at as *mut u8, self.len) }.ok();
     }
 }
 
-/// Copies the bytes of some pieces to others, of the same length in all.
+/// Copies the bytes of some pieces to others, of the same total length.
 ///
 /// # Safety
-/// The memory of both is valid; nobody writes to the one or uses the other.
+/// The memory of both is valid; nobody writes to `from` or uses `to`.
 pub(crate) unsafe fn copy(from: &[Piece], to: &[Piece]) {
     let (mut to, mut into) = (to.iter(), Piece::new(0, 0));
     for piece in from {
@@ -88,19 +89,19 @@ pub(crate) unsafe fn copy(from: &[Piece], to: &[Piece]) {
     }
 }
 
-/// Shows `act` each block that lies in the pieces, one after the other, to change it where it is if
-/// it is to `CHANGE`. One that lies in several pieces is put together in `whole`, which has a
-/// block's length.
+/// Passes each block in the pieces to `act`, one after another. If `CHANGE`, `act` may change the
+/// block in place. A block that lies in several pieces is assembled in `whole`, which has the
+/// length of a block.
 ///
 /// # Safety
-/// The pieces' memory is valid, and nobody else writes it, or uses it at all if it may change.
+/// The pieces' memory is valid, and nobody else writes to it, or uses it at all if it may change.
 pub(crate) unsafe fn each_block<const CHANGE: bool>(
     pieces: &[Piece],
     whole: &mut [u8],
     mut act: impl FnMut(&mut [u8]),
 ) {
     let block = whole.len();
-    // Where the block that is put together begins: in which piece, and where in that.
+    // Where the assembled block begins: in which piece, and at which byte of that piece.
     let (mut filled, mut begin) = (0, (0, 0));
     for (index, piece) in pieces.iter().enumerate() {
         let mut done = 0;
@@ -129,7 +130,7 @@ pub(crate) unsafe fn each_block<const CHANGE: bool>(
                 let mut parts = vec![Piece::new(first.at() + begin.1, first.len() - begin.1)];
                 parts.extend(&pieces[begin.0 + 1..index]);
                 parts.push(Piece::new(piece.at(), done));
-                // SAFETY: the caller's promise; `whole` is no piece's.
+                // SAFETY: the caller's promise; `whole` belongs to none of the pieces.
                 unsafe { copy(&[Piece::new(whole.as_ptr() as usize, block)], &parts) };
             }
         }
@@ -148,7 +149,7 @@ mod tests {
         // 8 9 10 | 0 1 2 3 4 | 11 12 13 14: three blocks.
         let pieces = [(8, 3), (0, 5), (11, 4)].map(|(from, len)| Piece::new(at + from, len));
         let mut seen = Vec::new();
-        // SAFETY: the pieces lie in the vector, which nobody else uses.
+        // SAFETY: the pieces lie in the vector, which has no other user.
         unsafe {
             each_block::<true>(&pieces, &mut whole, |bytes| {
                 seen.push(bytes.to_vec());

@@ -80,7 +80,7 @@ impl Shelf {
     }
 }
 
-/// A URL as people are shown it.
+/// A URL in the form for messages.
 fn without_user(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
     let rest = rest.split('?').next().unwrap_or_default();
@@ -88,7 +88,7 @@ fn without_user(url: &str) -> String {
     format!("{scheme}://{place}")
 }
 
-/// Bytes that each of several stores can take, which may share file systems.
+/// Bytes that each of several stores can take; the stores may share file systems.
 fn room_of_each(stores: &[StoreSpec]) -> Option<u64> {
     let mut systems: Vec<(u64, u64, u64)> = Vec::new();
     for path in stores.iter().flat_map(StoreSpec::paths) {
@@ -101,8 +101,8 @@ fn room_of_each(stores: &[StoreSpec]) -> Option<u64> {
     systems.into_iter().map(|(_, free, copies)| free / copies).min()
 }
 
-/// The file system that a path's bytes would lie in, and the bytes that are free there. `None`: a
-/// device, which has the size that it has.
+/// The file system for the bytes of a path, and the free bytes there. `None` for a device, whose
+/// size is fixed.
 fn free(path: &Path) -> Option<(u64, u64)> {
     if !path.is_dir() && !path.is_file() {
         return None;
@@ -112,8 +112,8 @@ fn free(path: &Path) -> Option<(u64, u64)> {
     Some((device, free))
 }
 
-/// Checks that blocks can be kept there: in a directory, or beside an empty file, that can be
-/// written and does not lie in memory; or on a block device.
+/// Checks that blocks can be kept there: in a writable directory that is not in memory, or beside
+/// an empty file in one; or on a block device.
 fn check_path(path: &Path) -> Result<(), String> {
     let no = |why: &str| format!("{} {why}", path.display());
     let directory = directory_of(path).map_err(|error| match error {
@@ -135,7 +135,8 @@ fn check_path(path: &Path) -> Result<(), String> {
     } else {
         access(path, Access::READ_OK | Access::WRITE_OK).map_err(|error| denied(path, error))?;
     }
-    // It is opened as for use, and closed: the program is not to find out when it has grown.
+    // The path is opened as for use, and closed: otherwise the program would meet the error only
+    // after it has grown.
     takes_direct_io(path).map(drop).map_err(|error| match error {
         Error::Unfit { why, .. } => no(&why),
         Error::System { source, .. } => no(&format!("cannot be opened: {source} (name another --store)")),
@@ -143,8 +144,8 @@ fn check_path(path: &Path) -> Result<(), String> {
     })
 }
 
-/// Whether what is written under `path` stays in memory. An overlay counts by its upper
-/// layer, where this process can see that.
+/// Whether bytes written under `path` stay in memory. An overlay counts by its upper layer, if this
+/// process can see that.
 fn in_memory(path: &Path) -> bool {
     let kind = |path: &Path| statfs(path).map(|found| found.f_type as u64);
     match kind(path) {
@@ -156,7 +157,7 @@ fn in_memory(path: &Path) -> bool {
     }
 }
 
-/// The directory that takes what is written to the overlay which `path` lies on.
+/// The directory that receives writes to the overlay of `path`.
 fn upper_layer(path: &Path) -> Option<PathBuf> {
     let device = stat(path).ok()?.st_dev;
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));

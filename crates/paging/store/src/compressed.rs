@@ -1,9 +1,9 @@
 //! Blocks compressed on their way to another store, which moves and keeps fewer bytes.
 //!
-//! The other store has small slots, *units*. A block takes as many as it fills, one behind the
-//! other if there is room for that, else anywhere: each unit knows the next of its block. Blocks
-//! that are written together lie together, so that few operations have them. What does not become
-//! smaller by a unit goes as it is.
+//! The other store has small slots, *units*. A block takes as many units as it fills, one after
+//! another if there is room for that, otherwise anywhere: each unit knows the next unit of its
+//! block. Blocks that are written together lie together, so that few operations suffice for them. A
+//! block that would not shrink by a unit is stored as it is.
 
 use crate::EXTENT;
 use crate::buffers::{Buffers, copy, each_block};
@@ -18,7 +18,7 @@ use terapage_config::Codec;
 use terapage_sys::memory;
 use terapage_sys::ring::{Done, Piece};
 
-/// Bytes of blocks on their way at most, in each direction; what is more waits.
+/// The most bytes of blocks on their way, in each direction; further operations wait.
 const BUFFERS: usize = 2 * EXTENT;
 
 /// Bytes that should lie together, if the store can grow instead.
@@ -34,25 +34,25 @@ pub struct Compressed<S> {
     units: Units,
     /// Compressed bytes, of reads and of writes.
     buffers: [Buffers; 2],
-    /// Room for a block that lies in several pieces, and for a compressed one that does.
+    /// Room for a block that lies in several pieces, and for its compressed form.
     whole: Vec<u8>,
     scattered: Vec<u8>,
     operations: Notes<Operation>,
-    /// Operations of the inner store's, by the numbers that they have there.
+    /// Operations of the inner store, by their numbers there.
     parts: Notes<Part>,
-    /// For each operation's number, the parts of the last read of that number: their numbers are
-    /// not used for others until the operation's is.
+    /// For each operation's number, the parts of its last read. Their numbers are not reused until
+    /// the operation's number is.
     came: Vec<Vec<u32>>,
     /// Operations that have no buffers yet: reads, and writes.
     waiting: [VecDeque<u32>; 2],
-    /// Ends of the inner store's that were not yet handled.
+    /// Completions of the inner store that were not yet handled.
     ends: VecDeque<Ended>,
     scratch: Vec<Ended>,
     /// Operations of which nothing is under way any more.
     over: VecDeque<u32>,
-    /// It could not grow when it was last asked.
+    /// The inner store could not grow when last asked.
     full: bool,
-    /// This is a fork's child: the units are the parent's to write.
+    /// This is a fork's child: only the parent may write the units.
     inherited: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Compressed<S> {
 struct Held {
     /// Its first unit.
     first: u32,
-    /// Its bytes; as many as a block has: it is not compressed.
+    /// Its bytes; a block's length means that it is not compressed.
     len: u32,
 }
 
@@ -80,14 +80,14 @@ struct Operation {
     failure: Option<Failure>,
 }
 
-/// A part of one: units that follow one another.
+/// A part of an operation: successive units.
 struct Part {
     id: u32,
     units: Range<u32>,
     pieces: Vec<Piece>,
 }
 
-// SAFETY: the pieces are the caller's until the operation has ended, whatever thread that is in.
+// SAFETY: the pieces belong to the caller until the operation has ended, in whichever thread.
 unsafe impl Send for Operation {}
 
 const READS: usize = 0;
@@ -104,7 +104,7 @@ impl<S: Store> Compressed<S> {
     /// Keeps slots of `block` bytes in `inner`, whose slots have `unit` bytes.
     ///
     /// # Errors
-    /// A block has less than two units, or there is no memory.
+    /// A block has fewer than two units, or there is no memory.
     pub fn new(inner: S, block: usize, unit: usize, codec: Codec) -> Result<Self, Error> {
         let name = inner.name();
         let unfit = |why: String| Error::Unfit { name: name.clone(), why };
@@ -142,13 +142,13 @@ impl<S: Store> Compressed<S> {
         })
     }
 
-    /// Bytes of the inner store that blocks take.
+    /// Bytes of the inner store that blocks use.
     pub fn used_bytes(&self) -> u64 {
         u64::from(self.units.used()) * self.unit as u64
     }
 
-    /// Calls the inner store, and notes what has ended by that. There is one, and nothing of this
-    /// one's own in the ring: tokens need no parting.
+    /// Calls the inner store, and notes the operations that the call completed. There is only one
+    /// inner store, and this store has no operations in the ring, so tokens need no prefix.
     fn call(
         &mut self,
         ring: &mut StoreRing<'_>,
@@ -165,8 +165,8 @@ impl<S: Store> Compressed<S> {
         grown
     }
 
-    /// Units of buffers that an operation needs: of a write a block's for each block, as nobody
-    /// knows how far it compresses.
+    /// The number of buffer units that an operation needs: for a write a full block for each block,
+    /// because nobody knows how far it compresses.
     fn buffers_of(&self, kind: usize, slots: &Range<u32>) -> usize {
         if kind == WRITES {
             return slots.len() * self.block / self.unit;
@@ -176,7 +176,7 @@ impl<S: Store> Compressed<S> {
         packed.map(|held| self.units_of(held.len) as usize).sum()
     }
 
-    /// Begins those operations for which there are buffers.
+    /// Begins the waiting operations for which there are buffers.
     fn begin_waiting(&mut self, ring: &mut StoreRing<'_>) {
         for kind in [READS, WRITES] {
             while let Some(&id) = self.waiting[kind].front() {
@@ -226,8 +226,8 @@ impl<S: Store> Compressed<S> {
         // SAFETY: the caller keeps its array until the operation has ended.
         let caller: &[Piece] = unsafe { &*operation.pieces };
         let lent = std::mem::take(&mut operation.lent);
-        // SAFETY: the caller keeps the memory valid, and as it is; the buffers are this
-        // operation's.
+        // SAFETY: the caller keeps the memory valid and unchanged; the buffers belong to this
+        // operation.
         let (memory, lens) = unsafe { self.pack_all(caller, &lent) };
         self.operations.get_mut(id).expect("looked at above").lent = lent;
         slots.clone().for_each(|slot| self.drop_slot(slot));
@@ -252,11 +252,11 @@ impl<S: Store> Compressed<S> {
         len.div_ceil(self.unit as u32)
     }
 
-    /// Compresses the blocks that lie in the pieces into buffers: where what is to be written lies,
-    /// in whole units, and the bytes of each block.
+    /// Compresses the blocks in the pieces into buffers. Returns the memory to be written, in whole
+    /// units, and the length of each compressed block.
     ///
     /// # Safety
-    /// The memory of both is valid, nobody writes to the one, and nobody uses the other.
+    /// The memory of both is valid, nobody writes to `pieces`, and nobody uses `lent`.
     unsafe fn pack_all(&mut self, pieces: &[Piece], lent: &[Piece]) -> (Vec<Piece>, Vec<u32>) {
         let (block, unit) = (self.block, self.unit);
         let (mut memory, mut lens) = (Vec::new(), Vec::new());
@@ -269,7 +269,7 @@ impl<S: Store> Compressed<S> {
             };
             let taken = packed.len().next_multiple_of(unit);
             let to = cut(lent, at, packed.len());
-            // SAFETY: the packed bytes are the packer's; the buffers are nobody else's.
+            // SAFETY: the packed bytes belong to the packer; the buffers have no other user.
             unsafe { copy(&[Piece::new(packed.as_ptr() as usize, packed.len())], &to) };
             memory.extend(cut(lent, at, taken));
             lens.push(packed.len() as u32);
@@ -280,7 +280,7 @@ impl<S: Store> Compressed<S> {
         (memory, lens)
     }
 
-    /// Takes so many units: together, if that costs no more than a part of the store.
+    /// Takes this number of units: together, if that costs at most a part of the store.
     fn take(&mut self, wanted: u32, runs: &mut Vec<Range<u32>>) -> Result<(), String> {
         let together = (TOGETHER / self.unit).max(1) as u32;
         let mut left = wanted;
@@ -311,8 +311,8 @@ impl<S: Store> Compressed<S> {
         (unit as usize * self.unit).is_multiple_of(EXTENT)
     }
 
-    /// Begins an operation of the inner store's for each run; those of `last` that are the same
-    /// have the number that they had.
+    /// Begins an operation of the inner store for each run; runs that also occur in `last` keep
+    /// their numbers.
     fn begin_parts(
         &mut self,
         ring: &mut StoreRing<'_>,
@@ -355,7 +355,7 @@ impl<S: Store> Compressed<S> {
         self.part_ended(id, Ok(()));
     }
 
-    /// A part of an operation has ended, or its beginning is over, which counts as one.
+    /// A part of an operation has ended, or its beginning is over, which counts as a part.
     fn part_ended(&mut self, id: u32, result: Result<(), Failure>) {
         let operation = self.operations.get_mut(id).expect("an operation under way");
         operation.left -= 1;
@@ -367,7 +367,7 @@ impl<S: Store> Compressed<S> {
         }
     }
 
-    /// Handles all ends that are there, and those that come of that.
+    /// Handles all completions, and those that result from them.
     fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         loop {
             self.begin_waiting(ring);
@@ -391,13 +391,13 @@ impl<S: Store> Compressed<S> {
         let mut operation = self.operations.take(id).expect("an operation that is over");
         let lent = std::mem::take(&mut operation.lent);
         let has_failed = operation.failure.is_some();
-        // SAFETY: all of it was read, and until the caller hears of it the array is valid, and
-        // nobody else uses its memory.
+        // SAFETY: everything was read, and until the caller receives the completion the array is
+        // valid, and its memory has no other user.
         let unpack =
             |store: &mut Self| unsafe { store.unpack_all(&*operation.pieces, &lent, operation.slots.start) };
         let is_read = operation.kind == OpKind::Read;
         if is_read && !has_failed && !unpack(self) {
-            // Where the inner store has the bytes twice, the others are read next.
+            // If the inner store has the bytes twice, its other copy is read next.
             self.judge_parts(ring, id, false);
             operation.failure = Some(Failure::lasting(Why::Wrong));
         } else if !is_read && has_failed {
@@ -407,10 +407,10 @@ impl<S: Store> Compressed<S> {
         ended.push(Ended { id, result: operation.failure.map_or(Ok(()), Err) });
     }
 
-    /// Puts blocks together again that were read into buffers; whether all were right.
+    /// Unpacks blocks that were read into buffers; returns whether all were right.
     ///
     /// # Safety
-    /// The memory of both is valid, and nobody else uses it.
+    /// The memory of both is valid, and has no other user.
     unsafe fn unpack_all(&mut self, pieces: &[Piece], lent: &[Piece], first: u32) -> bool {
         let (block, unit) = (self.block, self.unit);
         let (packer, scattered) = (&mut self.packer, &mut self.scattered);
@@ -428,7 +428,7 @@ impl<S: Store> Compressed<S> {
                 [piece] => unsafe { memory::bytes(piece.at(), len) },
                 _ => {
                     let to = Piece::new(scattered.as_mut_ptr() as usize, len);
-                    // SAFETY: the caller's promise; the room is this store's.
+                    // SAFETY: the caller's promise; the room belongs to this store.
                     unsafe { copy(&from, &[to]) };
                     &mut scattered[..len]
                 }
@@ -440,7 +440,7 @@ impl<S: Store> Compressed<S> {
         good
     }
 
-    /// Tells the inner store whether what it gave for an operation was right.
+    /// Tells the inner store whether the bytes that it returned for an operation were right.
     fn judge_parts(&mut self, ring: &mut StoreRing<'_>, id: u32, good: bool) {
         for index in 0..self.came[id as usize].len() {
             let number = self.came[id as usize][index];
@@ -470,8 +470,8 @@ impl<S: Store> Store for Compressed<S> {
         self.slots.len() as u32
     }
 
-    /// There is room for an extent of blocks that do not compress. How many do is found out when
-    /// they are written.
+    /// There is room for an extent of blocks that do not compress. How many blocks compress becomes
+    /// known when they are written.
     fn grow(&mut self) -> Result<(), Error> {
         room_for_numbers(self.slots.len() * self.block / EXTENT, self.block, || self.name())?;
         if (self.units.free_count() as usize) < EXTENT / self.unit {
@@ -481,7 +481,7 @@ impl<S: Store> Store for Compressed<S> {
         Ok(())
     }
 
-    // Where blocks lie has nothing to do with their slots.
+    // The places of blocks are independent of their slots.
     fn joins(&self, slot: u32) -> bool {
         slot > 0 && slot < self.slots()
     }
@@ -493,7 +493,7 @@ impl<S: Store> Store for Compressed<S> {
         }
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
         let (id, kind, urgent, pieces) = (op.id, op.kind, op.urgent, op.pieces as *const _);
-        // One more than there are parts, until all are begun.
+        // The count is one more than the number of parts, until all have begun.
         let operation = Operation { kind, slots, urgent, pieces, lent: Vec::new(), left: 1, failure: None };
         self.operations.put(id, operation);
         if id as usize >= self.came.len() {

@@ -5,26 +5,28 @@ use crate::shelf::{Failure, Store};
 use std::ops::Range;
 use terapage_sys::thread::now_ns;
 
-/// Failures in a row after which a copy is left out, until it takes a write again.
+/// The number of successive failures after which a copy is left out, until it accepts a write
+/// again.
 const FAILURES_MOST: u32 = 8;
 
-/// How often a write is tried in a copy that is left out, ns.
+/// The interval at which a write is tried in a copy that is left out, ns.
 const PROBE_NS: u64 = 1_000_000_000;
 
 /// One copy.
 pub(crate) struct Side {
     pub store: Box<dyn Store>,
-    /// Slots that a write did not reach: they are not read here.
+    /// Slots that a write did not reach: they are not read from this copy.
     pub stale: Bits,
-    /// Slots that gave an error or wrong bytes: they are read here if nowhere else.
+    /// Slots that gave an error or wrong bytes: they are read from this copy only if no other has
+    /// them.
     pub suspect: Bits,
     /// Reads under way.
     pub reading: u64,
-    /// A read's time, smoothed, ns; 0: none was read.
+    /// The smoothed time of a read, ns; 0 before the first read.
     latency_ns: u64,
     /// Failures in a row.
     failures: u32,
-    /// When a write is tried while it is left out.
+    /// When the next write is tried while the copy is left out.
     probe_ns: u64,
 }
 
@@ -32,23 +34,23 @@ pub(crate) struct Side {
 pub(crate) struct Copies(pub Vec<Side>);
 
 impl Side {
-    /// Whether it is left out.
+    /// Whether the copy is left out.
     pub fn is_out(&self) -> bool {
         self.failures >= FAILURES_MOST
     }
 
-    /// It is left out from now on.
+    /// Leaves the copy out from now on.
     pub fn lose(&mut self) {
         self.failures = FAILURES_MOST;
         self.probe_ns = now_ns() + PROBE_NS;
     }
 
-    /// Whether it was written all of these slots last.
+    /// Whether the last write of all of these slots reached this copy.
     pub fn has(&self, slots: &Range<u32>) -> bool {
         slots.end <= self.store.slots() && !self.stale.has_any(slots.clone())
     }
 
-    /// Whether it should be written some of these slots again.
+    /// Whether some of these slots should be written to this copy again.
     pub fn needs(&self, slots: &Range<u32>) -> bool {
         let behind = self.stale.has_any(slots.clone()) || self.suspect.has_any(slots.clone());
         behind && !self.is_out() && slots.end <= self.store.slots()
@@ -78,9 +80,9 @@ impl Copies {
         Copies(stores.into_iter().map(side).collect())
     }
 
-    /// The copy to read the first of some slots from, and how many of them it should read: of the
-    /// copies that have it, but for those whose bits are set in `tried`. `one`: from one copy, if
-    /// any has all.
+    /// The copy from which to read the first of some slots, and how many of them to read there.
+    /// Copies whose bits are set in `tried` are excluded. `one`: from one copy, if any has all
+    /// slots.
     pub fn pick(&self, slots: &Range<u32>, tried: u64, one: bool) -> Option<(usize, u32)> {
         let first = slots.start..slots.start + 1;
         let cost = |&index: &usize| {
@@ -105,7 +107,7 @@ impl Copies {
         Some((index, slots.clone().take_while(goes_on).count() as u32))
     }
 
-    /// A read took so long, ns. The others are tried again some time: what is said of them ages.
+    /// A read took `took_ns`. The other copies' times age, so that they are tried again some time.
     pub fn read_ended(&mut self, index: usize, took_ns: u64) {
         for (other, copy) in self.0.iter_mut().enumerate() {
             if other != index {
@@ -120,8 +122,8 @@ impl Copies {
         }
     }
 
-    /// The copies to write slots to, a bit for each, but for those whose bits are set in `tried`:
-    /// those that are not left out, or are to be tried again; all, if there are no such.
+    /// Bit mask of the copies to which slots are written, without those in `tried`: copies that
+    /// work or are due for a retry. If there is none, all copies.
     pub fn to_write(&self, slots: &Range<u32>, tried: u64) -> u64 {
         let now_ns = now_ns();
         let (mut all, mut due) = (0, 0);
@@ -134,7 +136,7 @@ impl Copies {
         if due == 0 { all } else { due }
     }
 
-    /// What is not as it should be.
+    /// What is wrong, if anything.
     pub fn condition(&self) -> Option<String> {
         let (all, out) = (self.0.len(), self.0.iter().filter(|copy| copy.is_out()).count());
         let behind: usize = self.0.iter().map(|copy| copy.stale.count() + copy.suspect.count()).sum();

@@ -1,31 +1,31 @@
-//! A store that takes longer: each end is held back for a time, by a seed. For tests.
+//! A slower store: each completion is delayed, by random times from a seed. For tests.
 //!
-//! Ends come in another order than that of their operations, as those of a network do.
+//! Completions come in another order than their operations, as in a network.
 
 use crate::random::Random;
 use crate::shelf::{Ended, Error, Notes, Op, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;
 
-/// A store whose operations end late.
+/// A store whose operations complete late.
 pub struct Delayed<S> {
     inner: S,
-    /// How long an end is held back, ns.
+    /// The range of the delay, ns.
     delays_ns: Range<u64>,
     random: Random,
-    /// Ends that are held back, by the tokens of their timeouts.
+    /// Delayed completions, by the tokens of their timeouts.
     held: Notes<Ended>,
     scratch: Vec<Ended>,
 }
 
 impl<S: Store> Delayed<S> {
-    /// `inner`, each operation of which takes so much longer, ns; the same times for the same
-    /// `seed`.
+    /// `inner`, each operation of which takes longer by `delays_ns`; the same `seed` gives the same
+    /// times.
     pub fn new(inner: S, delays_ns: Range<u64>, seed: u64) -> Self {
         Delayed { inner, delays_ns, random: Random::new(seed), held: Notes::default(), scratch: Vec::new() }
     }
 
-    /// Calls the inner store, and holds back what has ended by that.
+    /// Calls the inner store and delays the completions that the call returned.
     fn with_inner(
         &mut self,
         ring: &mut StoreRing<'_>,
@@ -74,8 +74,8 @@ impl<S: Store> Store for Delayed<S> {
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
-        // SAFETY: the caller keeps the pieces until it hears of the end, which is later than the
-        // inner store's.
+        // SAFETY: the caller keeps the pieces until it receives the completion, which is later than
+        // the inner store's.
         self.with_inner(ring, ended, |inner, ring, ended| unsafe { inner.begin(ring, op, ended) });
     }
 

@@ -1,9 +1,9 @@
 //! Blocks encrypted before they reach a store (AES-256-GCM), with a key that only this process has.
 //!
-//! Each write of a slot has a nonce of its own, the number of the write; the slot's number is
-//! authenticated with it. Nonce and tag, the slot's *seal*, stay in memory, 24 bytes a slot, so
-//! that a slot has the length of its block, and neither older bytes of a slot nor those of another
-//! open.
+//! Each write of a slot has a different nonce, the number of the write; the slot's number is
+//! authenticated with it. Nonce and tag, the slot's *seal*, stay in memory, 24 bytes a slot. So a
+//! slot has the length of its block, and neither older bytes of a slot nor those of another slot
+//! decrypt.
 
 use crate::buffers::{Buffers, each_block};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
@@ -12,15 +12,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_sys::ring::{Done, Piece};
 
-/// Bytes of ciphertext on their way to the store at most; what is more waits.
+/// The most bytes of ciphertext on their way to the store; further writes wait.
 const BUFFERS: usize = 2 * EXTENT;
 
-/// A store that has only ciphertext.
+/// A store that gets only ciphertext.
 pub struct Encrypted<S> {
     inner: S,
     block: usize,
     secret: Secret,
-    /// Slots that were sealed so far: each has been a nonce.
+    /// The number of slots sealed so far: each number has been a nonce.
     sealed: u64,
     seals: Vec<Seal>,
     buffers: Buffers,
@@ -29,14 +29,14 @@ pub struct Encrypted<S> {
     under_way: Notes<Note>,
     /// Writes for which there is no buffer yet.
     waiting: VecDeque<Waiting>,
-    /// Ends of the inner store's that were not yet handled.
+    /// Completions of the inner store that were not yet handled.
     ends: VecDeque<Ended>,
     scratch: Vec<Ended>,
-    /// This is a fork's child: to write would use a nonce that the parent uses as well.
+    /// This is a fork's child: a write would use a nonce that the parent uses as well.
     inherited: bool,
 }
 
-/// What opens a slot. No write has the nonce 0: there is nothing in the slot.
+/// The data that decrypt a slot. No write has the nonce 0, which marks an empty slot.
 #[derive(Clone, Copy, Default)]
 struct Seal {
     nonce: u64,
@@ -51,7 +51,7 @@ enum Note {
     Write(Vec<Piece>),
 }
 
-/// A write that was not yet begun.
+/// A write that has not begun.
 struct Waiting {
     id: u32,
     slot: u32,
@@ -60,7 +60,7 @@ struct Waiting {
     urgent: bool,
 }
 
-// SAFETY: the pieces are the caller's until the operation has ended, whatever thread that is in.
+// SAFETY: the pieces belong to the caller until the operation has ended, in whichever thread.
 unsafe impl Send for Note {}
 // SAFETY: as above.
 unsafe impl Send for Waiting {}
@@ -89,7 +89,7 @@ impl<S: Store> Encrypted<S> {
         })
     }
 
-    /// Calls the inner store, and handles what has ended by that.
+    /// Calls the inner store, and handles the completions that the call returned.
     fn with_inner(
         &mut self,
         ring: &mut StoreRing<'_>,
@@ -100,8 +100,8 @@ impl<S: Store> Encrypted<S> {
         self.settle(ring, ended);
     }
 
-    /// Calls the inner store, and notes what has ended by that. There is one, and nothing of this
-    /// one's own in the ring: tokens need no parting.
+    /// Calls the inner store, and notes the completions that the call returned. There is only one
+    /// inner store, and this store has no operations in the ring, so tokens need no prefix.
     fn call(
         &mut self,
         ring: &mut StoreRing<'_>,
@@ -111,7 +111,7 @@ impl<S: Store> Encrypted<S> {
         self.ends.extend(self.scratch.drain(..));
     }
 
-    /// Handles all ends that are there, and those that come of that.
+    /// Handles all completions, and those that result from them.
     fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         loop {
             self.write_waiting(ring);
@@ -119,10 +119,10 @@ impl<S: Store> Encrypted<S> {
             match self.under_way.take(end.id).expect("an operation under way") {
                 Note::Write(pieces) => self.buffers.give_back(pieces),
                 Note::Read(pieces, slot) if end.result.is_ok() => {
-                    // SAFETY: the read has ended, and until the caller hears of it the array is
-                    // valid, and nobody else uses its memory.
+                    // SAFETY: the read has ended, and until the caller receives the completion the
+                    // array is valid, and its memory has no other user.
                     let (slots, good) = unsafe { self.open_all(&*pieces, slot) };
-                    // Where the inner store has the bytes twice, the others are read next.
+                    // If the inner store has the bytes twice, its other copy is read next.
                     let id = end.id;
                     self.call(ring, |inner, ring, ended| inner.judge(ring, id, slots, good, ended));
                     if !good {
@@ -135,10 +135,11 @@ impl<S: Store> Encrypted<S> {
         }
     }
 
-    /// Decrypts what lies in the pieces, from `slot` on: which slots, and whether all were right.
+    /// Decrypts the bytes in the pieces, from `slot` on. Returns the slots, and whether all were
+    /// right.
     ///
     /// # Safety
-    /// The pieces' memory is valid, and nobody else uses it.
+    /// The pieces' memory is valid, and has no other user.
     unsafe fn open_all(&mut self, pieces: &[Piece], slot: u32) -> (Range<u32>, bool) {
         let (mut at, mut good) = (slot, true);
         let (secret, seals) = (&self.secret, &self.seals);
@@ -152,7 +153,7 @@ impl<S: Store> Encrypted<S> {
         (slot..at, good)
     }
 
-    /// Begins those writes in the inner store for which there are buffers.
+    /// Begins the waiting writes in the inner store for which there are buffers.
     fn write_waiting(&mut self, ring: &mut StoreRing<'_>) {
         while let Some(next) = self.waiting.front() {
             // SAFETY: the caller keeps its array until the operation has ended.
@@ -160,8 +161,8 @@ impl<S: Store> Encrypted<S> {
             let bytes: usize = from.iter().map(Piece::len).sum();
             let Some(pieces) = self.buffers.lend(bytes / self.block) else { return };
             let Some(Waiting { id, slot, urgent, .. }) = self.waiting.pop_front() else { return };
-            // SAFETY: the caller keeps the memory valid, and as it is, until the operation has
-            // ended; the buffers are this operation's.
+            // SAFETY: the caller keeps the memory valid and unchanged until the operation has
+            // ended; the buffers belong to this operation.
             unsafe { self.seal_all(from, &pieces, slot) };
             let array: *const [Piece] = &*pieces;
             self.under_way.put(id, Note::Write(pieces));
@@ -176,10 +177,10 @@ impl<S: Store> Encrypted<S> {
         }
     }
 
-    /// Encrypts what lies in `from` into the buffers `to`, for the slots from `slot` on.
+    /// Encrypts the bytes in `from` into the buffers `to`, for the slots from `slot` on.
     ///
     /// # Safety
-    /// The memory of both is valid, nobody writes to the one, and nobody uses the other.
+    /// The memory of both is valid, nobody writes to `from`, and nobody uses `to`.
     unsafe fn seal_all(&mut self, from: &[Piece], to: &[Piece], slot: u32) {
         // SAFETY: the caller's promise.
         unsafe { crate::buffers::copy(from, to) };
@@ -223,7 +224,7 @@ impl<S: Store> Store for Encrypted<S> {
         match op.kind {
             OpKind::Read => {
                 self.under_way.put(op.id, Note::Read(pieces, op.slot));
-                // SAFETY: the caller's promise is the one that the inner store asks for.
+                // SAFETY: the caller's promise is the one that the inner store requires.
                 self.with_inner(ring, ended, |inner, ring, ended| unsafe { inner.begin(ring, op, ended) });
             }
             OpKind::Write if self.inherited => {
@@ -241,7 +242,7 @@ impl<S: Store> Store for Encrypted<S> {
         self.with_inner(ring, ended, |inner, ring, ended| inner.event(ring, done, ended));
     }
 
-    // The inner store was told already, by the tags.
+    // The tags have already told the inner store.
     fn judge(&mut self, _: &mut StoreRing<'_>, _: u32, _: Range<u32>, _: bool, _: &mut Vec<Ended>) {}
 
     fn forget(&mut self, slots: Range<u32>) {

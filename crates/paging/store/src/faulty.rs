@@ -10,7 +10,7 @@ use terapage_sys::ring::Done;
 /// EIO.
 const EIO: i32 = 5;
 
-/// A store that goes wrong now and then.
+/// A store that fails now and then.
 pub struct Faulty<S> {
     inner: S,
     faults: Faults,
@@ -21,17 +21,17 @@ pub struct Faulty<S> {
 /// An operation under way.
 struct Note {
     bytes: usize,
-    /// Memory that a read fills first: where, and how much.
+    /// The memory that a read fills first: its address and length.
     read: Option<(usize, usize)>,
 }
 
 impl<S: Store> Faulty<S> {
-    /// `inner`, going wrong as `faults` says, the same way for the same `seed`.
+    /// `inner`, with failures as in `faults`; the same `seed` gives the same failures.
     pub fn new(inner: S, faults: Faults, seed: u64) -> Self {
         Faulty { inner, faults, random: Random::new(seed), under_way: Notes::default() }
     }
 
-    /// Spoils what has ended in the inner store.
+    /// Corrupts completed operations of the inner store.
     fn spoil(&mut self, ended: &mut [Ended]) {
         for end in ended {
             let Some(note) = self.under_way.take(end.id) else { continue };
@@ -47,8 +47,8 @@ impl<S: Store> Faulty<S> {
                 && self.happens(self.faults.flips)
             {
                 let bit = self.random.next() as usize % (len * 8);
-                // SAFETY: the read has ended, and until the caller hears of it nobody else uses its
-                // memory.
+                // SAFETY: the read has ended, and its memory has no other user until the caller
+                // receives the completion.
                 let read = unsafe { memory::bytes(at, len) };
                 read[bit / 8] ^= 1 << (bit % 8);
             }
@@ -94,12 +94,13 @@ impl<S: Store> Store for Faulty<S> {
         let read = first.map(|piece| (piece.at(), piece.len()));
         self.under_way.put(op.id, Note { bytes: op.bytes(), read });
         let before = ended.len();
-        // SAFETY: the caller's promise is the one that the inner store asks for.
+        // SAFETY: the caller's promise is the one that the inner store requires.
         unsafe { self.inner.begin(ring, op, ended) };
         self.spoil(&mut ended[before..]);
     }
 
-    // There is one inner store, and nothing of this one's own in the ring: tokens need no parting.
+    // There is only one inner store, and this store has no operations in the ring, so tokens need
+    // no prefix.
     fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
         let before = ended.len();
         self.inner.event(ring, done, ended);

@@ -17,11 +17,11 @@ pub struct FileStore {
 
 impl FileStore {
     /// A store of slots of `block` bytes at `path`: a directory, an empty file, or a block device
-    /// (`docs/configuration.md`). With `limit` its bytes are taken at once, and are all that it
-    /// ever takes.
+    /// (`docs/configuration.md`). With `limit` its bytes are reserved at once, and the store never
+    /// takes more.
     ///
     /// # Errors
-    /// A path that is something else, or cannot be opened or written; no room for `limit`.
+    /// The path is something else, or cannot be opened or written; or there is no room for `limit`.
     pub fn open(path: &Path, block: usize, limit: Option<u64>) -> Result<FileStore, Error> {
         let member = Member::open(path)?;
         let mut store = FileStore { member, extents: 0, block, limit, under_way: Notes::default() };
@@ -33,7 +33,7 @@ impl FileStore {
         Ok(store)
     }
 
-    /// The same, but that a tenth of the disk is left to others.
+    /// The same store, which leaves a tenth of the disk free.
     pub fn leaving_some(mut self) -> FileStore {
         self.member.leave_some();
         self
@@ -53,18 +53,18 @@ impl FileStore {
     }
 }
 
-/// Extents of a store of a given size: one at least.
+/// The number of extents of a store of a given size: at least one.
 pub(crate) fn extents_of(limit: u64) -> u64 {
     (limit / EXTENT as u64).max(1)
 }
 
-/// Extents by which a store grows that has so many.
+/// The number of extents by which a store with `has` extents grows.
 pub(crate) fn extents_to_add(has: usize) -> usize {
     step((has * EXTENT) as u64) as usize / EXTENT
 }
 
-/// Refuses an extent whose slots would have no numbers: those have 32 bits, and one of them says
-/// that there is none.
+/// Refuses an extent whose slots would have no numbers: numbers have 32 bits, and one of them means
+/// no slot.
 pub(crate) fn room_for_numbers(
     extents: usize,
     block: usize,
@@ -78,7 +78,7 @@ pub(crate) fn room_for_numbers(
     Err(Error::Full { name: name(), why })
 }
 
-/// There is no room after so many extents.
+/// There is no room after this number of extents.
 fn full(name: String, extents: usize, why: Why) -> Error {
     let mib = (extents * EXTENT) >> 20;
     let why = match why {
@@ -94,7 +94,7 @@ fn full(name: String, extents: usize, why: Why) -> Error {
     Error::Full { name, why }
 }
 
-/// All that a store of a given size may have is in use.
+/// Everything that a store of a given size may have is in use.
 pub(crate) fn used_up(name: String, limit: u64) -> Error {
     Error::Full { name, why: format!("all of --store-size ({} MiB) is in use", limit >> 20) }
 }

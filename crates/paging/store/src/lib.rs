@@ -1,11 +1,11 @@
 //! Where blocks live that have no frame.
 //!
-//! A [`Store`] holds blocks in numbered slots. Its operations begin in the caller's ring, and what
-//! ends there comes back to the store, so that one thread waits for faults and for all stores in
+//! A [`Store`] keeps blocks in numbered slots. Its operations begin in the caller's ring, and their
+//! completions come back to the store, so that one thread waits for faults and for all stores in
 //! one place. Stores stack: [`Striped`] spreads over any others, [`Mirror`] keeps the same bytes in
 //! several, [`Tiered`] fills one after the other, [`Encrypted`] gives another only ciphertext,
-//! [`Compressed`] fewer bytes, [`Packed`] compresses into memory, [`Faulty`] fails and [`Delayed`]
-//! is late on purpose.
+//! [`Compressed`] gives another fewer bytes, [`Packed`] compresses into memory, [`Faulty`] fails
+//! and [`Delayed`] is late on purpose.
 
 mod bits;
 mod buffers;
@@ -47,7 +47,7 @@ pub use terapage_config::Faults;
 use terapage_sys::ring::IoEngine;
 pub use tiered::{Tier, Tiered};
 
-/// The engine of a ring that the setting `io` asks for; `None`: the best that can be had.
+/// The engine of a ring for the setting `io`; `None`: the best available one.
 pub fn io_engine(io: terapage_config::Io) -> Option<IoEngine> {
     match io {
         terapage_config::Io::Auto => None,
@@ -57,7 +57,8 @@ pub fn io_engine(io: terapage_config::Io) -> Option<IoEngine> {
     }
 }
 
-/// Bytes that lie together in a store at least, and the most that one operation moves.
+/// The minimum number of bytes that lie together in a store, and the most bytes that one operation
+/// moves.
 pub const EXTENT: usize = 2 << 20;
 
 #[cfg(test)]
@@ -75,7 +76,7 @@ mod tests {
     }
 
     impl<S: Store> Rig<S> {
-        /// Memory of `len` bytes; `None` where there is no ring.
+        /// Memory of `len` bytes; `None` if there is no ring.
         pub(crate) fn new(store: S, len: usize) -> Option<Rig<S>> {
             let ring = match Ring::with(IoEngine::of_tests(), 8, true) {
                 Ok(ring) => ring,
@@ -92,15 +93,16 @@ mod tests {
 
         /// The memory.
         pub(crate) fn memory(&mut self) -> &mut [u8] {
-            // SAFETY: mapped in `new`, never given back, and this rig's alone.
+            // SAFETY: mapped in `new`, never freed, and used only by this rig.
             unsafe { memory::bytes(self.at, self.len) }
         }
 
-        /// One operation, from its beginning to its end, with the first `len` bytes of the memory.
+        /// One operation, from its beginning to its completion, with the first `len` bytes of the
+        /// memory.
         pub(crate) fn operate(&mut self, kind: OpKind, slot: u32, len: usize) -> Result<(), Failure> {
             let (pieces, mut ended) = ([Piece::new(self.at, len)], Vec::new());
             let op = Op { id: 3, kind, slot, pieces: &pieces, urgent: true };
-            // SAFETY: the pieces and their memory stay until the end has come, below.
+            // SAFETY: the pieces and their memory stay valid until the completion, below.
             unsafe { self.store.begin(&mut StoreRing::new(&mut self.ring, 0, 48), op, &mut ended) };
             while ended.is_empty() {
                 self.ring.enter(1).unwrap();

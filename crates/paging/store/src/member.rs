@@ -1,9 +1,9 @@
 //! One file or device of a store.
 //!
-//! The bytes of a directory's store lie in a file without a name there, those of a regular file's
-//! in one beside it: the kernel gives them back with the last descriptor, however the process ends.
-//! The file that was named stays empty. So SIGKILL leaves nothing, and programs that name the same
-//! file do not get in each other's way.
+//! The bytes of a store lie in a file without a name: in the named directory, or beside the named
+//! regular file. The kernel frees them with the last descriptor, however the process ends. The
+//! named file stays empty. So nothing remains after SIGKILL, and programs that name the same file
+//! do not disturb each other.
 
 use crate::{EXTENT, Error, mounts, signature};
 use std::fs::{File, Metadata};
@@ -13,11 +13,11 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use terapage_sys::file::{self, Opened};
 
-/// Bytes that a file is grown by: as many as it has, within these. Of a program's many children
-/// each needs little.
+/// Bytes by which a file grows: its present size, within these bounds. If a program has many
+/// children, each needs little.
 const STEPS: [u64; 2] = [8 << 20, 64 << 20];
 
-/// The next step of a file that has so many bytes.
+/// The next step of a file with this number of bytes.
 pub(crate) fn step(has: u64) -> u64 {
     has.clamp(STEPS[0], STEPS[1])
 }
@@ -28,13 +28,13 @@ const EOPNOTSUPP: i32 = 95;
 /// Another has the device for itself.
 const EBUSY: i32 = 16;
 
-/// Where no file can be made though the directory is there, as in /proc.
+/// No file can be made though the directory exists, as in /proc.
 const ENOENT: i32 = 2;
 
-/// No space on the disk; a quota is used up; the process may not make a file that large.
+/// No space on the disk; a quota is used up; the process may not make a file this large.
 const FULL: [ErrorKind; 3] = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
 
-/// What a path that was given as a store is.
+/// The kind of a path that was given as a store.
 enum Kind {
     /// A directory.
     Directory,
@@ -44,37 +44,37 @@ enum Kind {
     Device,
 }
 
-/// One file or device, and how much of it is in use.
+/// One file or device, and the part of it that is in use.
 pub(crate) struct Member {
     opened: Opened,
     path: PathBuf,
     /// Bytes that can be written.
     allocated: u64,
-    /// Bytes given to extents.
+    /// Bytes that are assigned to extents.
     used: u64,
     /// The size of a device; `None` for a file, which grows.
     device: Option<u64>,
     full: Option<Why>,
-    /// It leaves a part of the disk to others.
+    /// Whether it leaves a part of the disk free.
     leaves: bool,
 }
 
-/// Why no more can be had.
+/// Why it cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// There is no space.
     Space,
     /// By a quota or a limit of the process.
     Limit,
-    /// What is there is left to others.
+    /// The remaining space is left to others.
     Left,
 }
 
-/// One part in this many of a disk is left to others, unless the size of the store is given.
+/// A disk's size divided by this is left free, unless the size of the store is given.
 const LEFT_PART: u64 = 10;
 
-/// Whether a file system that has `size` bytes, of which `free` are free, has so many more for a
-/// store that leaves some to others.
+/// Whether a file system of `size` bytes, of which `free` are free, has `more` bytes for a store
+/// that leaves some free.
 fn has_to_spare(size: u64, free: u64, more: u64) -> bool {
     free >= more.saturating_add(size / LEFT_PART)
 }
@@ -105,7 +105,7 @@ impl Kind {
     }
 }
 
-/// The directory of an empty file, if that is on the same file system.
+/// The directory of an empty file, if it is on the same file system.
 fn beside(path: &Path, found: &Metadata) -> Result<PathBuf, String> {
     if found.len() > 0 {
         return Err(format!(
@@ -121,8 +121,8 @@ fn beside(path: &Path, found: &Metadata) -> Result<PathBuf, String> {
     }
 }
 
-/// Refuses a device that has a file system or the like. One that cannot be read is refused when it
-/// is opened.
+/// Refuses a device that has a file system or the like. An unreadable device is refused when it is
+/// opened.
 fn no_signature(path: &Path) -> Result<(), String> {
     let Ok(mut device) = File::open(path) else { return Ok(()) };
     let size = device.seek(SeekFrom::End(0)).unwrap_or(0);
@@ -137,8 +137,8 @@ fn no_signature(path: &Path) -> Result<(), String> {
     }
 }
 
-/// The directory in which the bytes of a store lie, `path` being a directory or an empty file;
-/// `None` for a device.
+/// The directory for the bytes of a store, if `path` is a directory or an empty file; `None` for a
+/// device.
 ///
 /// # Errors
 /// The path cannot be a store.
@@ -150,7 +150,8 @@ pub(crate) fn directory_of(path: &Path) -> Result<Option<PathBuf>, Error> {
     })
 }
 
-/// Whether I/O of a store at `path` goes past the page cache: it is opened as for use, and closed.
+/// Whether I/O of a store at `path` bypasses the page cache: the path is opened as for use, and
+/// closed.
 ///
 /// # Errors
 /// The path cannot be a store.
@@ -196,22 +197,23 @@ impl Member {
         })
     }
 
-    /// What people call it.
+    /// Its name in messages.
     pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// Why it cannot grow any more.
+    /// Why it cannot grow any further.
     pub(crate) fn why_full(&self) -> Why {
         self.full.unwrap_or(Why::Space)
     }
 
-    /// From now on it leaves a part of the disk to others.
+    /// From now on it leaves a part of the disk free.
     pub(crate) fn leave_some(&mut self) {
         self.leaves = true;
     }
 
-    /// Whether so many bytes more leave others enough. What cannot be asked has.
+    /// Whether `more` bytes leave enough to others. A file system that cannot be queried counts as
+    /// having enough.
     fn may_have(&self, more: u64) -> bool {
         let Ok(system) = rustix::fs::fstatvfs(self.opened.fd.file()) else { return true };
         let [size, free] =
@@ -224,7 +226,7 @@ impl Member {
         self.opened.fd.raw()
     }
 
-    /// Room for one more extent, if there is any: where it begins.
+    /// Takes room for one more extent, if there is any, and returns its offset.
     pub(crate) fn take(&mut self) -> Result<Option<u64>, Error> {
         let extent = EXTENT as u64;
         if self.used + extent > self.allocated {
@@ -282,7 +284,7 @@ mod tests {
         assert_eq!(member.name(), file.display().to_string());
     }
 
-    /// A child that writes a block must not take what its hundred siblings need.
+    /// A child that writes a block must not take the space that its hundred siblings need.
     #[test]
     fn a_small_store_takes_little_and_a_large_one_grows_in_large_steps() {
         let place = tempfile::tempdir().unwrap();

@@ -1,12 +1,13 @@
 //! The same bytes in several stores (RAID-1): one may fail, or give wrong bytes.
 //!
-//! A write goes to all copies, and ends when each has ended. A read goes to the copy that is likely
-//! to answer first. If it fails, or its bytes are judged wrong, another copy is read, and once
-//! those bytes are judged right they are written back.
+//! A write goes to all copies, and completes when all have completed it. A read goes to the copy
+//! that is likely to answer first. If it fails, or its bytes are judged wrong, another copy is
+//! read, and once those bytes are judged right they are written back.
 //!
-//! What a copy is known not to have is noted for each slot. A slot is *stale* in a copy that a
-//! write did not reach, and is not read there until it has been written. It is *suspect* in a copy
-//! that gave an error or wrong bytes, and is read there only if no other copy has it.
+//! The mirror notes for each slot which copies are known to lack its bytes. A slot is *stale* in a
+//! copy that a write did not reach, and is not read there until it has been written. It is
+//! *suspect* in a copy that gave an error or wrong bytes, and is read there only if no other copy
+//! has it.
 
 use crate::copies::{Copies, Side};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
@@ -17,11 +18,11 @@ use terapage_sys::memory;
 use terapage_sys::ring::{Done, Piece};
 use terapage_sys::thread::now_ns;
 
-/// Bytes that wait to be judged, or are being written back, at most: what is more is read from
-/// another copy the next time, too.
+/// The most bytes that wait to be judged, or are being written back. Beyond that, reads use another
+/// copy the next time, too.
 const SAVED_MOST: usize = 8 << 20;
 
-/// Bytes of a page: memory for direct I/O begins on such an edge.
+/// The size of a page: memory for direct I/O begins at such a boundary.
 const PAGE: usize = 4096;
 
 /// Several stores with the same bytes.
@@ -29,13 +30,13 @@ pub struct Mirror {
     copies: Copies,
     block: usize,
     slots: u32,
-    /// Operations of the caller's, by their numbers.
+    /// The caller's operations, by their numbers.
     operations: Notes<Operation>,
-    /// Operations of the copies, by the numbers that they have there.
+    /// Operations of the copies, by their numbers there.
     inner: Notes<Inner>,
-    /// What each read came from, by its number, until it is judged.
+    /// The source of each read, by its number, until it is judged.
     came: Vec<Came>,
-    /// Ends of copies' operations that were not yet handled.
+    /// Completions of the copies that were not yet handled.
     ends: VecDeque<(usize, Ended)>,
     scratch: Vec<Ended>,
     /// Writes that wait until their slots have been written back.
@@ -51,20 +52,20 @@ struct Operation {
     urgent: bool,
     /// The caller's array.
     pieces: *const [Piece],
-    /// Of a read: what is next; copies read from there on that failed; a part of the pieces, where
-    /// no copy has all.
+    /// For a read: the next slot; the copies that failed from there on; a part of the pieces, if no
+    /// copy has all slots.
     at: u32,
     tried: u64,
-    /// Copies that were wrong when these slots were read just now; `None`: they were not.
+    /// The copies that were wrong when these slots were read just before; `None` if they were not.
     wrong: Option<u64>,
     part: Vec<Piece>,
-    /// Of a write: copies under way; those that have it, or were tried.
+    /// For a write: the number of copies under way; the copies that have the bytes, or were tried.
     left: u32,
     wrote: u64,
     failure: Option<Failure>,
 }
 
-// SAFETY: the pieces are the caller's until the operation has ended, whatever thread that is in.
+// SAFETY: the pieces belong to the caller until the operation has ended, in whichever thread.
 unsafe impl Send for Operation {}
 
 /// An operation of a copy.
@@ -81,7 +82,7 @@ struct Repair {
     _pieces: Box<[Piece]>,
 }
 
-/// Where the bytes of a read came from.
+/// The source of the bytes of a read.
 #[derive(Default)]
 struct Came {
     parts: Vec<(usize, Range<u32>)>,
@@ -92,7 +93,7 @@ struct Came {
     wrong: Option<(Range<u32>, u64)>,
 }
 
-/// Bytes that begin on a page's edge, as direct I/O wants them.
+/// Bytes that begin at a page boundary, as direct I/O requires.
 struct Saved {
     memory: Vec<u8>,
     from: usize,
@@ -121,7 +122,7 @@ impl Mirror {
     /// Copies of slots of `block` bytes in each of `stores`, two or more.
     ///
     /// # Errors
-    /// Fewer stores, or more than there may be.
+    /// There are fewer than two stores, or too many.
     pub fn new(stores: Vec<Box<dyn Store>>, block: usize) -> Result<Mirror, Error> {
         if stores.len() < 2 || stores.len() > StoreRing::INNER_MOST {
             let why = format!("has {} copies (2 to {} are possible)", stores.len(), StoreRing::INNER_MOST);
@@ -143,7 +144,7 @@ impl Mirror {
         })
     }
 
-    /// Calls a copy, and notes what has ended there by that.
+    /// Calls a copy, and notes the completions that the call returned.
     fn with_copy(
         &mut self,
         index: usize,
@@ -173,7 +174,7 @@ impl Mirror {
         });
     }
 
-    /// Handles all ends that are there, and those that come of that.
+    /// Handles all completions, and those that result from them.
     fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         while let Some((index, end)) = self.ends.pop_front() {
             self.copies.0[index].ended(&end.result);
@@ -188,7 +189,8 @@ impl Mirror {
         }
     }
 
-    /// Reads what is next of a read, from one copy; ends it where there is nothing, or no copy.
+    /// Reads the next slots of a read from one copy; completes the read if no slots, or no copies,
+    /// remain.
     fn read_next(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
         let operation = self.operations.get_mut(id).expect("a read under way");
         let (rest, tried) = (operation.at..operation.slots.end, operation.tried);
@@ -207,7 +209,7 @@ impl Mirror {
             operation.pieces
         } else {
             let from = (slots.start - operation.slots.start) as usize * self.block;
-            // SAFETY: the caller keeps its array until the end of the operation.
+            // SAFETY: the caller keeps its array until the completion of the operation.
             operation.part = cut(unsafe { &*operation.pieces }, from, count as usize * self.block);
             &*operation.part
         };
@@ -215,11 +217,11 @@ impl Mirror {
         self.copies.0[index].reading += 1;
         let read = Inner::Read { id, slots, since_ns: now_ns() };
         // SAFETY: the caller's array, or the operation's part of it, stays until this read ends,
-        // and the memory is the caller's promise.
+        // and the caller promises the memory.
         unsafe { self.begin_in(index, ring, read, what, pieces) };
     }
 
-    /// A copy has read part of a read, or all of it.
+    /// A copy has completed a read, or a part of it.
     fn read_part(
         &mut self,
         ring: &mut StoreRing<'_>,
@@ -246,7 +248,7 @@ impl Mirror {
         self.read_next(ring, id, ended);
     }
 
-    /// A read has all its bytes. They are kept until they are judged if a copy needs them.
+    /// A read has all its bytes. If a copy needs them, they are kept until they are judged.
     fn read_all(&mut self, id: u32, ended: &mut Vec<Ended>) {
         let operation = self.operations.take(id).expect("a read under way");
         let slots = &operation.slots;
@@ -254,10 +256,10 @@ impl Mirror {
         let needed = self.copies.0.iter().any(|copy| copy.needs(slots));
         if needed && !self.inherited && self.saved_bytes + bytes <= SAVED_MOST {
             let mut saved = Saved::with_room_for(bytes);
-            // SAFETY: the caller keeps its array until the end of the operation.
+            // SAFETY: the caller keeps its array until the completion of the operation.
             for piece in unsafe { &*operation.pieces } {
-                // SAFETY: the read has ended, and until the caller hears of it nobody uses its
-                // memory.
+                // SAFETY: the read has ended, and its memory has no user until the caller receives
+                // the completion.
                 saved.push(unsafe { memory::bytes(piece.at(), piece.len()) });
             }
             self.saved_bytes += bytes;
@@ -266,8 +268,8 @@ impl Mirror {
         ended.push(Ended::well(id));
     }
 
-    /// Forgets what was noted of the last read of this number. If these slots are read once more,
-    /// the copies that were wrong are not forgotten, and returned.
+    /// Forgets the notes about the last read of this number. If these slots are read once more, the
+    /// copies that were wrong are kept and returned.
     fn forget_last(&mut self, id: u32, slots: &Range<u32>) -> Option<u64> {
         let index = id as usize;
         if index >= self.came.len() {
@@ -282,8 +284,8 @@ impl Mirror {
         came.wrong.as_ref().map(|&(_, copies)| if copies == all { 0 } else { copies })
     }
 
-    /// Begins a write in the copies that are to have it; in those that are left out it is noted as
-    /// missing, unless there are no others. Ends it where no copy is left.
+    /// Begins a write in the copies that must have it; for copies that are left out it is noted as
+    /// missing, unless there are no others. Completes the write if no copy remains.
     fn write(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
         let operation = self.operations.get_mut(id).expect("a write under way");
         let (slots, tried, pieces) = (operation.slots.clone(), operation.wrote, operation.pieces);
@@ -299,7 +301,7 @@ impl Mirror {
         for index in 0..self.copies.0.len() {
             if chosen >> index & 1 != 0 {
                 // SAFETY: the caller's array and its memory stay until the operation ends, which is
-                // when all copies' have.
+                // when all copies have completed it.
                 unsafe { self.begin_in(index, ring, Inner::Write { id }, what, pieces) };
             } else if tried >> index & 1 == 0 {
                 self.copies.0[index].stale.insert(slots.clone());
@@ -307,7 +309,7 @@ impl Mirror {
         }
     }
 
-    /// A copy has ended its part of a write.
+    /// A copy has completed its part of a write.
     fn wrote(
         &mut self,
         ring: &mut StoreRing<'_>,
@@ -336,7 +338,7 @@ impl Mirror {
             self.operations.take(id);
             return ended.push(Ended::well(id));
         }
-        // No copy has it: those that are left out may take it.
+        // No copy has the bytes: copies that are left out may accept them.
         self.write(ring, id, ended);
     }
 
@@ -353,13 +355,13 @@ impl Mirror {
             let array: *const [Piece] = &*pieces;
             let repair = Repair { slots: slots.clone(), _bytes: saved.clone(), _pieces: pieces };
             let repair = Inner::Repair(repair);
-            // SAFETY: the bytes and the array stay where they are, and as they are, in the note of
-            // this repair, which lasts until its end.
+            // SAFETY: the bytes and the array stay in place and unchanged in the note of this
+            // repair, which lasts until its completion.
             unsafe { self.begin_in(index, ring, repair, (OpKind::Write, slots.start, false), array) };
         }
     }
 
-    /// Whether a slot of these is being written back.
+    /// Whether one of these slots is being written back.
     fn is_written_back(&self, slots: &Range<u32>) -> bool {
         self.inner.iter().any(|inner| match inner {
             Inner::Repair(repair) => repair.slots.start < slots.end && slots.start < repair.slots.end,
@@ -394,7 +396,7 @@ impl Mirror {
     }
 }
 
-/// Keeps the failure that may pass, of two.
+/// Keeps, of two failures, the one that may pass.
 fn worse(kept: &mut Option<Failure>, failure: Failure) {
     if !kept.as_ref().is_some_and(|kept| kept.passing) {
         *kept = Some(failure);
@@ -425,7 +427,8 @@ impl Store for Mirror {
         self.slots
     }
 
-    /// All copies grow. One that cannot, but for want of room, has no part in the new slots.
+    /// All copies grow. A copy that fails for any reason but lack of space gets none of the new
+    /// slots.
     fn grow(&mut self) -> Result<(), Error> {
         let (mut most, mut failed) = (u32::MAX, None);
         for copy in &mut self.copies.0 {
@@ -502,7 +505,8 @@ impl Store for Mirror {
             return;
         }
         let (_, copies) = came.wrong.get_or_insert((slots.clone(), 0));
-        // Of several copies that gave parts nobody knows which was wrong: one gives all of it next.
+        // If several copies gave parts, nobody knows which was wrong: one copy gives all of it
+        // next.
         if let [(index, _)] = came.parts[..] {
             *copies |= 1 << index;
             self.copies.0[index].suspect.insert(slots);
@@ -517,7 +521,7 @@ impl Store for Mirror {
         }
     }
 
-    /// A copy that cannot promise it has no part in what comes; the child reads another.
+    /// A copy that cannot promise this gets no later slots; the child reads another copy.
     fn share(&mut self, fork: u32) -> Result<(), Error> {
         let mut failed = None;
         for copy in &mut self.copies.0 {
@@ -538,8 +542,8 @@ impl Store for Mirror {
         all.fold(true, |noted, (index, copy)| copy.store.leaving(&mut ring.inner(index), leaves) && noted)
     }
 
-    /// What is under way is the parent's. A child must not write slots: once it has ended they may
-    /// be others'.
+    /// Operations under way belong to the parent. A child must not write slots: once it has ended,
+    /// they may belong to others.
     fn inherit(&mut self) -> Result<(), Error> {
         self.operations.clear();
         self.inner.clear();

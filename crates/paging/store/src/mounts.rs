@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The first place at which the device at `path` is mounted, or `swap` where the kernel swaps to
-/// it; `None` where it is not in use so, as far as this process sees.
+/// The first place at which the device at `path` is mounted, or `swap` if the kernel swaps to it;
+/// `None` if this process sees neither.
 pub(crate) fn place_of(path: &Path) -> Option<String> {
     let number = fs::metadata(path).ok()?.rdev();
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
@@ -22,8 +22,8 @@ fn is_swap(swaps: &str, number: u64) -> bool {
     names.filter_map(|name| fs::metadata(name).ok()).any(|found| found.rdev() == number)
 }
 
-/// The place of a mount of the device with this number. Some file systems (Btrfs) show a number of
-/// their own; `is_it` says whether what they name as their source is the device.
+/// The place of a mount of the device with this number. Some file systems (Btrfs) show a different
+/// number; `is_it` says whether their source is the device.
 fn mounted(mounts: &str, number: u64, is_it: impl Fn(&str) -> bool) -> Option<String> {
     let number = format!("{}:{}", major(number), minor(number));
     mounts.lines().find_map(|line| {
@@ -35,7 +35,7 @@ fn mounted(mounts: &str, number: u64, is_it: impl Fn(&str) -> bool) -> Option<St
     })
 }
 
-/// A device's numbers, as `makedev(3)` has them.
+/// A device's numbers, as in `makedev(3)`.
 fn major(number: u64) -> u64 {
     ((number >> 8) & 0xfff) | ((number >> 32) & !0xfff)
 }

@@ -1,4 +1,4 @@
-//! Stores, opened as the settings name them.
+//! Opens stores by their settings.
 
 use crate::member::directory_of;
 use crate::{
@@ -8,40 +8,40 @@ use crate::{
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Settings, Size, StoreSpec, default_store};
 
-/// What is the same for all parts of a store.
+/// Terms that are the same for all parts of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// Bytes of a slot.
     pub block: usize,
-    /// Bytes that it takes at once, and are all that it ever takes; `None`: it grows.
+    /// The bytes that the store reserves at once and never exceeds; `None`: it grows.
     pub limit: Option<u64>,
-    /// Whether stores that grow leave a tenth of their disks to others.
+    /// Whether growing stores leave a tenth of their disks free.
     pub leaves: bool,
 }
 
 /// Opens a store by its URL.
 pub type OpenUrl = fn(&str, Terms) -> Result<Box<dyn Store>, Error>;
 
-/// What knows stores that lie elsewhere, by their URLs.
+/// Knowledge about remote stores, by their URLs.
 #[derive(Clone, Copy)]
 pub struct Elsewhere {
-    /// Why the store cannot be, in one line that begins with its name.
+    /// Why the store is impossible, in one line that begins with its name.
     pub check: fn(&str) -> Result<(), String>,
-    /// The servers that a store which was checked stands for: each as no other is called.
+    /// The servers behind a checked store, each with a unique name.
     pub servers: fn(&str) -> Vec<String>,
     /// Opens it.
     pub open: OpenUrl,
-    /// Whether it is to get only ciphertext: as the URL says, or, if the second is true, as seems
-    /// wise where it is.
+    /// Whether the store gets only ciphertext: according to the URL, or, if the second argument is
+    /// true, to its place.
     pub wants_cipher: fn(&str, bool) -> bool,
 }
 
 /// All kinds of stores that there are.
 #[derive(Clone, Copy)]
 pub struct Shelf {
-    /// What knows the others.
+    /// Knowledge about remote stores.
     pub elsewhere: Elsewhere,
-    /// What goes wrong, for tests: in each store, or in the first copy of each mirror.
+    /// Faults, for tests: in each store, or in the first copy of each mirror.
     pub faults: Option<Faults>,
 }
 
@@ -69,7 +69,7 @@ impl Shelf {
     /// Opens a store.
     ///
     /// # Errors
-    /// It cannot be had, or has no room for the limit.
+    /// The store is not available, or has no room for the limit.
     pub fn open(&self, spec: &StoreSpec, terms: Terms) -> Result<Box<dyn Store>, Error> {
         Ok(match spec {
             StoreSpec::File(path) => {
@@ -101,7 +101,7 @@ impl Shelf {
         })
     }
 
-    /// Memory passes on what does not compress: there is another store behind it.
+    /// Memory passes on blocks that do not compress: there is another store after it.
     fn open_tiers(&self, tiers: &[StoreSpec], terms: Terms) -> Result<Vec<Tier>, Error> {
         let open = |(index, tier): (usize, &StoreSpec)| {
             Ok(match tier {
@@ -114,7 +114,7 @@ impl Shelf {
         tiers.iter().enumerate().map(open).collect()
     }
 
-    /// Opens several stores as one, with what goes wrong with it.
+    /// Opens several stores as one, with its faults.
     fn open_all(
         &self,
         specs: &[StoreSpec],
@@ -126,7 +126,7 @@ impl Shelf {
         Ok(if inside { store } else { self.with_faults(store) })
     }
 
-    /// A store with what goes wrong with it: of one that changes the bytes, below what it makes.
+    /// A store with its faults: if it changes the bytes, the faults lie below it.
     fn with_faults(&self, store: Box<dyn Store>) -> Box<dyn Store> {
         match self.faults.filter(|faults| faults.copy == 0) {
             Some(faults) => Box::new(Faulty::new(store, faults, 1)),
@@ -148,9 +148,9 @@ impl Shelf {
         Ok(Box::new(Striped::new(stores, placement, terms.block, terms.limit)?))
     }
 
-    /// What opens the stores of a process in blocks of `block` bytes, and then those of its forked
-    /// children: a device is the parent's alone, and they keep their blocks in its other stores'
-    /// directories, or in the default one.
+    /// Makes a function that opens the stores of a process in blocks of `block` bytes, and later
+    /// those of its forked children. A device belongs only to the parent; children keep their
+    /// blocks in the directories of its other stores, or in the default one.
     pub fn opener(
         self,
         settings: &Settings,
@@ -188,13 +188,13 @@ impl Shelf {
     }
 }
 
-/// Compressed memory; the settings have put a size in the place of `auto`.
+/// Compressed memory; the settings have replaced `auto` by a size.
 fn ram(size: Option<Size>, terms: Terms, choosy: bool) -> Result<Packed, Error> {
     Packed::new(terms.block, size.map_or(0, |size| size.0), choosy)
 }
 
-/// Bytes of the units in which a store keeps compressed blocks of `block` bytes: of a disk whole
-/// pages, as direct I/O wants them.
+/// The bytes of a unit in which a store keeps compressed blocks of `block` bytes: on a disk whole
+/// pages, as direct I/O requires.
 fn unit(store: &StoreSpec, block: usize) -> usize {
     let least = if store.paths().is_empty() { FAR_UNIT } else { DISK_UNIT };
     (block / 16).max(least)
@@ -213,7 +213,7 @@ fn is_encrypted(spec: &StoreSpec) -> bool {
     }
 }
 
-/// Whether faults are put into it by those who open it.
+/// Whether the code that opens the store adds faults to it.
 fn has_faults(spec: &StoreSpec) -> bool {
     match spec {
         StoreSpec::Encrypted(_) | StoreSpec::Compressed(..) => true,
@@ -222,7 +222,7 @@ fn has_faults(spec: &StoreSpec) -> bool {
     }
 }
 
-/// Where the children of forks keep what their parent keeps in this store.
+/// The store of forked children for a store of their parent.
 fn of_child(spec: &StoreSpec) -> Option<StoreSpec> {
     match spec {
         StoreSpec::File(path) => Some(StoreSpec::File(directory_of(path).ok().flatten()?)),
@@ -232,7 +232,7 @@ fn of_child(spec: &StoreSpec) -> Option<StoreSpec> {
         }
         StoreSpec::Tier(tiers) => {
             let mut tiers: Vec<_> = tiers.iter().filter_map(of_child).collect();
-            // Memory alone would be full one day: the default store instead.
+            // Memory alone would become full: the default store replaces it.
             tiers.iter().any(|tier| !matches!(tier, StoreSpec::Ram(_))).then_some(())?;
             if tiers.len() > 1 { Some(StoreSpec::Tier(tiers)) } else { tiers.pop() }
         }

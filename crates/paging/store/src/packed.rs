@@ -1,8 +1,8 @@
-//! Blocks in memory, compressed (LZ4): a store that is faster than any disk, and holds more than it
-//! takes.
+//! Blocks in memory, compressed (LZ4): a store that is faster than any disk, and whose contents
+//! exceed its memory.
 //!
-//! The memory is cut into small units. A block has as many as its compressed bytes fill, wherever
-//! they lie, in a chain, so that nothing is lost between blocks of different lengths.
+//! The memory is divided into small units. A block has as many units as its compressed bytes fill,
+//! wherever they lie, in a chain, so that nothing is lost between blocks of different lengths.
 
 use crate::file::room_for_numbers;
 use crate::shelf::{Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_sys::memory;
 use terapage_sys::ring::Done;
 
-/// Units that a block would have if it did not compress.
+/// The number of units of a block that does not compress.
 const UNITS: usize = 64;
 /// The least unit, bytes: each has 4 bytes of books.
 const UNIT_LEAST: usize = 128;
@@ -21,11 +21,11 @@ const UNIT_LEAST: usize = 128;
 /// No unit: the end of a chain.
 const NONE: u32 = u32::MAX;
 
-/// Bytes of units that were ever used, of all such stores of this process: they are in memory.
+/// Bytes of units that were ever used, in all such stores of this process: they are in memory.
 static TOUCHED: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of memory that the compressed stores of this process have, or had from the process that
-/// forked it.
+/// Bytes of memory that the compressed stores of this process use, or inherited from the process
+/// that forked it.
 pub fn packed_bytes() -> usize {
     TOUCHED.load(Relaxed)
 }
@@ -36,7 +36,8 @@ pub struct Packed {
     units: Units,
     /// For each slot, the first unit of its chain and the bytes in it.
     slots: Vec<Held>,
-    /// Blocks that save less than a quarter are refused: they have a place elsewhere.
+    /// Blocks that would shrink by less than a quarter are refused, since another store can take
+    /// them.
     choosy: bool,
     table: CompressTable,
     /// Room for a block that lies in several pieces, and for a compressed one.
@@ -47,7 +48,7 @@ pub struct Packed {
 #[derive(Clone, Copy)]
 struct Held {
     first: u32,
-    /// As many as the block has: it is not compressed.
+    /// A block's length means that it is not compressed.
     len: u32,
 }
 
@@ -57,9 +58,9 @@ const NOTHING: Held = Held { first: NONE, len: 0 };
 struct Units {
     at: usize,
     size: usize,
-    /// For each, the next of its chain. It grows with the units that were ever used.
+    /// For each unit, the next unit of its chain. It grows with the number of units ever used.
     next: Vec<u32>,
-    /// The first of the chain of those that were used and are free.
+    /// The first unit of the chain of free units that were used before.
     free: u32,
     free_count: usize,
     most: usize,
@@ -72,23 +73,23 @@ impl Units {
     }
 
     fn bytes(&self, unit: u32) -> &[u8] {
-        // SAFETY: the unit lies in what was mapped for this store alone, which writes to it only by
-        // `bytes_mut`.
+        // SAFETY: the unit lies in memory that was mapped only for this store, which writes to it
+        // only by `bytes_mut`.
         unsafe { memory::bytes(self.at + unit as usize * self.size, self.size) }
     }
 
     fn bytes_mut(&mut self, unit: u32) -> &mut [u8] {
-        // SAFETY: as above, and nobody has another slice of it.
+        // SAFETY: as above, and there is no other slice of it.
         unsafe { memory::bytes(self.at + unit as usize * self.size, self.size) }
     }
 
-    /// A chain that holds the bytes; `None`: there is no room.
+    /// A chain with the bytes; `None` if there is no room.
     fn put(&mut self, bytes: &[u8]) -> Option<u32> {
         if bytes.len().div_ceil(self.size) > self.left() {
             return None;
         }
         let mut first = NONE;
-        // From the last on, so that each knows its next.
+        // The chain is made from its end, so that each unit knows the next.
         for part in bytes.chunks(self.size).rev() {
             let unit = if self.free == NONE {
                 self.next.push(NONE);
@@ -107,7 +108,7 @@ impl Units {
         Some(first)
     }
 
-    /// Fills `to` with what a chain holds.
+    /// Fills `to` with the bytes of a chain.
     fn get(&self, mut unit: u32, to: &mut [u8]) {
         for part in to.chunks_mut(self.size) {
             part.copy_from_slice(&self.bytes(unit)[..part.len()]);
@@ -133,17 +134,17 @@ impl Units {
 impl Drop for Units {
     fn drop(&mut self) {
         TOUCHED.fetch_sub(self.next.len() * self.size, Relaxed);
-        // SAFETY: mapped in `Packed::new`; no slice of it lives.
+        // SAFETY: mapped in `Packed::new`; there is no slice of it.
         unsafe { memory::unmap(self.at as *mut u8, self.most * self.size) }.ok();
     }
 }
 
 impl Packed {
-    /// Slots of `block` bytes in `limit` bytes of memory, its books of units included. If it is
-    /// `choosy` it refuses blocks that do not compress by a quarter.
+    /// Slots of `block` bytes in `limit` bytes of memory, including the books of units. If it is
+    /// `choosy`, it refuses blocks that do not shrink by a quarter.
     ///
     /// # Errors
-    /// There are not so many addresses, or the limit is too small for a block.
+    /// There is not enough address space, or the limit is too small for a block.
     pub fn new(block: usize, limit: u64, choosy: bool) -> Result<Packed, Error> {
         let name = || "memory".to_owned();
         let size = (block / UNITS).max(UNIT_LEAST);
@@ -204,8 +205,8 @@ impl Store for Packed {
             }
             slot += 1;
         };
-        // SAFETY: the caller keeps the pieces' memory valid; nobody writes it, or uses it at all in
-        // a read.
+        // SAFETY: the caller keeps the pieces' memory valid; nobody writes to it, or uses it at all
+        // during a read.
         unsafe {
             match op.kind {
                 OpKind::Read => each_block::<true>(op.pieces, &mut self.whole, act),
@@ -224,7 +225,7 @@ impl Store for Packed {
     }
 }
 
-/// Puts a block into a slot, in place of what is there, if there is room.
+/// Puts a block into a slot, replacing its old contents, if there is room.
 fn put(
     units: &mut Units,
     slot: &mut Held,
@@ -249,7 +250,7 @@ fn put(
     Ok(())
 }
 
-/// The block that is in a slot.
+/// The block in a slot.
 fn get(units: &Units, slot: Held, packed: &mut [u8], block: &mut [u8]) -> Result<(), Why> {
     let len = slot.len as usize;
     if slot.first == NONE {

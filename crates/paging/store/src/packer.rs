@@ -1,19 +1,20 @@
-//! Compression of one block at a time, in memory that is taken once.
+//! Compression of one block at a time, in memory that is allocated once.
 //!
-//! Zstandard is C, and takes its memory from the program's `malloc` if it is let: that may be
-//! paged, and wait for the pager. So it gets its memory here.
+//! Zstandard is written in C, and by default takes its memory from the program's `malloc`, which
+//! may be paged, and wait for the pager. So it gets its memory here.
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 use terapage_config::Codec;
 use zstd_safe::zstd_sys;
 
-/// Blocks in a row that do not compress, after which only some are tried: one in this many.
+/// After this number of successive blocks that do not compress, only one block in this number is
+/// tried.
 const MISSES: u32 = 16;
 
-/// Compresses, and undoes it.
+/// Compresses and decompresses.
 pub(crate) struct Packer {
     with: With,
-    /// Room for what a block becomes at most.
+    /// Room for the longest result of a block.
     packed: Vec<u8>,
     misses: u32,
 }
@@ -31,11 +32,11 @@ struct Zstd {
     _memory: [Vec<u128>; 2],
 }
 
-// SAFETY: what the pointers lead to lies in the memory beside them, and is this value's alone.
+// SAFETY: the pointers' targets lie in the memory beside them, which belongs to this value.
 unsafe impl Send for Zstd {}
 
 impl Packer {
-    /// For blocks of `block` bytes; `None`: there is no memory.
+    /// For blocks of `block` bytes; `None` if there is no memory.
     pub fn new(codec: Codec, block: usize) -> Option<Packer> {
         let (with, most) = match codec {
             Codec::Lz4 => (With::Lz4(Box::default()), get_maximum_output_size(block)),
@@ -46,7 +47,7 @@ impl Packer {
         Some(Packer { with, packed: vec![0; most], misses: 0 })
     }
 
-    /// What a block becomes, if that has no more than `most` bytes.
+    /// The compressed form of a block, if it has at most `most` bytes.
     pub fn pack(&mut self, block: &[u8], most: usize) -> Option<&[u8]> {
         if self.misses >= MISSES && !self.misses.is_multiple_of(MISSES) {
             self.misses += 1;
@@ -61,7 +62,7 @@ impl Packer {
         Some(&self.packed[..len?])
     }
 
-    /// Fills a block with what it was; `false`: these bytes are no block.
+    /// Fills a block with its original bytes; `false` if the packed bytes are not a block.
     pub fn unpack(&mut self, packed: &[u8], block: &mut [u8]) -> bool {
         match &mut self.with {
             With::Lz4(_) => decompress_into(packed, block).is_ok_and(|len| len == block.len()),
@@ -80,8 +81,8 @@ impl Zstd {
         let mut memory = sizes.map(|bytes| vec![0_u128; bytes.div_ceil(size_of::<u128>())]);
         let len = |memory: &[u128]| size_of_val(memory);
         let [for_packing, for_unpacking] = &mut memory;
-        // SAFETY: the memory is aligned to 16 bytes, has the lengths given, and lives as long as
-        // the states; moving a vector does not move what it holds.
+        // SAFETY: the memory is aligned to 16 bytes, has the given lengths, and lives as long as
+        // the states; moving a vector does not move its contents.
         let (compresses, unpacks) = unsafe {
             (
                 zstd_sys::ZSTD_initStaticCCtx(for_packing.as_mut_ptr().cast(), len(for_packing)),
@@ -93,7 +94,7 @@ impl Zstd {
     }
 
     fn pack(&mut self, block: &[u8], packed: &mut [u8]) -> Option<usize> {
-        // SAFETY: the state is valid, and this value's; both ranges have the lengths given.
+        // SAFETY: the state is valid and belongs to this value; both ranges have the given lengths.
         let code = unsafe {
             zstd_sys::ZSTD_compressCCtx(
                 self.compresses,
@@ -108,7 +109,7 @@ impl Zstd {
     }
 
     fn unpack(&mut self, packed: &[u8], block: &mut [u8]) -> bool {
-        // SAFETY: as above; what was not made by `pack` is refused.
+        // SAFETY: as above; bytes that `pack` did not make are refused.
         let code = unsafe {
             zstd_sys::ZSTD_decompressDCtx(
                 self.unpacks,

@@ -54,7 +54,8 @@ impl Store for Ram {
     unsafe fn begin(&mut self, _ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let mut at = op.slot as usize * self.block;
         for piece in op.pieces {
-            // SAFETY: the caller keeps the piece's memory valid, and from others, until the end.
+            // SAFETY: the caller keeps the piece's memory valid, and without other users, until the
+            // completion.
             let memory = unsafe { memory::bytes(piece.at(), piece.len()) };
             let slots = &mut self.bytes[at..at + piece.len()];
             match op.kind {

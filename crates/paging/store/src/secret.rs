@@ -1,4 +1,4 @@
-//! A key in a page of its own: locked, and left out of core dumps.
+//! A key in a separate page, which is locked, and left out of core dumps.
 
 use crate::Error;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
@@ -8,14 +8,14 @@ use terapage_sys::{PAGE, memory};
 
 const KEY_BYTES: usize = 32;
 
-/// A key for AES-256-GCM that is in no other place.
+/// A key for AES-256-GCM that exists in no other place.
 pub(crate) struct Secret(NonNull<LessSafeKey>);
 
-// SAFETY: it is the only one that points to the page.
+// SAFETY: this is the only pointer to the page.
 unsafe impl Send for Secret {}
 
 impl Secret {
-    /// A new one, for the store `name`.
+    /// A new key, for the store `name`.
     ///
     /// # Errors
     /// There is no memory, or no random number.
@@ -26,8 +26,8 @@ impl Secret {
         let (mut bytes, key) = ([0; KEY_BYTES], at.cast());
         let filled = SystemRandom::new().fill(&mut bytes);
         let made = UnboundKey::new(&AES_256_GCM, &bytes).map(LessSafeKey::new);
-        // Not by an ordinary store, which the compiler may leave out.
-        // SAFETY: this array.
+        // Not by an ordinary store, which the compiler may omit. SAFETY: the pointer is to this
+        // array.
         unsafe { std::ptr::write_volatile(&mut bytes, [0; KEY_BYTES]) };
         let made = filled.and(made).map_err(|_| no("cannot be encrypted: there are no random numbers"))?;
         // SAFETY: the page is fresh, large enough, and on an edge.
@@ -43,17 +43,17 @@ impl Secret {
         unsafe { rustix::mm::mlock(self.0.as_ptr().cast(), SIZE) }.ok();
     }
 
-    /// In the child of a fork, which has a copy that is not locked.
+    /// In the child of a fork, which has an unlocked copy.
     pub fn inherit(&self) {
         self.lock();
     }
 
     fn key(&self) -> &LessSafeKey {
-        // SAFETY: written in `new`, and there until it is dropped.
+        // SAFETY: written in `new`, and valid until it is dropped.
         unsafe { self.0.as_ref() }
     }
 
-    /// Encrypts `bytes` where they are, for a slot. No two calls have the same number.
+    /// Encrypts `bytes` in place, for a slot. Each call must have a different number.
     pub fn seal(&self, number: u64, slot: u32, bytes: &mut [u8]) -> [u8; 16] {
         let aad = Aad::from(slot.to_le_bytes());
         let tag = self.key().seal_in_place_separate_tag(nonce(number), aad, bytes);
@@ -61,7 +61,7 @@ impl Secret {
         tag.as_ref().try_into().expect("a tag has 16 bytes")
     }
 
-    /// Decrypts `bytes` where they are; `false`: they are not those that were sealed.
+    /// Decrypts `bytes` in place; `false` if they are not the sealed bytes.
     pub fn open(&self, number: u64, slot: u32, tag: &[u8; 16], bytes: &mut [u8]) -> bool {
         let aad = Aad::from(slot.to_le_bytes());
         self.key().open_in_place_separate_tag(nonce(number), aad, Tag::from(*tag), bytes, 0..).is_ok()
@@ -79,7 +79,7 @@ const SIZE: usize = size_of::<LessSafeKey>().next_multiple_of(PAGE);
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        // SAFETY: the key is not used any more, and the pages are its alone.
+        // SAFETY: the key is no longer used, and the pages belong only to it.
         unsafe {
             self.0.drop_in_place();
             self.0.cast::<u8>().write_bytes(0, SIZE);

@@ -1,7 +1,8 @@
-//! What a store is: the trait, the operations and their ends, and the ring as a store sees it.
+//! The interface of stores: the trait, the operations and their completions, and a store's view of
+//! the ring.
 //!
-//! Stores stack: a store may hold others (a mirror, stripes, one that fails on purpose) and pass
-//! operations on to them. All of them work in the one thread, and the one ring, of the pager.
+//! Stores stack: a store may contain others (a mirror, stripes, one that fails on purpose) and pass
+//! operations on to them. All of them work in the pager's one thread and one ring.
 
 use std::ops::Range;
 use std::os::fd::RawFd;
@@ -15,7 +16,7 @@ pub enum Error {
     System {
         /// The store's name.
         name: String,
-        /// The call and its answer.
+        /// The call and its result.
         source: terapage_sys::Error,
     },
     /// There is no room.
@@ -23,7 +24,7 @@ pub enum Error {
     Full {
         /// The store's name.
         name: String,
-        /// How full, and what to do.
+        /// How full it is, and what to do.
         why: String,
     },
     /// The path or address cannot be a store.
@@ -36,7 +37,7 @@ pub enum Error {
     },
 }
 
-/// What an operation does.
+/// The direction of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
     /// Bytes from the store into the pieces.
@@ -48,16 +49,16 @@ pub enum OpKind {
 /// One operation: whole slots from `slot` on.
 #[derive(Clone, Copy)]
 pub struct Op<'a> {
-    /// The caller's number for it, unique among the operations that are under way in this store.
-    /// Numbers are small, so that notes by number may lie in a vector ([`Notes`]).
+    /// The caller's number for the operation, unique among the operations that are under way in
+    /// this store. Numbers are small, so that notes by number can lie in a vector ([`Notes`]).
     pub id: u32,
     /// Read or write.
     pub kind: OpKind,
     /// The first slot.
     pub slot: u32,
-    /// Memory, whole slots in all, no more than [`EXTENT`](crate::EXTENT) bytes.
+    /// Memory, whole slots in all, at most [`EXTENT`](crate::EXTENT) bytes.
     pub pieces: &'a [Piece],
-    /// A thread of the program waits for it.
+    /// Whether a thread of the program waits for it.
     pub urgent: bool,
 }
 
@@ -68,35 +69,35 @@ impl Op<'_> {
     }
 }
 
-/// The end of an operation: each has one.
+/// The completion of an operation: each operation has exactly one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The operation's number, which is free from now on.
     pub id: u32,
-    /// What came of it. Where it failed the bytes, in memory or in the slots, may be anything.
+    /// Its result. If the operation failed, the bytes, in memory or in the slots, are undefined.
     pub result: Result<(), Failure>,
 }
 
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// It may pass: a server that does not answer, a connection that is gone. The caller tries
-    /// again with pauses until a deadline. Otherwise it tries a few times at once.
+    /// Whether the failure may pass: a server does not answer, or a connection is lost. Then the
+    /// caller tries again with pauses until a deadline. Otherwise it tries a few times at once.
     pub passing: bool,
     /// What went wrong.
     pub why: Why,
 }
 
-/// What went wrong with an operation.
+/// The reason of a failed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The operating system's error number.
     Errno(i32),
-    /// Only so many bytes were transferred.
+    /// Only this number of bytes was transferred.
     Short(usize),
     /// The bytes are not those that were written.
     Wrong,
-    /// Anything else, as the end of a sentence.
+    /// Another reason, as the end of a sentence.
     Text(String),
 }
 
@@ -112,19 +113,19 @@ impl std::fmt::Display for Why {
 }
 
 impl Failure {
-    /// One that does not pass by waiting.
+    /// A failure that waiting does not cure.
     pub fn lasting(why: Why) -> Failure {
         Failure { passing: false, why }
     }
 
-    /// One that may pass.
+    /// A failure that may pass.
     pub fn passing(why: Why) -> Failure {
         Failure { passing: true, why }
     }
 }
 
 impl Ended {
-    /// An operation that did all that it should.
+    /// The completion of a successful operation.
     pub fn well(id: u32) -> Ended {
         Ended { id, result: Ok(()) }
     }
@@ -151,61 +152,62 @@ impl Ended {
 
 /// A place for blocks, in slots of one size.
 ///
-/// All calls come from the pager's thread. None of them waits, but [`grow`](Self::grow) and
-/// [`close`](Self::close) may for a moment.
+/// All calls come from the pager's thread. None of them waits, except that [`grow`](Self::grow) and
+/// [`close`](Self::close) may wait for a moment.
 pub trait Store: Send {
-    /// What people call it.
+    /// Its name in messages.
     fn name(&self) -> String;
 
-    /// Slots that can be written now.
+    /// The number of slots that can be written now.
     fn slots(&self) -> u32;
 
     /// Makes room for more slots, in a step of the store's choice.
     ///
     /// # Errors
-    /// [`Error::Full`] where there is none.
+    /// [`Error::Full`] if there is no room.
     fn grow(&mut self) -> Result<(), Error>;
 
-    /// Whether `slot`, the first of an extent, lies right behind the slot before it, so that one
-    /// operation may have both.
+    /// Whether `slot`, the first of an extent, lies right after the previous slot, so that one
+    /// operation may include both.
     fn joins(&self, _slot: u32) -> bool {
         false
     }
 
-    /// Whether many pieces cost it no more than one: it is a socket, not a device.
+    /// Whether many pieces cost no more than one: true of a socket, not of a device.
     fn takes_pieces(&self) -> bool {
         false
     }
 
-    /// Whether each slot could become `more` slots, its parts, by [`split`](Self::split).
+    /// Whether [`split`](Self::split) can divide each slot into `more` slots.
     fn may_split(&self, _more: usize) -> bool {
         false
     }
 
-    /// Each slot becomes `more` slots, its parts: slot 3 becomes the slots from 3 * `more` on. No
-    /// operation is under way, and [`may_split`](Self::may_split) has said yes.
+    /// Divides each slot into `more` slots: slot 3 becomes the slots from 3 * `more` on. No
+    /// operation is under way, and [`may_split`](Self::may_split) has returned true.
     fn split(&mut self, _more: usize) {
         unreachable!("a store that cannot split its slots says so");
     }
 
-    /// Begins an operation: no more than [`EXTENT`](crate::EXTENT) bytes, across the edge of an
-    /// extent only where it [joins](Self::joins). It ends once, through an [`Ended`] with its
-    /// number: pushed into `ended` at once, or by a later call of any method that has `ended`. A
-    /// slot is in one write, or in any number of reads, at a time.
+    /// Begins an operation: at most [`EXTENT`](crate::EXTENT) bytes, across the boundary of an
+    /// extent only if the extent [joins](Self::joins). It completes once, through an [`Ended`] with
+    /// its number, pushed into `ended` at once, or by a later call of any method that has `ended`.
+    /// A slot may be in one write, or in any number of reads, at a time.
     ///
     /// # Safety
     /// The array of pieces and their memory stay valid until the operation has ended. Until then
-    /// nobody else touches the memory of a read, and nobody else writes that of a write.
+    /// the memory of a read has no other user, and nobody else writes to the memory of a write.
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>);
 
-    /// Something of this store's own has ended in the ring: a read, a send, a timeout. `done.tag`
-    /// is the token that the store gave it.
+    /// An operation that this store began in the ring has ended: a read, a send, a timeout.
+    /// `done.tag` is the token that the store gave it.
     fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>);
 
-    /// The bytes of a read, of these slots, were compared with their hashes: `good`, or not those
-    /// that were written. Every read that is checked is judged once after it has ended well, before
-    /// its number is used again; one that was not good is begun again. A store that has the bytes
-    /// twice reads the others then, and may write back what was found good.
+    /// The bytes of a read of these slots were compared with their hashes: `good` says whether they
+    /// are those that were written. Every checked read is judged once, after it has completed
+    /// successfully and before its number is reused; a read that was not good is begun again. A
+    /// store that has the bytes twice then reads its other copy, and may write back bytes that were
+    /// found good.
     fn judge(
         &mut self,
         _ring: &mut StoreRing<'_>,
@@ -216,12 +218,12 @@ pub trait Store: Send {
     ) {
     }
 
-    /// These slots hold nothing any more. They may be written again.
+    /// The contents of these slots are no longer needed. They may be written again.
     fn forget(&mut self, _slots: Range<u32>) {}
 
-    /// Before a fork, whose number is `fork`: its child will read the slots as they are now, and is
-    /// in need of them until [`unshare`](Self::unshare). The pager's thread stands still, and
-    /// another calls; it may wait.
+    /// Before a fork, whose number is `fork`: its child will read the slots in their present state,
+    /// and needs them until [`unshare`](Self::unshare). The pager's thread stands still, and
+    /// another thread calls this function, which may wait.
     ///
     /// # Errors
     /// The child could not rely on the slots: there is no fork.
@@ -229,23 +231,24 @@ pub trait Store: Send {
         Ok(())
     }
 
-    /// That child, and all that came of it, are gone, or have executed other programs.
+    /// That child, and all its descendants, have ended, or have executed other programs.
     fn unshare(&mut self, _fork: u32) {}
 
-    /// The process is about to execute another program (`leaves`), and nobody will be in need of
-    /// what lies elsewhere; or it stays after all, and is. Whether it has been noted there that it
-    /// leaves, or need not be: until then it is asked again, for a moment.
+    /// The process is about to execute another program (`leaves`), and its remote blocks will no
+    /// longer be needed; or it stays after all, and needs them. Returns whether the servers have
+    /// noted that it leaves, or need not: until then it is called again, for a moment.
     fn leaving(&mut self, _ring: &mut StoreRing<'_>, _leaves: bool) -> bool {
         true
     }
 
-    /// In the child of a fork, which only reads this store from now on, before anything else. What
-    /// cannot be shared (sockets) is dropped; the slots as they were stay readable. No operation
-    /// of the caller's is under way; of the store's own the child never hears. There is a new ring,
-    /// with which [`open`](Self::open) is called once more.
+    /// In the child of a fork, before any other call: the child only reads this store from now on.
+    /// Resources that cannot be shared (sockets) are dropped; the slots stay readable in their
+    /// present state. No operation of the caller is under way; completions of the store's own
+    /// operations never reach the child. There is a new ring, with which [`open`](Self::open) is
+    /// called once more.
     ///
     /// # Errors
-    /// The child cannot read it.
+    /// The child cannot read the store.
     fn inherit(&mut self) -> Result<(), Error> {
         Ok(())
     }
@@ -253,11 +256,11 @@ pub trait Store: Send {
     /// The pager's thread begins, and the ring is there: connections are opened.
     fn open(&mut self, _ring: &mut StoreRing<'_>, _ended: &mut Vec<Ended>) {}
 
-    /// The process ends in good order: what lies elsewhere is given back. Nothing is read or
-    /// written any more. It may not be called, as the process may be killed.
+    /// The process ends in good order: remote blocks are freed. Nothing is read or written any
+    /// longer. This call may be missing, because the process may be killed.
     fn close(&mut self) {}
 
-    /// Words for `terapage stat` while something is not as it should be: "1 of 2 copies is lost".
+    /// Words for `terapage stat` while something is wrong: "1 of 2 copies is lost".
     fn condition(&self) -> Option<String> {
         None
     }
@@ -293,7 +296,7 @@ impl<S: Store + ?Sized> Store for Box<S> {
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
-        // SAFETY: the caller's promise is the one that the store in the box asks for.
+        // SAFETY: the caller's promise is the one that the store in the box requires.
         unsafe { (**self).begin(ring, op, ended) }
     }
 
@@ -348,13 +351,13 @@ impl<S: Store + ?Sized> Store for Box<S> {
 /// Bits of a tag that tell a store's inner stores apart, for each level.
 const INNER_BITS: u32 = 6;
 
-/// The pager's ring, as one store has it: what ends there comes back to this store's
-/// [`event`](Store::event), with the store's own token as its tag.
+/// One store's view of the pager's ring: completions come back to this store's
+/// [`event`](Store::event), with the store's own token as the tag.
 pub struct StoreRing<'a> {
     ring: &'a mut Ring,
-    /// What the tags of this store begin with.
+    /// The prefix of this store's tags.
     prefix: u64,
-    /// Lower bits of a tag that are the store's.
+    /// The number of lower bits of a tag that belong to the store.
     bits: u32,
 }
 
@@ -362,19 +365,20 @@ impl<'a> StoreRing<'a> {
     /// Inner stores that a store may have at most.
     pub const INNER_MOST: usize = (1 << INNER_BITS) - 1;
 
-    /// The part of `ring` whose tags are `prefix` and, below it, `bits` bits of the store's own.
+    /// The part of `ring` whose tags are `prefix` and, below it, `bits` bits that the store
+    /// chooses.
     pub fn new(ring: &'a mut Ring, prefix: u64, bits: u32) -> StoreRing<'a> {
         StoreRing { ring, prefix, bits }
     }
 
-    /// Bits that a token of this store may have: 48 for one that the pager holds itself, six fewer
-    /// for each store around it, and, of a store that has inner ones, six fewer.
+    /// The number of bits of this store's tokens: 48 for a store of the pager itself, six fewer for
+    /// each store around it, and six fewer if it has inner stores.
     pub fn token_bits(&self) -> u32 {
         self.bits
     }
 
-    /// The ring for the inner store number `index`. What ends there comes back to this store's
-    /// `event`, which finds out by [`inner_of`](Self::inner_of) whose it is.
+    /// The ring for the inner store number `index`. Completions come back to this store's `event`,
+    /// where [`inner_of`](Self::inner_of) says to which store they belong.
     pub fn inner(&mut self, index: usize) -> StoreRing<'_> {
         assert!(index < Self::INNER_MOST && self.bits > INNER_BITS, "stores that are stacked too high");
         let bits = self.bits - INNER_BITS;
@@ -382,21 +386,22 @@ impl<'a> StoreRing<'a> {
         StoreRing { ring: self.ring, prefix, bits }
     }
 
-    /// Which inner store something that ended is of, and how that store is told; `None`: it is of
-    /// this store itself.
+    /// The inner store to which a completion belongs, and the completion in that store's form;
+    /// `None` if it belongs to this store itself.
     pub fn inner_of(&self, done: Done) -> Option<(usize, Done)> {
         let bits = self.bits - INNER_BITS;
         let index = (done.tag >> bits).checked_sub(1)?;
         Some((index as usize, Done { tag: done.tag & ((1 << bits) - 1), ..done }))
     }
 
-    /// What `token` is in the ring.
+    /// The tag of `token` in the ring.
     pub fn tag(&self, token: u64) -> u64 {
         debug_assert!(token < 1 << self.bits, "a token of {token:#x} in {} bits", self.bits);
         self.prefix | token
     }
 
-    /// The ring itself, for an operation that is not here; its tag must be [`tag`](Self::tag)'s.
+    /// The ring itself, for an operation without a function here; its tag must come from
+    /// [`tag`](Self::tag).
     pub fn ring(&mut self) -> &mut Ring {
         self.ring
     }
@@ -404,11 +409,11 @@ impl<'a> StoreRing<'a> {
     /// Reads into `pieces` from `offset` of `fd`.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The pieces' array and their memory stay valid, and nobody else touches the memory, until the
-    /// end of the operation has come.
+    /// The array of pieces and their memory stay valid, and the memory has no other user, until the
+    /// completion has come.
     pub unsafe fn read(
         &mut self,
         fd: RawFd,
@@ -424,10 +429,10 @@ impl<'a> StoreRing<'a> {
     /// Writes `pieces` at `offset` of `fd`.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// As for [`read`](Self::read), but that others may read the memory.
+    /// As for [`read`](Self::read), except that others may read the memory.
     pub unsafe fn write(
         &mut self,
         fd: RawFd,
@@ -440,13 +445,13 @@ impl<'a> StoreRing<'a> {
         unsafe { self.ring.write(fd, pieces, offset, tag) }
     }
 
-    /// Sends a piece to a socket: as much as it takes at once, or, `whole`, all of it.
+    /// Sends a piece to a socket: as much as it takes at once, or, if `whole`, all of it.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The piece's memory stays valid, and nobody writes to it, until the end has come.
+    /// The piece's memory stays valid and unchanged until the completion has come.
     pub unsafe fn send(
         &mut self,
         fd: RawFd,
@@ -459,13 +464,14 @@ impl<'a> StoreRing<'a> {
         unsafe { self.ring.send(fd, piece, whole, tag) }
     }
 
-    /// Receives into a piece from a socket: what has come, or, `whole`, as much as fits.
+    /// Receives into a piece from a socket: the bytes that have arrived, or, if `whole`, as much as
+    /// fits.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The piece's memory stays valid, and nobody else touches it, until the end has come.
+    /// The piece's memory stays valid, and has no other user, until the completion has come.
     pub unsafe fn recv(
         &mut self,
         fd: RawFd,
@@ -481,11 +487,11 @@ impl<'a> StoreRing<'a> {
     /// Sends a message of several pieces to a socket, all of it if `whole`.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The message, its pieces' array and their memory stay valid, and nobody writes to them, until
-    /// the end has come.
+    /// The message, its array of pieces and their memory stay valid and unchanged until the
+    /// completion has come.
     pub unsafe fn send_message(
         &mut self,
         fd: RawFd,
@@ -501,11 +507,11 @@ impl<'a> StoreRing<'a> {
     /// Receives into several pieces from a socket, as much as fits if `whole`.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The message, its pieces' array and their memory stay valid, and nobody else touches them,
-    /// until the end has come.
+    /// The message, its array of pieces and their memory stay valid, and have no other user, until
+    /// the completion has come.
     pub unsafe fn recv_message(
         &mut self,
         fd: RawFd,
@@ -521,10 +527,10 @@ impl<'a> StoreRing<'a> {
     /// Connects a socket.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     ///
     /// # Safety
-    /// The address stays valid until the end has come.
+    /// The address stays valid until the completion has come.
     pub unsafe fn connect(&mut self, fd: RawFd, address: &Address, token: u64) -> terapage_sys::Result<()> {
         let tag = self.tag(token);
         // SAFETY: the caller's promise is the ring's.
@@ -534,7 +540,7 @@ impl<'a> StoreRing<'a> {
     /// Tells when `fd` becomes readable or hangs up: once, or, `again`, each time.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     pub fn poll(&mut self, fd: RawFd, again: bool, token: u64) -> terapage_sys::Result<()> {
         let tag = self.tag(token);
         self.ring.poll(fd, again, tag)
@@ -543,17 +549,17 @@ impl<'a> StoreRing<'a> {
     /// Ends, with an error that says so, after `ns` nanoseconds.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     pub fn timeout(&mut self, ns: u64, token: u64) -> terapage_sys::Result<()> {
         let tag = self.tag(token);
         self.ring.timeout(ns, tag)
     }
 
-    /// Cancels what was begun with the token `of`, if it is under way still. Both end, each with a
-    /// [`Done`] of its own.
+    /// Cancels the operation with the token `of`, if it is still under way. Both operations
+    /// complete, each with its own [`Done`].
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not accept the operation.
     pub fn cancel(&mut self, of: u64, token: u64) -> terapage_sys::Result<()> {
         let (of, tag) = (self.tag(of), self.tag(token));
         self.ring.cancel(of, tag)
@@ -580,17 +586,17 @@ impl<T> Notes<T> {
         self.0[index] = Some(what);
     }
 
-    /// What was noted for the operation, which has ended.
+    /// Takes the note for the operation, which has ended.
     pub fn take(&mut self, id: u32) -> Option<T> {
         self.0.get_mut(id as usize)?.take()
     }
 
-    /// What is noted for the operation.
+    /// The note for the operation.
     pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
         self.0.get_mut(id as usize)?.as_mut()
     }
 
-    /// Notes `what` under a number that is free.
+    /// Notes `what` under a free number.
     pub fn add(&mut self, what: T) -> u32 {
         match self.0.iter().position(Option::is_none) {
             Some(index) => {
@@ -604,7 +610,7 @@ impl<T> Notes<T> {
         }
     }
 
-    /// All that is noted.
+    /// All notes.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flatten()
     }

@@ -1,12 +1,14 @@
-//! What a block device holds already, by the signatures that file systems and others leave on it.
+//! The present contents of a block device, by the signatures that file systems and others leave on
+//! it.
 //!
-//! A device that has none can be a store. One that a store was on before has none, but by chance:
-//! its first bytes are a program's.
+//! A device without signatures can be a store. A former store has none, except by chance: its first
+//! bytes are a program's.
 
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
 
-/// Bytes that say what a device holds, where they lie from its beginning, and what that is.
+/// Bytes that identify a device's contents, their offset from its beginning, and the kind of
+/// contents.
 const SIGNATURES: [(u64, &[u8], &str); 19] = [
     (0, b"XFSB", "an xfs file system"),
     (65600, b"_BHRfS_M", "a btrfs file system"),
@@ -32,8 +34,8 @@ const SIGNATURES: [(u64, &[u8], &str); 19] = [
 /// How a superblock of md begins, of versions 1.0 to 1.2.
 const MD: &[u8] = &0xa92b_4efc_u32.to_le_bytes();
 
-/// What a device of `size` bytes holds, as in "has ...". `read` reads bytes from an offset on, and
-/// says how many.
+/// The contents of a device of `size` bytes, as in "has ...". `read` reads bytes from an offset on,
+/// and returns their number.
 pub(crate) fn found(size: u64, read: impl Fn(&mut [u8], u64) -> usize) -> Option<&'static str> {
     let at = |offset: u64, wanted: &[u8]| {
         let mut bytes = [0; 16];
@@ -57,7 +59,7 @@ pub(crate) fn found(size: u64, read: impl Fn(&mut [u8], u64) -> usize) -> Option
     })
 }
 
-/// Whether this is a superblock of ext2, ext3 or ext4: its two bytes of signature alone are met by
+/// Whether this is a superblock of ext2, ext3 or ext4: its two bytes of signature also occur by
 /// chance.
 fn is_ext(block: &[u8; 1024]) -> bool {
     let word = |at: usize| u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
@@ -65,8 +67,8 @@ fn is_ext(block: &[u8; 1024]) -> bool {
     block[56..58] == [0x53, 0xef] && inodes > 0 && blocks > 0 && block_shift <= 6 && revision <= 1
 }
 
-/// Whether this is a sector of a PC's partition table that names a partition. The same two bytes
-/// end other sectors as well.
+/// Whether this is a sector of a PC's partition table with a partition. Other sectors end in the
+/// same two bytes.
 fn is_partitioned(sector: &[u8; SECTOR as usize]) -> bool {
     let mut entries = sector[446..510].chunks_exact(16);
     let is_one = |entry: &[u8]| matches!(entry[0], 0 | 0x80);
@@ -80,7 +82,7 @@ mod tests {
 
     const SIZE: usize = 1 << 20;
 
-    /// What is found on a device with these bytes.
+    /// The result for a device with these bytes.
     fn with(parts: &[(usize, &[u8])]) -> Option<&'static str> {
         let mut device = vec![0; SIZE];
         for (offset, bytes) in parts {

@@ -8,7 +8,7 @@ use terapage_sys::ring::Done;
 /// How extents spread over several stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Fill one, then the next.
+    /// Fills one, then the next.
     Simple,
     /// Take turns.
     RoundRobin,
@@ -17,7 +17,7 @@ pub enum Placement {
 /// One of them.
 struct Part {
     store: Box<dyn Store>,
-    /// Its extents that are in use here.
+    /// The number of its extents that are in use here.
     used: u32,
 }
 
@@ -34,11 +34,11 @@ pub struct Striped {
 }
 
 impl Striped {
-    /// A store of slots of `block` bytes over `stores`, which have slots of the same size. With
-    /// `limit` its bytes are taken at once, and are all that it ever takes.
+    /// A store of slots of `block` bytes over `stores`, whose slots have the same size. With
+    /// `limit` its bytes are reserved at once, and the store never takes more.
     ///
     /// # Errors
-    /// No room for `limit`; more stores than there may be.
+    /// There is no room for `limit`, or there are too many stores.
     pub fn new(
         stores: Vec<Box<dyn Store>>,
         placement: Placement,
@@ -82,14 +82,14 @@ impl Striped {
         Err(Error::Full { name: self.name(), why: full.unwrap_or_default() })
     }
 
-    /// Which part has a slot, and under what number.
+    /// The part that has a slot, and the slot's number there.
     fn locate(&self, slot: u32) -> (usize, u32) {
         let (part, first) = self.extents[(slot / self.per_extent) as usize];
         (usize::from(part), first + slot % self.per_extent)
     }
 
-    /// Does something with each run of slots that lie in one extent: with its part, that one's
-    /// number, and the slots there.
+    /// Calls `act` for each run of slots in one extent: with its part, the part's number, and the
+    /// slots there.
     fn each(&mut self, slots: Range<u32>, mut act: impl FnMut(&mut dyn Store, usize, Range<u32>)) {
         let mut slot = slots.start;
         while slot < slots.end {
@@ -103,7 +103,7 @@ impl Striped {
 }
 
 impl Part {
-    /// One more extent of this store: its first slot.
+    /// Adds an extent to this store, and returns its first slot.
     fn take(&mut self, per_extent: u32) -> Result<u32, Error> {
         let slot = self.used * per_extent;
         if self.store.slots() < slot + per_extent {
@@ -165,8 +165,8 @@ impl Store for Striped {
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let (part, slot) = self.locate(op.slot);
-        // Slots that join do so in their part, too.
-        // SAFETY: the caller's promise is the one that the part asks for.
+        // Slots that join also do so in their part. SAFETY: the caller's promise is the one that
+        // the part requires.
         unsafe { self.parts[part].store.begin(&mut ring.inner(part), Op { slot, ..op }, ended) }
     }
 

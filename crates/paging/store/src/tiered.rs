@@ -1,8 +1,8 @@
-//! Stores in order, the fastest first: a block is written to the first that takes it.
+//! Stores in order, the fastest first: a block is written to the first that accepts it.
 //!
-//! A block keeps its place while it is only read. If it is written again it goes to the first store
-//! that takes it then, so what is used comes back to the fast ones, without a transfer of its own.
-//! In each store that is used by one of an extent's slots the whole extent has a place, so that
+//! A block keeps its place while it is only read. If it is written again, it goes to the first
+//! store that accepts it then. So used blocks come back to the fast stores without an extra
+//! transfer. If a store has one of an extent's slots, the whole extent has a place in it, so that
 //! neighbours stay neighbours.
 
 use crate::file::room_for_numbers;
@@ -16,22 +16,22 @@ use terapage_sys::ring::{Done, Piece};
 pub struct Tier {
     /// The store.
     pub store: Box<dyn Store>,
-    /// It takes some blocks and not others, so that each is a write of its own.
+    /// Whether it accepts some blocks and not others, so that each needs a separate write.
     pub choosy: bool,
 }
 
-/// One of them, with where it has which extents.
+/// One store, with the places of its extents.
 struct Level {
     store: Box<dyn Store>,
     choosy: bool,
-    /// For each extent, its number here, or none; and the slots of it that are here.
+    /// For each extent, its number here, or none; and the number of its slots that are here.
     extents: Vec<(u32, u32)>,
-    /// Extents here that are nobody's, and how many there are in all.
+    /// The free extents here, and the number of all.
     free: Vec<u32>,
     used: u32,
 }
 
-/// No level has the slot; no extent.
+/// No level has the slot, or there is no extent.
 const NOWHERE: u8 = u8::MAX;
 const NO_EXTENT: u32 = u32::MAX;
 
@@ -40,45 +40,45 @@ pub struct Tiered {
     levels: Vec<Level>,
     block: usize,
     per_extent: u32,
-    /// For each slot, the level that has it.
+    /// For each slot, its level.
     has: Vec<u8>,
     operations: Notes<Operation>,
-    /// Operations of the levels', by the numbers that they have there.
+    /// Operations of the levels, by their numbers there.
     parts: Notes<Part>,
-    /// What each read came from, by its number.
+    /// The sources of each read, by its number.
     came: Vec<Vec<Came>>,
-    /// Ends of levels' operations that were not yet handled.
+    /// Completions of the levels that were not yet handled.
     ends: VecDeque<(usize, Ended)>,
     scratch: Vec<Ended>,
 }
 
-/// An operation of the caller's, until all its parts have ended.
+/// An operation of the caller, until all its parts have ended.
 struct Operation {
     left: u32,
     failure: Option<Failure>,
 }
 
-/// A part of one, in one level.
+/// A part of an operation, in one level.
 struct Part {
     id: u32,
     kind: OpKind,
     slots: Range<u32>,
     level: usize,
     urgent: bool,
-    /// The caller's array, and at which of its bytes the part begins.
+    /// The caller's array, and the byte of it at which the part begins.
     all: *const [Piece],
     from: usize,
-    /// The part's pieces, if they are not all.
+    /// The part's pieces, if these are not all pieces.
     own: Vec<Piece>,
-    /// A read that only keeps its number.
+    /// A completed read that only keeps its number.
     ended: bool,
 }
 
-// SAFETY: the pieces are the caller's until the operation has ended, whatever thread that is in.
+// SAFETY: the pieces belong to the caller until the operation has ended, in whichever thread.
 unsafe impl Send for Part {}
 
-/// A read that has ended, and may be judged: the number that its part had in its level, and the
-/// slots there. The number is not used again until the operation's is.
+/// A completed read, which may be judged: the number of its part in its level, and the slots there.
+/// The number is not reused until the operation's number is.
 struct Came {
     number: u32,
     level: usize,
@@ -86,10 +86,10 @@ struct Came {
 }
 
 impl Level {
-    /// Where a slot is here: its extent has a place, of which it becomes a part if it was not.
+    /// The place of a slot here: its extent gets a place if it had none.
     ///
     /// # Errors
-    /// There is no room for one more extent.
+    /// There is no room for another extent.
     fn place(&mut self, slot: u32, per_extent: u32) -> Result<u32, Error> {
         let extent = (slot / per_extent) as usize;
         if self.extents[extent].0 == NO_EXTENT {
@@ -113,7 +113,7 @@ impl Level {
         self.extents[(slot / per_extent) as usize].1 += 1;
     }
 
-    /// A slot is here no more.
+    /// A slot is no longer here.
     fn drop_slot(&mut self, slot: u32, per_extent: u32) {
         let (number, count) = &mut self.extents[(slot / per_extent) as usize];
         let here = *number * per_extent + slot % per_extent;
@@ -121,7 +121,7 @@ impl Level {
         self.store.forget(here..here + 1);
     }
 
-    /// Gives an extent up that has no slot here any more, if nothing of it is under way.
+    /// Gives up an extent that has no slots here any longer, if no operation on it is under way.
     fn release(&mut self, extent: u32) {
         let (number, count) = &mut self.extents[extent as usize];
         if *number != NO_EXTENT && *count == 0 {
@@ -135,7 +135,7 @@ impl Tiered {
     /// Slots of `block` bytes in these stores, of which the first is filled first.
     ///
     /// # Errors
-    /// Fewer stores than two, or more than there may be.
+    /// There are fewer than two stores, or too many.
     pub fn new(tiers: Vec<Tier>, block: usize) -> Result<Tiered, Error> {
         if tiers.len() < 2 || tiers.len() > StoreRing::INNER_MOST {
             let why = format!("has {} stores (2 to {} are possible)", tiers.len(), StoreRing::INNER_MOST);
@@ -161,13 +161,13 @@ impl Tiered {
         })
     }
 
-    /// Bytes in each level, of blocks as they are.
+    /// The uncompressed bytes in each level.
     pub fn held_bytes(&self) -> Vec<u64> {
         let slots = |level: &Level| level.extents.iter().map(|&(_, count)| u64::from(count)).sum::<u64>();
         self.levels.iter().map(|level| slots(level) * self.block as u64).collect()
     }
 
-    /// Calls a level's store, and notes what has ended there by that.
+    /// Calls a level's store, and notes the completions that the call returned.
     fn with_level(
         &mut self,
         level: usize,
@@ -187,8 +187,8 @@ impl Tiered {
         slots.start..end
     }
 
-    /// Begins a write of some slots of one extent in the first of the levels from the part's on
-    /// that has room.
+    /// Begins a write of some slots of one extent in the first level with room, from the part's
+    /// level on.
     fn write(&mut self, ring: &mut StoreRing<'_>, mut part: Part) {
         let mut failed = String::new();
         while part.level < self.levels.len() {
@@ -237,13 +237,13 @@ impl Tiered {
         });
     }
 
-    /// Handles all ends that are there, and those that come of that.
+    /// Handles all completions, and those that result from them.
     fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         while let Some((_, end)) = self.ends.pop_front() {
             let part = self.parts.get_mut(end.id).expect("a part under way");
             let id = part.id;
             if part.kind == OpKind::Read {
-                // Its number stays until the operation's is used again.
+                // Its number stays until the operation's number is reused.
                 (part.own, part.ended) = (Vec::new(), true);
                 self.part_ended(id, end.result);
                 self.end(id, ended);
@@ -255,7 +255,7 @@ impl Tiered {
                     self.wrote(&part);
                     self.part_ended(id, Ok(()));
                 }
-                // Where one store fails the next may do.
+                // If one store fails, the next one is tried.
                 Err(_) if part.level + 1 < self.levels.len() => {
                     self.join_failed(&mut part);
                     part.level += 1;
@@ -270,7 +270,7 @@ impl Tiered {
         }
     }
 
-    /// Those slots behind a part that failed in the same level go on with it, in one operation.
+    /// The slots after a part that failed in the same level join it, in one operation.
     fn join_failed(&mut self, part: &mut Part) {
         while let Some((_, next)) = self.ends.front() {
             let is_next = |other: &mut Part| {
@@ -297,7 +297,7 @@ impl Tiered {
         }
     }
 
-    /// Ends an operation that has no parts any more.
+    /// Completes an operation that has no parts any longer.
     fn end(&mut self, id: u32, ended: &mut Vec<Ended>) {
         if self.operations.get_mut(id).is_some_and(|operation| operation.left == 0) {
             let operation = self.operations.take(id).expect("looked at just now");
@@ -305,7 +305,7 @@ impl Tiered {
         }
     }
 
-    /// A part was written: its level has its slots, and no other.
+    /// A part was written: its level has its slots, and no other level does.
     fn wrote(&mut self, part: &Part) {
         for slot in part.slots.clone() {
             let level = std::mem::replace(&mut self.has[slot as usize], part.level as u8);
@@ -320,8 +320,8 @@ impl Tiered {
         self.release(part.slots.start / self.per_extent);
     }
 
-    /// Gives up the places of an extent in levels that have nothing of it, unless something is
-    /// under way in it, which has a place there.
+    /// Gives up the places of an extent in levels without its slots, unless an operation there is
+    /// under way.
     fn release(&mut self, extent: u32) {
         let per_extent = self.per_extent;
         if !self.parts.iter().any(|part| !part.ended && part.slots.start / per_extent == extent) {
@@ -329,8 +329,8 @@ impl Tiered {
         }
     }
 
-    /// Begins a read of slots that are in one level and one extent, under the number that it had
-    /// the last time if it is read once more.
+    /// Begins a read of slots that are in one level and one extent. A repeated read keeps its
+    /// number.
     fn read(&mut self, ring: &mut StoreRing<'_>, mut part: Part, last: &mut Vec<Came>) {
         let level = self.has[part.slots.start as usize];
         if level == NOWHERE {
@@ -354,7 +354,7 @@ impl Tiered {
         self.begin_part(ring, number, start);
     }
 
-    /// What is known of the last read of this number.
+    /// The notes about the last read of this number.
     fn take_came(&mut self, id: u32) -> Vec<Came> {
         let index = id as usize;
         if index >= self.came.len() {
@@ -374,7 +374,7 @@ impl Store for Tiered {
         self.has.len() as u32
     }
 
-    /// Which store gives room for what is found out when it is written.
+    /// Which store provides the room becomes known when a block is written.
     fn grow(&mut self) -> Result<(), Error> {
         room_for_numbers(self.has.len() / self.per_extent as usize, self.block, || self.name())?;
         self.has.resize(self.has.len() + self.per_extent as usize, NOWHERE);
@@ -386,7 +386,7 @@ impl Store for Tiered {
         let (id, kind, urgent) = (op.id, op.kind, op.urgent);
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
         let mut last = self.take_came(id);
-        // One more than there are parts, until all are begun.
+        // The count is one more than the number of parts, until all have begun.
         self.operations.put(id, Operation { left: 1, failure: None });
         let mut rest = slots.clone();
         while !rest.is_empty() {

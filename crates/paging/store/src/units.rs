@@ -5,26 +5,26 @@ use std::ops::Range;
 /// No unit: the end of a chain.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Extents with enough that is free that are looked through for a run that is long enough.
+/// The number of extents with enough free units that are searched for a long enough run.
 const LOOK: usize = 256;
 
 /// Units.
 pub(crate) struct Units {
     per_extent: u32,
     total: u32,
-    /// A bit for each that is free.
+    /// A bit for each unit: set if it is free.
     free: Vec<u64>,
     free_count: u32,
     /// In each extent.
     free_in: Vec<u32>,
-    /// For each that is in use, the next of its chain.
+    /// For each unit in use, the next unit of its chain.
     next: Vec<u32>,
-    /// Where the search goes on.
+    /// Where the search continues.
     cursor: u32,
 }
 
 impl Units {
-    /// None yet, so many to an extent.
+    /// No units yet, with `per_extent` to an extent.
     pub fn new(per_extent: u32) -> Units {
         Units {
             per_extent,
@@ -37,7 +37,7 @@ impl Units {
         }
     }
 
-    /// There are so many now: whole extents, in all.
+    /// Sets the number of units: whole extents, in all.
     pub fn grown(&mut self, total: u32) {
         let from = self.total;
         self.total = total;
@@ -46,12 +46,12 @@ impl Units {
         self.next.resize(total as usize, NONE);
         if total > from {
             self.free(from..total);
-            // What is new lies together.
+            // New units lie together.
             self.cursor = from;
         }
     }
 
-    /// Those that are free.
+    /// The number of free units.
     pub fn free_count(&self) -> u32 {
         self.free_count
     }
@@ -76,8 +76,8 @@ impl Units {
         self.free_count = if free { self.free_count + count } else { self.free_count - count };
     }
 
-    /// Takes up to `wanted` of them that lie together in one extent, but no fewer than `least`.
-    /// `None`: there are no such, or not where it was looked.
+    /// Takes up to `wanted` units that lie together in one extent, but at least `least`. `None` if
+    /// the search finds none.
     pub fn take(&mut self, wanted: u32, least: u32) -> Option<Range<u32>> {
         let extents = self.free_in.len();
         if self.free_count < least || extents == 0 {
@@ -85,7 +85,7 @@ impl Units {
         }
         let first = (self.cursor / self.per_extent) as usize;
         let mut looked = 0;
-        // The first once more at the end, from its beginning.
+        // The first extent is searched once more at the end, from its beginning.
         for step in 0..=extents {
             let extent = (first + step) % extents;
             if self.free_in[extent] < least {
@@ -130,7 +130,7 @@ impl Units {
         self.set(&units, true);
     }
 
-    /// Makes a chain of units: its first.
+    /// Makes a chain of units, and returns its first.
     pub fn join(&mut self, units: impl Iterator<Item = u32>) -> u32 {
         let (mut first, mut last) = (NONE, NONE);
         for unit in units {
@@ -144,7 +144,7 @@ impl Units {
         first
     }
 
-    /// Adds a chain's units to some runs; how many they are. A run ends where its extent does.
+    /// Adds a chain's units to some runs; returns their number. A run ends where its extent does.
     pub fn chain(&self, first: u32, runs: &mut Vec<Range<u32>>) -> u32 {
         let (mut unit, mut count) = (first, 0);
         while unit != NONE {

@@ -1,4 +1,4 @@
-//! Mirrors: what was written comes back while one copy has it, whatever the others do.
+//! Mirrors: written bytes come back while one copy has them, whatever the others do.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 const BLOCK: usize = 4096;
 const EIO: i32 = 5;
 
-/// Memory that a test can look at, spoil, and let fail.
+/// Memory that a test can inspect, corrupt, and make fail.
 #[derive(Clone, Default)]
 struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -57,7 +57,7 @@ impl Store for Disk {
         }
         let (mut bytes, mut at) = (self.bytes.lock().unwrap(), op.slot as usize * BLOCK);
         for piece in op.pieces {
-            // SAFETY: the mirror passes on what its caller keeps valid until the end.
+            // SAFETY: the mirror passes on memory that its caller keeps valid until the completion.
             let memory = unsafe { memory::bytes(piece.at(), piece.len()) };
             let slots = &mut bytes[at..at + piece.len()];
             match op.kind {
@@ -72,7 +72,7 @@ impl Store for Disk {
     fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {}
 }
 
-/// A mirror, and what the engine has for it: a ring, and memory for each operation.
+/// A mirror, with the engine's resources: a ring, and memory for each operation.
 struct Rig {
     mirror: Mirror,
     ring: Ring,
@@ -80,7 +80,7 @@ struct Rig {
     ended: Vec<Ended>,
 }
 
-/// Slots of one operation at most.
+/// The most slots of one operation.
 const MOST: usize = 4;
 /// Operations at once.
 const DEPTH: u32 = 6;
@@ -105,21 +105,22 @@ impl Rig {
     }
 
     fn bytes(&mut self, id: u32, slots: usize) -> &mut [u8] {
-        // SAFETY: mapped in `new`, never given back, and this rig's alone but for operations, of
-        // which each has its own part.
+        // SAFETY: mapped in `new`, never freed, and used only by this rig and its operations, each
+        // of which has a separate part.
         unsafe { memory::bytes(self.memory + id as usize * MOST * BLOCK, slots * BLOCK) }
     }
 
     fn begin(&mut self, id: u32, kind: OpKind, slots: Range<u32>) {
         let at = self.memory + id as usize * MOST * BLOCK;
-        // In two pieces, so that there is something to cut. The test ends before they would matter.
+        // In two pieces, so that there is something to divide. The test ends before the leak
+        // matters.
         let pieces: &[Piece] = match slots.len() {
             1 => vec![Piece::new(at, BLOCK)],
             more => vec![Piece::new(at, BLOCK), Piece::new(at + BLOCK, (more - 1) * BLOCK)],
         }
         .leak();
         let op = Op { id, kind, slot: slots.start, pieces, urgent: true };
-        // SAFETY: the pieces are never freed, nor is their memory, which is this operation's alone.
+        // SAFETY: the pieces are never freed, nor is their memory, which belongs to this operation.
         unsafe { self.mirror.begin(&mut StoreRing::new(&mut self.ring, 0, 48), op, &mut self.ended) };
     }
 
@@ -149,7 +150,7 @@ impl Rig {
         self.next().result
     }
 
-    /// Reads a slot as the engine does: again where it is not of this byte.
+    /// Reads a slot as the engine does: repeats the read if its bytes differ from `byte`.
     fn read(&mut self, slot: u32, byte: u8) -> Result<(), Failure> {
         for _ in 0..4 {
             self.bytes(0, 1).fill(0xdd);
@@ -182,7 +183,7 @@ fn a_flipped_bit_is_healed_from_the_other_copy() {
     rig.write(5, 7).unwrap();
     for disk in [&a, &b] {
         disk.spoil(5);
-        // Whichever is read first, some time it is this one.
+        // Whichever copy is read first, it is this one at some time.
         while disk.slot(5) != [7; BLOCK] {
             rig.read(5, 7).unwrap();
         }
@@ -216,7 +217,7 @@ fn an_error_of_one_copy_is_no_error() {
         let said = rig.mirror.condition().unwrap();
         assert!(said.contains("1 of 2 copies, 20 slots behind"), "{said}");
         disk.fail(false);
-        // What it has missed is read from the other copy, also before it is taken back.
+        // Slots that it has missed are read from the other copy, also before it is taken back.
         rig.read(3, byte).unwrap();
         while rig.mirror.condition().is_some_and(|said| said.contains("1 of 2")) {
             rig.write(21, 1).unwrap();
@@ -268,14 +269,14 @@ fn copies_in_files_are_healed_too() {
         rig.write(slot, slot as u8).unwrap();
         rig.read(slot, slot as u8).unwrap();
         if rig.mirror.condition().is_some() {
-            // What was written back ends.
+            // The repairs complete.
             rig.turn();
         }
         assert_eq!(rig.mirror.condition(), None);
     }
 }
 
-/// Of a read that two copies gave parts of, nobody knows which was wrong.
+/// If two copies gave parts of a read, nobody knows which was wrong.
 #[test]
 fn a_copy_that_is_always_wrong_does_no_harm_to_reads_in_parts() {
     let (a, b) = (Disk::default(), Disk::default());
@@ -285,7 +286,7 @@ fn a_copy_that_is_always_wrong_does_no_harm_to_reads_in_parts() {
         let good = Box::new(b.clone()) as Box<dyn Store>;
         let copies = if bad_first { vec![bad, good] } else { vec![good, bad] };
         let Some(mut rig) = Rig::new(copies) else { return };
-        // As a fork's child, which heals nothing: what is suspect stays so.
+        // As a fork's child, which repairs nothing: suspect slots stay suspect.
         (0..64).for_each(|slot| rig.write(slot, 7).unwrap());
         rig.mirror.inherit().unwrap();
         (0..64).step_by(3).for_each(|slot| rig.read(slot, 7).unwrap());
@@ -307,7 +308,7 @@ fn a_copy_that_is_always_wrong_does_no_harm_to_reads_in_parts() {
 #[test]
 fn a_write_waits_until_its_slot_has_been_written_back() {
     let (a, b) = (Disk::default(), Disk::default());
-    // The first copy's ends come late: what it is to be written back is under way for a while.
+    // The first copy completes late: its repair is under way for a while.
     let late = Delayed::new(a.clone(), 2_000_000..3_000_000, 1);
     let Some(mut rig) = Rig::new(vec![Box::new(late), Box::new(b.clone())]) else { return };
     rig.write(5, 7).unwrap();
@@ -324,11 +325,11 @@ fn a_write_waits_until_its_slot_has_been_written_back() {
     assert_eq!(rig.mirror.condition(), None);
 }
 
-/// An operation under way: its slots, what they hold, and how often it was read wrong.
+/// An operation under way: its slots, their contents, and the number of wrong reads.
 type UnderWay = (OpKind, Range<u32>, Vec<Option<u64>>, u32);
 
-/// Random work with copies that fail and come late, against what was written last. `may_fail`:
-/// perhaps no copy has it.
+/// Random work with copies that fail and complete late, compared with the last writes. `may_fail`:
+/// perhaps no copy has the bytes.
 fn against_a_model(seed: u64, faults: [Faults; 2], may_fail: bool) -> Option<()> {
     let copies = faults.into_iter().enumerate().map(|(index, faults)| {
         let seed = seed * 2 + index as u64;
@@ -341,7 +342,7 @@ fn against_a_model(seed: u64, faults: [Faults; 2], may_fail: bool) -> Option<()>
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    // What was written last to each slot, and the operations under way.
+    // The last write to each slot, and the operations under way.
     let mut truth: HashMap<u32, u64> = HashMap::new();
     let mut under_way: HashMap<u32, UnderWay> = HashMap::new();
     let mut number = 0;
@@ -367,7 +368,7 @@ fn against_a_model(seed: u64, faults: [Faults; 2], may_fail: bool) -> Option<()>
                     bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&number.to_le_bytes()));
                 }
             } else if expected.iter().any(Option::is_none) {
-                // Never written: what is there is nobody's.
+                // Never written: the contents are undefined.
                 continue;
             }
             rig.begin(id, kind, slots.clone());
@@ -398,11 +399,11 @@ fn against_a_model(seed: u64, faults: [Faults; 2], may_fail: bool) -> Option<()>
             .flat_map(|(value, bytes)| bytes.chunks_exact(8).map(move |word| (value.unwrap(), word)))
             .map(|(value, word)| (value ^ u64::from_le_bytes(word.try_into().unwrap())).count_ones())
             .sum();
-        // A store flips a bit: older bytes would differ in more.
+        // A store flips a bit: older bytes would differ in more than one.
         assert!(wrong <= slots.len() as u32, "seed {seed}: {slots:?} has older bytes ({wrong} bits)");
         rig.judge(end.id, slots.clone(), wrong == 0);
         if wrong > 0 {
-            // Parts of both, then the bad copy alone, then the good one.
+            // Parts of both, then only the bad copy, then the good one.
             assert!(may_fail || tries < 2, "seed {seed}: {slots:?} was wrong in both copies");
             if tries < 4 {
                 rig.begin(end.id, OpKind::Read, slots.clone());

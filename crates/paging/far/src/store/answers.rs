@@ -1,4 +1,4 @@
-//! What the server answers, and what becomes of that.
+//! The server's answers, and their effects.
 
 use super::*;
 use crate::slots::is_of_cluster;
@@ -21,7 +21,7 @@ impl Far {
         }
     }
 
-    /// A connection is there: it says who it is, and asks who the server is.
+    /// A connection is established: it logs in, and asks for the server's identity.
     pub(super) fn greet(&mut self, index: usize) {
         let words = client::hello(&self.server);
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -110,7 +110,8 @@ impl Far {
             }
             (OpKind::Write, Some(Reply::Simple(_))) if is_whole => self.end(index, Ok(()), ended),
             (OpKind::Write, Some(Reply::Integer(_))) => {
-                // The value was gone, and this has made another: what else was in it is lost.
+                // The value was gone, and the write has made a new one: the other contents of the
+                // value are lost.
                 let value = part.slot / self.per;
                 let why = self.why_gone("its key was gone");
                 self.lose(value..value + 1, &why);
@@ -123,7 +124,8 @@ impl Far {
                 self.fail(index, &why, ended);
             }
             _ => {
-                // Once more, on another connection: it may have been that one.
+                // The read is repeated on another connection, because this connection may have
+                // caused the error.
                 part.wrong += 1;
                 self.queue(index, true);
                 let why = "an answer was not that to the question";
@@ -148,7 +150,7 @@ impl Far {
         }
     }
 
-    /// The namespace is known to all: what waited for that goes on.
+    /// All servers know the namespace: operations that waited for this continue.
     fn registered(&mut self) {
         self.acks = 0;
         for index in std::mem::take(&mut self.aside) {
@@ -265,8 +267,8 @@ impl Far {
         self.nodes[index / CLASSES].given_up = None;
     }
 
-    /// An earlier connection is dead at the server: what it had sent is over. If the server does
-    /// not say so, what it had sent may undo what is written from now on: so nothing is.
+    /// An earlier connection is dead on the server: its commands are over. If the server does not
+    /// confirm that, earlier commands could undo later writes: so nothing is written.
     pub(super) fn killed(
         &mut self,
         index: usize,
@@ -315,7 +317,7 @@ impl Far {
         let node = index / CLASSES;
         self.trouble = self.said_of(node, why);
         let lane = &mut self.lanes[index];
-        // One that has worked is made again at once.
+        // A connection that has worked is made again at once.
         lane.backoff_ns =
             if lane.ready { 0 } else { (lane.backoff_ns * 2).clamp(TICK_NS / 2, BACKOFF_NS_MAX) };
         lane.retry_ns = now_ns() + lane.backoff_ns;
@@ -357,7 +359,7 @@ impl Far {
             // A number that no connection has cannot be ended: then nothing is written any more.
             self.lanes[index].dead.push(client.unwrap_or(0));
         }
-        // It may be another's place by now.
+        // The slot may belong to another server by now.
         self.guide.wanted |= self.kind != Kind::Alone;
         if self.kind == Kind::Sentinel {
             self.nodes[node].addresses.clear();

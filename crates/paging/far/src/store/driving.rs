@@ -1,12 +1,13 @@
-//! The connections are made where they are missed, and given what waits for them.
+//! Missing connections are made, and get the operations that wait for them.
 
 use super::*;
 
 impl Far {
-    /// Lets the connections do what there is to do, making them where there are none.
+    /// Lets the connections do all possible work, and makes missing ones.
     pub(super) fn go_on(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         self.guide_on(ring, ended);
-        // In a cluster it is to be registered, elsewhere, before anything is made.
+        // In a cluster the namespace must be registered, on another server, before anything is
+        // made.
         let is_due = !self.is_registered || self.announce > self.announced;
         if is_due && self.acks == 0 && self.kind == Kind::Cluster && !self.aside.is_empty() {
             self.register(0);
@@ -30,7 +31,7 @@ impl Far {
                 self.dial(index, ring, ended);
             }
         }
-        // What was set aside has had its value asked for of the other one.
+        // For parts that were set aside, the value was requested on the other connection.
         for lane in &mut self.lanes {
             lane.connection.go_on(ring);
         }

@@ -1,5 +1,5 @@
-//! Who has what: asked of a cluster's servers, or of sentinels, one after the other, on a
-//! connection that is made for it and ended.
+//! Which server has which slots: the guide asks a cluster's servers, or sentinels, one after
+//! another, on a temporary connection.
 
 use super::*;
 use crate::fleet;
@@ -9,7 +9,7 @@ use crate::tls::Session;
 /// The number of its connection.
 pub(super) const GUIDE: usize = (1 << 11) - 1;
 
-/// How long one may take to answer before another is asked.
+/// How long one server may take to answer before another is asked.
 const TURN_NS: u64 = 1_000 * MS;
 
 /// Between two answers, and between two tries.
@@ -17,13 +17,13 @@ const REST_NS: u64 = 200 * MS;
 
 pub(super) struct Guide {
     pub connection: Connection<Ask>,
-    /// What was told last.
+    /// The last answer.
     pub map: Map,
-    /// It is to be asked.
+    /// Whether to ask.
     pub wanted: bool,
-    /// Where they listen that were named.
+    /// The addresses of the named servers.
     named: Vec<SocketAddr>,
-    /// Who is asked next.
+    /// The index of the server to ask next.
     turn: usize,
     asked: Option<SocketAddr>,
     /// A sentinel wants the password.
@@ -55,7 +55,7 @@ impl Guide {
 }
 
 impl Far {
-    /// Asks, if that is wanted.
+    /// Asks, if requested.
     pub(super) fn guide_on(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         if self.kind == Kind::Alone {
             return;
@@ -124,7 +124,7 @@ impl Far {
         let wants = why.contains("NOAUTH") && self.kind == Kind::Sentinel && self.server.password.is_some();
         if wants && !self.guide.with_password {
             self.guide.with_password = true;
-            // The same one once more.
+            // The same server is asked once more.
             self.guide.turn = self.guide.turn.wrapping_sub(1);
         }
         self.guide.connection.cut(ring, &refusals::told(why));
@@ -167,7 +167,7 @@ impl Far {
         self.expire(now_ns, ended);
     }
 
-    /// Gives one up that takes too long.
+    /// Gives up a server that takes too long.
     pub(super) fn hurry_guide(&mut self, ring: &mut StoreRing<'_>) {
         let idle_ns = self.guide.connection.idle_ns(now_ns());
         if idle_ns > TURN_NS {

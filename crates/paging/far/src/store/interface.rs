@@ -1,4 +1,4 @@
-//! What the pager asks of a store, for one on servers.
+//! The pager's calls of a store, for a store on servers.
 
 use super::*;
 
@@ -13,7 +13,7 @@ impl Store for Far {
 
     fn grow(&mut self) -> Result<(), Error> {
         let now = self.values.len() as u32;
-        // An extent takes more than a value has.
+        // An extent needs more than one value.
         let least = self.values_for(self.slots + self.per_extent());
         if least > self.most_values() {
             self.look_now();
@@ -55,7 +55,7 @@ impl Store for Far {
             .or_else(|| self.failure_of_lane(lane, now_ns()));
         if let Some(failure) = failure {
             ended.push(Ended::badly(op.id, failure));
-            // It may come back, for those that wait longer.
+            // It may come back, for operations that wait longer.
             self.lanes[lane].wanted |= !self.lanes[lane].ready;
             self.go_on(ring, ended);
             return;
@@ -104,7 +104,7 @@ impl Store for Far {
         self.go_on(ring, ended);
     }
 
-    /// After another server has taken over, bytes that are twice wrong are older ones.
+    /// After another server has taken over, bytes that are wrong twice are older bytes.
     fn judge(
         &mut self,
         _ring: &mut StoreRing<'_>,

@@ -1,10 +1,11 @@
-//! The store on one server, or on a cluster's: operations into commands, answers into ends.
+//! The store on one server, or on a cluster: turns operations into commands, and answers into
+//! completions.
 //!
-//! What goes wrong has three kinds of answer. A connection that is cut is made again and what was
-//! under way is asked for again: of a write that may have reached the server, only once the old
-//! connection is known to be dead there (`CLIENT KILL`), or it might overtake a newer one. A
-//! refusal that may pass is waited for. What is lost is lost: a server that was started again, a
-//! key that is gone. Nothing is waited for longer than `stall`.
+//! There are three kinds of failures. After a cut connection a new one is made and the operations
+//! under way are sent again. A write that may have reached the server is sent again only after the
+//! old connection is certainly dead there (`CLIENT KILL`), because the old write could overtake a
+//! newer one. After a refusal that may pass, the store waits. After a loss the blocks are lost: a
+//! restarted server, a missing key. No wait exceeds `stall`.
 
 mod answers;
 mod driving;
@@ -43,20 +44,20 @@ use terapage_store::{EXTENT, Ended, Error, Failure, Notes, Op, OpKind, Store, St
 use terapage_sys::ring::{self, Done, Piece};
 use terapage_sys::thread::{now_ns, say};
 
-/// Values that one step of growth is good for.
+/// The number of values of one growth.
 const GROWTH: u32 = 8;
 
 /// Values have numbers of 24 bits.
 const EXTENTS_MAX: u32 = 1 << 24;
 
-/// Values that are announced in the registry at once.
+/// The number of values that are announced in the registry at once.
 const ANNOUNCED: u32 = 64;
 
-/// Bytes that a connection has under way at most, unless it is one operation: of reads that a
-/// thread waits for, and of the rest.
+/// The most bytes under way on a connection, unless it is a single operation: for reads that a
+/// thread waits for, and for other operations.
 const UNDER_WAY: [usize; 2] = [1 << 20, 4 << 20];
 
-/// The connections to each server: for reads that a thread waits for, and for the rest.
+/// The connections to each server: for reads that a thread waits for, and for other operations.
 const URGENT: usize = 0;
 const REST: usize = 1;
 const CLASSES: usize = 2;
@@ -64,37 +65,38 @@ const CLASSES: usize = 2;
 /// The last byte of a value.
 static MARK: &[u8; 1] = b"\x01";
 
-/// Tokens that are no connection's.
+/// Tokens that belong to no connection.
 const TICK: u64 = 1 << 13;
 const BEAT: u64 = 2 << 13;
 const SWEEP: u64 = 3 << 13;
 
 const MS: u64 = 1_000_000;
 
-/// How often it is looked at what takes long, while something is under way.
+/// The interval at which slow operations are checked, while anything is under way.
 const TICK_NS: u64 = 100 * MS;
 
-/// How often a namespace shows that it is in use, and how many of those pass between two looks at
-/// the server.
+/// The interval between signs of life of a namespace, and their number between two checks of the
+/// server.
 const BEAT_NS: u64 = 10_000 * MS;
 const BEATS_OF_LOOK: u32 = 6;
 
-/// A connection on which nothing goes on for so long is given up, if `stall` is not shorter.
+/// A connection without progress for this time is given up, if `stall` is not shorter.
 const PATIENCE_NS: u64 = 5_000 * MS;
 
-/// Without a connection for so long, operations fail for now: a mirror has them done elsewhere. The
-/// caller tries again; where it may be told to wait longer than it does, this waits instead.
+/// After this time without a connection, operations fail for now: a mirror then uses another copy.
+/// The caller tries again. If the caller's patience may be shorter than `stall`, this store waits
+/// instead.
 const QUICK_NS: u64 = 500 * MS;
 const TRIED_FOR: Duration = Duration::from_secs(30);
 
-/// How long what was refused rests, and the longest time between two tries to connect.
+/// How long a refused operation rests, and the longest time between two tries to connect.
 const PAUSE_NS: u64 = 250 * MS;
 const BACKOFF_NS_MAX: u64 = 2_000 * MS;
 
-/// How long the end of a process may take, and asking before a growth is refused.
+/// The longest time for the end of a process, and for asking before a growth is refused.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
 
-/// What a command is for.
+/// The purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Hello,
@@ -118,7 +120,7 @@ enum Ask {
     Leave,
 }
 
-/// Whether it is noted on the server that the process leaves.
+/// Whether the server has noted that the process leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     No,
@@ -135,13 +137,13 @@ struct Part {
     pieces: Vec<Piece>,
     urgent: bool,
     since_ns: u64,
-    /// Where it waits, or is asked.
+    /// The lane in which it waits, or was sent.
     lane: usize,
-    /// It is asked behind `ASKING`, of a server that is about to have its value.
+    /// Whether it is sent after `ASKING`, to a server that is about to get its value.
     asked: bool,
-    /// How often it was sent elsewhere.
+    /// The number of redirections.
     moves: u32,
-    /// When it is to be asked again, if it was refused.
+    /// When to send it again, if it was refused.
     due_ns: u64,
     /// Answers of a wrong length.
     wrong: u32,
@@ -161,7 +163,7 @@ enum Value {
     There,
 }
 
-/// Nothing was done for too long: what comes next does not wait again.
+/// Nothing happened for too long: later operations do not wait again.
 struct GivenUp {
     why: String,
     /// Only writes were refused, and are tried again from then on. Otherwise, until the server
@@ -183,39 +185,40 @@ pub struct Far {
     slots: u32,
     pub(crate) space: Namespace,
     pub(crate) holder: Holder,
-    /// This process writes to it; a fork's child only reads its parent's.
+    /// Whether this process writes to it; a fork's child only reads its parent's.
     is_own: bool,
     pub(crate) is_registered: bool,
-    /// Of a cluster: answers to come to its being registered, and when it may be asked for again.
+    /// In a cluster: the missing answers to its registration, and when registration may be
+    /// repeated.
     acks: u32,
     register_ns: u64,
-    /// Values that are announced, and that are to be.
+    /// The number of announced values, and the intended number.
     announced: u32,
     announce: u32,
     values: Vec<Value>,
     created: u32,
     used: Bits,
-    /// Slots of each value that are used.
+    /// For each value, the number of slots in use.
     used_of: Vec<u32>,
     /// Slots whose bytes are lost.
     lost: Option<Bits>,
     why_lost: String,
-    /// A server has taken the place of another, and may lack what was written last.
+    /// A server has replaced another, and may lack its last writes.
     taken_over: Option<String>,
-    /// Slots whose bytes were wrong since.
+    /// Slots whose bytes were wrong since then.
     doubted: Bits,
     parts: Notes<Part>,
     ops: Notes<Open>,
     open: usize,
-    /// Parts that wait for their value to be made.
+    /// Parts that wait until their value is made.
     aside: Vec<u32>,
     /// Parts that were refused for now.
     paused: Vec<u32>,
     lanes: Vec<Lane>,
     sweeper: Sweeper,
-    /// What time it is at the server, seconds; 0: it was not asked.
+    /// The server's time, seconds; 0 if it was not asked.
     time_s: u64,
-    /// What went wrong last.
+    /// The last failure.
     trouble: String,
     ticks: bool,
     beats: bool,
@@ -225,7 +228,7 @@ pub struct Far {
 }
 
 impl Far {
-    /// A store on `server`, of slots of `block` bytes. Nothing is asked of the server yet.
+    /// A store on `server`, of slots of `block` bytes. It sends nothing to the server yet.
     ///
     /// # Errors
     /// The server's name has no address.
@@ -238,7 +241,7 @@ impl Far {
             (None, Some(true)) => Kind::Cluster,
             (None, _) => Kind::Alone,
         };
-        // Of the others it is asked for.
+        // The others are asked for their nodes.
         let node = if kind == Kind::Alone { addresses.clone() } else { Vec::new() };
         let space = Namespace::new(&server.prefix);
         let space = space.map_err(|error| unfit(format!("has no name to be had: {error}")))?;
@@ -294,8 +297,8 @@ impl Far {
         &self.server
     }
 
-    /// Bytes of a value: its blocks, and one more, by which a value that was lost and made anew by
-    /// a write is told from the one that was made for it.
+    /// Bytes of a value: its blocks, and one more byte. That byte distinguishes a value that was
+    /// made on purpose from one that was lost and made again by a write.
     fn value_bytes(&self) -> usize {
         self.per as usize * self.block + 1
     }

@@ -1,8 +1,8 @@
-//! The servers of a store, the connections to them, and which of them has which value.
+//! The servers of a store, the connections to them, and the server of each value.
 //!
-//! A store on one server has one node. That of a cluster has one for each server that was ever
-//! heard of, and a route for each of the cluster's slots; that of sentinels has one, whose address
-//! is asked for again when its connection is lost.
+//! A store on one server has one node. In a cluster there is a node for each server ever seen, and
+//! a route for each of the cluster's slots. With sentinels there is one node, whose address is
+//! requested again when its connection is lost.
 
 use super::*;
 use crate::slots::{Map, Redirect, SLOTS, is_of_cluster, slot_of};
@@ -10,13 +10,13 @@ use crate::slots::{Map, Redirect, SLOTS, is_of_cluster, slot_of};
 /// Nodes that there may be.
 const NODES_MAX: usize = 1000;
 
-/// Where a slot goes that no server has.
+/// The route of a slot without a server.
 const NOWHERE: u16 = u16::MAX;
 
-/// After so many redirections a part rests.
+/// After this number of redirections a part rests.
 const MOVES: u32 = 4;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One server.
@@ -29,14 +29,14 @@ pub(super) enum Kind {
 
 /// A server.
 pub(super) struct Node {
-    /// Where it listens, of which it is connected to by turns.
+    /// Its addresses, which are tried in turn.
     pub addresses: Vec<SocketAddr>,
     pub dialled: usize,
-    /// Slots of the cluster that it has; all are one server's that is alone.
+    /// The number of the cluster's slots that it has; a single server has all.
     pub share: u32,
     pub run_id: String,
     pub info: Info,
-    /// Values that there were when the server was asked.
+    /// The number of values when the server was last queried.
     pub created_at_info: u32,
     pub info_ns: u64,
     pub given_up: Option<GivenUp>,
@@ -56,7 +56,8 @@ impl Node {
         }
     }
 
-    /// Values that it has room for, with those of other nodes, of which each has its share.
+    /// The number of values for which it has room, together with those of other nodes, each of
+    /// which has its share.
     pub fn most_values(&self, value_bytes: u64) -> u64 {
         match self.info.room_bytes() {
             Some(room) if self.info_ns > 0 && self.share > 0 => {
@@ -68,18 +69,18 @@ impl Node {
     }
 }
 
-/// A connection and what it is good for.
+/// A connection and its purpose.
 pub(super) struct Lane {
     pub connection: Connection<Ask>,
-    /// Where it is connected to.
+    /// The address to which it is connected.
     pub place: Option<SocketAddr>,
-    /// It has said who it is, and the server is the one that it was.
+    /// Whether it has logged in, and the server is the same as before.
     pub ready: bool,
-    /// Its number at the server.
+    /// Its number on the server.
     pub client: Option<u64>,
-    /// Earlier connections whose writes the server may still come to.
+    /// Earlier connections whose writes the server may still execute.
     pub dead: Vec<u64>,
-    /// Answers to come to the wish to end those.
+    /// The missing answers to the requests to end those.
     pub kills: usize,
     /// Something is to be asked though no part waits.
     pub wanted: bool,
@@ -87,7 +88,7 @@ pub(super) struct Lane {
     pub bytes: usize,
     pub backoff_ns: u64,
     pub retry_ns: u64,
-    /// Since when there is no connection; 0: there is one, or none was wanted.
+    /// The time since which there is no connection; 0 if there is one, or none was wanted.
     pub down_since_ns: u64,
 }
 
@@ -109,19 +110,19 @@ impl Lane {
         }
     }
 
-    /// There is a connection that cannot be used yet, or is being taken down.
+    /// Whether there is a connection that cannot be used yet, or is being closed.
     pub fn is_between(&self) -> bool {
         self.connection.is_used() && !self.ready
     }
 
-    /// It is waited for.
+    /// Whether operations wait for it.
     pub fn is_missed(&self) -> bool {
         self.wanted || !self.waiting.is_empty()
     }
 }
 
 impl Far {
-    /// The node that has a key.
+    /// The node with a key.
     fn node_of(&self, key: &[u8]) -> usize {
         match self.routes.get(usize::from(slot_of(key))) {
             Some(&node) if node != NOWHERE => usize::from(node),
@@ -129,7 +130,7 @@ impl Far {
         }
     }
 
-    /// The lane for what is not waited for, of who has a key.
+    /// The lane for operations that no thread waits for, on the server with a key.
     pub(super) fn lane_of_key(&self, key: &[u8]) -> usize {
         let node = if self.routes.is_empty() { 0 } else { self.node_of(key) };
         node * CLASSES + REST
@@ -142,7 +143,7 @@ impl Far {
         node * CLASSES + class
     }
 
-    /// Puts a part before, or behind, those that wait for who has its value.
+    /// Puts a part before, or after, those that wait for the server with its value.
     pub(super) fn queue(&mut self, index: u32, first: bool) {
         let Some(part) = self.parts.get_mut(index) else { return };
         part.asked = false;
@@ -159,7 +160,7 @@ impl Far {
         }
     }
 
-    /// What is told of a node, with its name if there are several.
+    /// A message about a node, with its name if there are several.
     pub(super) fn said_of(&self, node: usize, why: &str) -> String {
         match (self.kind, self.nodes[node].addresses.first()) {
             (Kind::Alone, _) | (_, None) => why.to_owned(),
@@ -167,7 +168,7 @@ impl Far {
         }
     }
 
-    /// The server, by the names of those that are known to be there now.
+    /// The server, by the names of the nodes that are known to be there now.
     pub(super) fn reach(&self) -> Server {
         let mut server = self.server.clone();
         if self.kind == Kind::Cluster {
@@ -179,7 +180,7 @@ impl Far {
         server
     }
 
-    /// The server of one node alone.
+    /// The server of only one node.
     pub(super) fn reach_node(&self, node: usize) -> Server {
         match (self.kind, self.nodes[node].addresses.first()) {
             (Kind::Alone, _) | (_, None) => self.server.clone(),
@@ -187,7 +188,7 @@ impl Far {
         }
     }
 
-    /// The node that listens there, which is made if there is none.
+    /// The node with this address, which is made if it does not exist.
     fn node_at(&mut self, address: SocketAddr) -> Option<usize> {
         if let Some(known) = self.nodes.iter().position(|node| node.addresses.contains(&address)) {
             return Some(known);
@@ -213,7 +214,7 @@ impl Far {
         Some(self.nodes.len() - 1)
     }
 
-    /// The server is part of a cluster: who has what is asked for before anything else.
+    /// The server is part of a cluster: the slots are requested before anything else.
     pub(super) fn is_of_cluster(&mut self, ring: &mut StoreRing<'_>) {
         self.kind = Kind::Cluster;
         self.nodes[0].addresses.clear();
@@ -223,7 +224,7 @@ impl Far {
         }
     }
 
-    /// Who has what is known.
+    /// The servers of all slots are known.
     pub(super) fn learn(&mut self, map: Map, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         let before = std::mem::replace(&mut self.guide.map, map);
         if self.kind == Kind::Sentinel {
@@ -262,7 +263,8 @@ impl Far {
         self.nodes[0].addresses = now;
     }
 
-    /// Notes that values may be older than was written, if a slot that has some is another's now.
+    /// Notes that values may be older than the last writes, if a slot with values has moved to
+    /// another server.
     fn note_takeover(&mut self, old: &[u16]) {
         let made = (0..self.values.len() as u32).filter(|&value| self.values[value as usize] == Value::There);
         let moved = made.map(|value| usize::from(slot_of(&self.space.value(value)))).find(|&slot| {
@@ -283,26 +285,25 @@ impl Far {
         if self.kind == Kind::Alone {
             return self.lose_all();
         }
-        // What it was asked to note may not be there.
+        // Notes that were requested from it may be missing there.
         (self.is_registered, self.announced, self.acks) = (false, 0, 0);
         let address = self.nodes[node].addresses.first().map(SocketAddr::to_string).unwrap_or_default();
         self.taken_over = Some(format!("another server answers at {address}, or it was started again"));
     }
 
-    /// Why bytes are missing, or older, that were written.
+    /// Why written bytes are missing, or older.
     pub(super) fn why_stale(&self) -> Option<String> {
         let why = self.taken_over.as_ref()?;
         Some(format!("{why}, and what was written last is not there (a mirror: of two stores would have it)"))
     }
 
-    /// What people are told of it while nothing is known to be lost.
+    /// The message about it while no loss is known.
     pub(super) fn why_taken_over(&self) -> Option<String> {
         self.taken_over.as_ref().map(|why| format!("{why}: what was written last may be lost"))
     }
 
-    /// The server says that somebody else has the value of a part, or of some: has them asked
-    /// there.
-    /// Gives whether it says so.
+    /// The server redirects one or more parts to another server: sends them there. Returns whether
+    /// it redirects.
     pub(super) fn redirected(&mut self, lane: usize, parts: &[u32], why: &str) -> bool {
         if self.kind != Kind::Cluster || !is_of_cluster(why) {
             return false;

@@ -1,5 +1,5 @@
-//! The parts of operations, one for each value that an operation touches: asked as commands, and
-//! ended.
+//! The parts of operations, one for each value that an operation touches: sending and completing
+//! them.
 
 use super::*;
 
@@ -68,7 +68,7 @@ impl Far {
         String::from_utf8_lossy(&self.space.value(slot / self.per)).into_owned()
     }
 
-    /// Gives a part to its connection, if its value is there.
+    /// Gives a part to its connection, if its value exists.
     pub(super) fn give(&mut self, index: u32, ring: &mut StoreRing<'_>) {
         let Some(part) = self.parts.get_mut(index) else { return };
         let (value, lane, asked) = (part.slot / self.per, part.lane, part.asked);
@@ -78,7 +78,7 @@ impl Far {
                 self.create(value, lane, asked);
                 return;
             }
-            // The write of its one block makes it.
+            // The write of its single block makes the value.
             self.values[value as usize] = Value::There;
             self.created += 1;
         }
@@ -113,30 +113,31 @@ impl Far {
             }
         };
         self.lanes[lane].bytes += bytes;
-        // SAFETY: the pieces are those of an operation that has not ended, and does not before the
+        // SAFETY: the pieces belong to an operation that has not ended, and does not end before the
         // part is answered or the connection is down.
         unsafe { self.lanes[lane].connection.give(command) };
         self.lanes[lane].connection.go_on(ring);
     }
 
-    /// Asks something that has no pieces.
+    /// Sends a command without pieces.
     pub(super) fn ask(&mut self, lane: usize, name: Ask, words: &[&[u8]]) {
-        // Where there is no connection it is asked for when there is: nothing comes before `HELLO`.
+        // Without a connection the command is sent after the next one is made: nothing precedes
+        // `HELLO`.
         if self.lanes[lane].connection.is_used() {
             // SAFETY: there are no pieces.
             unsafe { self.lanes[lane].connection.give(plain(name, words)) };
         }
     }
 
-    /// Whether a part reads slots that were lost since it was begun: what is there now is not what
-    /// was written.
+    /// Whether a part reads slots that were lost since it began: the present bytes are not the
+    /// written ones.
     pub(super) fn reads_lost(&mut self, index: u32) -> bool {
         let (Some(lost), Some(part)) = (&self.lost, self.parts.get_mut(index)) else { return false };
         part.kind == OpKind::Read && (part.slot..part.slot + part.count).any(|slot| lost.get(slot))
     }
 }
 
-/// Leaves the first `bytes` and gives the rest.
+/// Keeps the first `bytes` and returns the rest.
 fn split_off(pieces: &mut Vec<Piece>, mut bytes: usize) -> Vec<Piece> {
     for index in 0..pieces.len() {
         let piece = pieces[index];

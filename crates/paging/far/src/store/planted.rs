@@ -1,16 +1,17 @@
-//! Faults that the tests of the protocol plant, to see that they are found. In other builds there
+//! Faults that the tests of the protocol plant, to check that they are found. In other builds there
 //! are none.
 
-/// What the store does wrong.
+/// A fault of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Planted {
-    /// After a connection was cut in a write, the next one does not have it ended at the server.
+    /// After a connection was cut during a write, the next one does not end the old one on the
+    /// server.
     NoKill,
-    /// A server that was started again is taken for the same.
+    /// A restarted server counts as the same.
     AnyRun,
-    /// A write whose outcome is unknown counts as done.
+    /// A write with an unknown outcome counts as done.
     UnknownIsDone,
-    /// A read that was begun before its slot was lost is asked for again after that.
+    /// A read that began before its slot was lost is sent again after the loss.
     LostIsRead,
 }
 

@@ -1,13 +1,13 @@
-//! The store as it is against a simulated server and network, with two clients.
+//! The real store against a simulated server and network, with two clients.
 //!
-//! Everything is one thread's: the seed says which connection's commands the server executes next,
-//! which connection is cut and what becomes of what it had sent (lost, or executed late), and when
-//! the server is started again, empty or with older bytes, or another client writes over a value.
-//! Each read is held against a naive model: the bytes that were written last, or an error; and an
-//! error only where something was lost.
+//! Everything runs in one thread. The seed decides which connection's commands the server executes
+//! next, which connection is cut and what happens to its sent commands (lost, or executed late),
+//! and when the server restarts, empty or with older bytes, or another client overwrites a value.
+//! Each read is compared with a naive model: it must return the last written bytes, or an error;
+//! and an error only after a loss.
 //!
-//! A seed repeats the choices. The kernel's sockets lie between, so when bytes come is not repeated
-//! exactly: a run that failed may need a few tries.
+//! A seed repeats the choices. The kernel's sockets lie in between, so the arrival of bytes is not
+//! repeated exactly: a failed run may need a few tries.
 
 use super::*;
 use std::cell::Cell;
@@ -20,7 +20,7 @@ use terapage_sys::ring::{IoEngine, Ring};
 const BLOCK: usize = 4096;
 /// Blocks of a value.
 const PER: u32 = (EXTENT / BLOCK) as u32 - 1;
-/// The slots that are used, in three values; the last has one of its own.
+/// The slots in use, in three values; the last value has only one.
 const SLOTS: [u32; 8] = [0, 1, 2, 3, PER, PER + 1, PER + 2, 2 * PER];
 const CLIENTS: u64 = 2;
 
@@ -29,7 +29,8 @@ const ROUNDS: u32 = 40;
 const RUNS: u64 = 12;
 /// So many times fewer with a sentinel, which is not asked again at once.
 const SLOWER: u64 = 4;
-/// Runs in which a planted fault is to be found: each of those seen was found in one of 22.
+/// The number of runs in which a planted fault must be found: each known fault was found in one of
+/// 22.
 const RUNS_OF_FAULT: u64 = 400;
 
 thread_local! {
@@ -59,27 +60,27 @@ impl Random {
     }
 }
 
-/// What may happen in a run.
+/// The events that a run may have.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
-    /// The server is named by a sentinel, which is itself. Then bytes may be old, and only hashes
-    /// tell.
+    /// A sentinel, which is the server itself, names the server. Then bytes may be old, and only
+    /// hashes show it.
     by_sentinel: bool,
     /// The caller compares hashes, as the pager does.
     hashes: bool,
-    /// The server is started again, or another takes its place.
+    /// The server restarts, or another replaces it.
     restarts: bool,
 }
 
 /// A connection at the server.
 struct Link {
-    /// `None`: it is cut, and what it had sent is still to be executed.
+    /// `None`: the connection is cut, and its sent commands are still to be executed.
     stream: Option<TcpStream>,
     id: u64,
     input: Vec<u8>,
-    /// Steps until the server comes to it.
+    /// The number of steps until the server executes it.
     pause: u64,
-    /// It has asked who the server is: from then on it may be cut.
+    /// Whether it has asked for the server's identity: from then on it may be cut.
     is_in: bool,
 }
 
@@ -87,7 +88,7 @@ struct Link {
 struct Sim {
     listener: TcpListener,
     keys: HashMap<Vec<u8>, Vec<u8>>,
-    /// What a replica had some time ago.
+    /// The contents of a replica some time ago.
     replica: HashMap<Vec<u8>, Vec<u8>>,
     run: u64,
     links: Vec<Link>,
@@ -142,7 +143,8 @@ impl Sim {
         let may_cut = self.links[index].is_in && self.links[index].stream.is_some();
         let fault = if may_cut && self.random.one_in(40) { self.random.below(4) } else { 4 };
         if fault < 2 {
-            // The client hears nothing; the server has not come to it yet, or never has it.
+            // The client receives nothing; the server has not executed the command yet, or never
+            // will.
             self.links[index].cut();
             self.links[index].pause = 1 + self.random.below(300);
             if fault == 1 {
@@ -156,7 +158,7 @@ impl Sim {
         self.links[index].is_in |= words[0] == b"INFO";
         let mut reply = Vec::new();
         self.execute(id, &words, &mut reply);
-        // `CLIENT KILL` may have removed one that was before it.
+        // `CLIENT KILL` may have removed an earlier one.
         let Some(link) = self.links.iter_mut().find(|link| link.id == id) else { return };
         if self.random.one_in(10) {
             link.pause = self.random.below(60);
@@ -219,7 +221,7 @@ impl Sim {
         }
     }
 
-    /// The server is started again: with nothing, or its replica in its place.
+    /// The server restarts: empty, or replaced by its replica.
     fn restart(&mut self) {
         self.links.clear();
         self.run += 1;
@@ -228,7 +230,7 @@ impl Sim {
         self.keys = if self.random.one_in(2) { replica } else { HashMap::new() };
     }
 
-    /// Another client writes over a block of somebody's.
+    /// Another client overwrites a block.
     fn scribble(&mut self) {
         let mut keys: Vec<_> = self.keys.keys().cloned().collect();
         keys.sort_unstable();
@@ -255,7 +257,7 @@ impl Link {
         }
     }
 
-    /// The first whole command, and its length.
+    /// The first complete command, and its length.
     fn command(&self) -> Option<(Vec<Vec<u8>>, usize)> {
         let (reply, len) = resp::parse(&self.input).expect("commands are well formed")?;
         let word = |word: &Reply| match word {
@@ -283,13 +285,13 @@ struct Doing {
     result: Option<Result<(), Failure>>,
 }
 
-/// A pager, as far as the store sees one.
+/// A pager, from the store's point of view.
 struct Pager {
     number: u64,
     ring: Ring,
     store: Far,
     at: usize,
-    /// The versions that were written last, and are not lost.
+    /// The versions that were last written, and are not lost.
     model: [Option<u64>; SLOTS.len()],
     version: u64,
     doing: Vec<Doing>,
@@ -323,7 +325,7 @@ impl Pager {
     }
 
     fn block(&mut self, index: usize) -> &mut [u8] {
-        // SAFETY: mapped in `new`, and this pager's alone; nothing of it is under way.
+        // SAFETY: mapped in `new`, and used only by this pager; none of it is under way.
         unsafe { memory::bytes(self.at + index * BLOCK, BLOCK) }
     }
 
@@ -353,11 +355,11 @@ impl Pager {
         let doing = &self.doing[id];
         let (slot, kind) = (SLOTS[doing.index], doing.kind);
         let op = Op { id: id as u32, kind, slot, pieces: &doing.pieces, urgent: doing.version == 0 };
-        // SAFETY: pieces and memory stay until the operation has ended, and nobody else uses them.
+        // SAFETY: pieces and memory stay until the operation has ended, and have no other user.
         unsafe { self.store.begin(&mut StoreRing::new(&mut self.ring, 0, 48), op, &mut self.ended) };
     }
 
-    /// Lets the store work; whether all operations have ended.
+    /// Lets the store work; returns whether all operations have ended.
     fn go_on(&mut self, setup: Setup, may_lose: bool) -> Result<bool, String> {
         self.ring.enter(0).unwrap();
         while let Some(done) = self.ring.done() {
@@ -411,7 +413,7 @@ impl Pager {
     }
 }
 
-/// What goes wrong in a run, if anything does.
+/// The error of a run, if there is one.
 fn run(seed: u64, setup: Setup) -> Result<(), String> {
     let mut sim = Sim::new(seed);
     let mut random = Random(!seed);

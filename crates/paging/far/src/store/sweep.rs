@@ -1,29 +1,30 @@
-//! What a pager that is idle does for others: removes what processes have left that are gone.
+//! The work of an idle pager for others: removes the blocks of ended processes.
 //!
-//! It looks at a few namespaces of those that there are, and removes a dead one under a lock, some
-//! keys at a time. Its own operations come first.
+//! It inspects a few of the namespaces, and removes a dead one under a lock, some keys at a time.
+//! Its own operations come first.
 
 use super::*;
 
-/// Namespaces that are looked at in turn.
+/// The number of namespaces that are inspected in turn.
 const LOOKED_AT: usize = 4;
 
-/// Keys that are removed at a time, and the time between: some 240 MiB a second at most.
+/// The number of keys that are removed at a time, and the time between: at most some 240 MiB a
+/// second.
 const REMOVED: u32 = 12;
 pub(super) const STEP_NS: u64 = 100 * MS;
 
-/// After so many steps the lock is renewed.
+/// After this number of steps the lock is renewed.
 const STEPS_OF_LOCK: u32 = 100;
 
-/// A removal that gets nowhere for so many steps is given up: the lock has run out.
+/// A removal without progress for this number of steps is given up: the lock has expired.
 const STEPS_IDLE: u32 = 250;
 
 /// What goes on.
 #[derive(Default)]
 pub(super) struct Sweeper {
-    /// It is to be looked.
+    /// Whether a search is due.
     pub is_due: bool,
-    /// What is being removed.
+    /// The namespace that is being removed.
     victim: Option<Victim>,
     pub ticks: bool,
 }
@@ -38,7 +39,7 @@ struct Victim {
 }
 
 impl Far {
-    /// Begins to look, if nothing else is to be done.
+    /// Begins a search, if there is no other work.
     pub(super) fn look_for_dead(&mut self) {
         let all = namespace::all(&self.server.prefix);
         let lane = self.lane_of_key(&all);
@@ -88,7 +89,7 @@ impl Far {
         }
     }
 
-    /// It is this one's to remove, or another's.
+    /// Either this process may remove it, or another one does.
     pub(super) fn locked(&mut self, id: u64, reply: Option<&Reply>) {
         let Some(victim) = self.sweeper.victim.as_mut().filter(|victim| victim.id == id) else { return };
         if matches!(reply, Some(Reply::Simple(_))) {
@@ -103,7 +104,7 @@ impl Far {
         self.sweeper.victim.is_some()
     }
 
-    /// Removes some keys, if nothing else is to be done.
+    /// Removes some keys, if there is no other work.
     pub(super) fn sweep_on(&mut self) {
         let is_busy = self.open > 0;
         let Some(mut victim) = self.sweeper.victim.take() else { return };
@@ -137,11 +138,11 @@ impl Far {
         let lane = self.lane_of_key(&all);
         self.ask(lane, Ask::Swept, &[b"SREM", &all, name.as_bytes()]);
         self.ask_ready(&lock, &[b"UNLINK"]);
-        // Where there was one there may be more.
+        // If there was one dead namespace, there may be more.
         self.look_for_dead();
     }
 
-    /// Asks something of the key's server, if that can be: with the key behind the command, or in
+    /// Sends a command to the key's server, if possible: with the key after the command, or within
     /// it.
     fn ask_ready(&mut self, key: &[u8], words: &[&[u8]]) -> bool {
         let lane = self.lane_of_key(key);

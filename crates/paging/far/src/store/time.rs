@@ -1,4 +1,4 @@
-//! What is lost, what takes too long, and what is done each ten seconds.
+//! Losses, expired times, and the work of every ten seconds.
 
 use super::*;
 
@@ -24,7 +24,7 @@ impl Far {
             *value = Value::Absent;
         }
         (self.created, self.announced, self.is_registered) = (0, 0, false);
-        // Its numbers of connections begin anew.
+        // The server's numbers of connections begin again.
         self.lanes.iter_mut().for_each(|lane| lane.dead.clear());
     }
 
@@ -52,7 +52,7 @@ impl Far {
         self.expire(now_ns, ended);
     }
 
-    /// What has waited too long, and no connection has in hand, is over.
+    /// Operations that have waited too long, and are on no connection, fail.
     pub(super) fn expire(&mut self, now_ns: u64, ended: &mut Vec<Ended>) {
         for index in 0..self.lanes.len() {
             if let Some(failure) = self.failure_of_lane(index, now_ns) {
@@ -84,12 +84,12 @@ impl Far {
         format!("for {} s nothing was done: {}", self.server.stall.as_secs_f64(), self.trouble)
     }
 
-    /// What is wrong with the server, if it is known not to answer.
+    /// The server's failure, if it is known not to answer.
     pub(super) fn trouble_now(&self) -> Option<&str> {
         self.lanes.iter().any(|lane| lane.down_since_ns != 0).then_some(&*self.trouble)
     }
 
-    /// What an operation comes to that would wait for a connection which is not there.
+    /// The failure of an operation that would wait for a missing connection.
     pub(super) fn failure_of_lane(&self, index: usize, now_ns: u64) -> Option<Failure> {
         let since_ns = self.lanes[index].down_since_ns;
         let down_ns = if since_ns == 0 { 0 } else { now_ns.saturating_sub(since_ns) };
@@ -127,7 +127,7 @@ impl Far {
         }
     }
 
-    /// Shows that the namespace is in use, and looks at the server.
+    /// Gives a sign of life for the namespace, and checks the server.
     pub(super) fn beat(&mut self) {
         self.beat = self.beat.wrapping_add(1);
         let lane = self.lane_of_key(&self.space.registry());
@@ -136,7 +136,7 @@ impl Far {
             return;
         }
         if self.is_own && !self.is_registered && self.acks == 0 {
-            // The server was full when it was asked to note it.
+            // The server was full when the registration was sent.
             self.register(0);
         }
         self.ask(lane, Ask::Time, &[b"TIME"]);
@@ -148,7 +148,7 @@ impl Far {
         self.sweeper.is_due |= self.beat % BEATS_OF_LOOK == 1;
     }
 
-    /// Tells the registry that it is in use, and what has changed.
+    /// Writes a sign of life, and any changes, to the registry.
     pub(super) fn show_life(&mut self, seconds: &str) {
         let registry = self.space.registry();
         let made = self.created.to_string();
@@ -170,7 +170,8 @@ impl Far {
         }
     }
 
-    /// Has it noted that the process leaves. Nobody acts on that while it shows that it lives.
+    /// Notes on the servers that the process leaves. Nobody acts on the note while the process
+    /// gives signs of life.
     pub(super) fn leave(&mut self) {
         self.leaving = Leaving::Asked;
         let (name, value) = self.holder.leave();
@@ -179,7 +180,7 @@ impl Far {
         self.ask(lane, Ask::Leave, &[b"HSET", &registry, name.as_bytes(), value.as_bytes()]);
     }
 
-    /// Has it noted that it does not: with the next sign of life, and that is at once.
+    /// Notes that the process stays: by its next sign of life, which is sent at once.
     pub(super) fn stay(&mut self) {
         self.leaving = Leaving::No;
         let lane = self.lane_of_key(&self.space.registry());
@@ -206,7 +207,7 @@ impl Far {
         self.note(node, info);
     }
 
-    /// Asks the server how much it has now, before growth is refused.
+    /// Asks the server for its present contents, before growth is refused.
     pub(super) fn look_now(&mut self) {
         for node in 0..self.nodes.len() {
             if self.nodes[node].share == 0 {

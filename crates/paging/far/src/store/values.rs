@@ -1,4 +1,5 @@
-//! Values are announced in the registry before they are made, so nothing on a server is unknown.
+//! Values are announced in the registry before they are made, so that nothing on a server is
+//! unknown.
 
 use super::*;
 
@@ -7,7 +8,7 @@ impl Far {
         self.acks == 0 && self.is_registered && value < self.announced
     }
 
-    /// Has a value made, once.
+    /// Requests the making of a value, once.
     pub(super) fn create(&mut self, value: u32, lane: usize, asked: bool) {
         if self.values[value as usize] != Value::Absent {
             return;
@@ -15,7 +16,7 @@ impl Far {
         if !self.is_registered || value >= self.announced {
             self.register(value);
         }
-        // Elsewhere in a cluster: what is set aside waits until that is done.
+        // Elsewhere in a cluster: parts that are set aside wait until that is done.
         if !self.is_announced(value) {
             return;
         }
@@ -27,13 +28,13 @@ impl Far {
         if asked {
             self.ask(lane, Ask::Asking, &[b"ASKING"]);
         }
-        // The last byte: so all before it are taken now, as zeros.
+        // Writing the last byte reserves all bytes before it, as zeros.
         let (key, last) = (self.space.value(value), (self.value_bytes() - 1).to_string());
         self.ask(lane, Ask::Create(value), &[b"SETRANGE", &key, last.as_bytes(), MARK]);
     }
 
-    /// Announces the namespace, and values of it, before there are any: first what it is, then its
-    /// name, by which others come to look at it.
+    /// Announces the namespace, and its values, before there are any: first its description, then
+    /// its name, by which others find it.
     pub(super) fn register(&mut self, value: u32) {
         self.announce = self.announce.max((value / ANNOUNCED + 1) * ANNOUNCED);
         let (all, registry) = (namespace::all(&self.server.prefix), self.space.registry());
@@ -60,7 +61,7 @@ impl Far {
         self.ask(lane, Ask::Time, &[b"TIME"]);
     }
 
-    /// Adds the name to those of all.
+    /// Adds the name to the set of all names.
     pub(super) fn list(&mut self) {
         let all = namespace::all(&self.server.prefix);
         let lane = self.lane_of_key(&all);

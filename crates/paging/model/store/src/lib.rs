@@ -25,7 +25,7 @@ pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why}
 pub use terapage_config::Faults;
 pub use terapage_model::store::EXTENT;
 
-/// Bytes that stores keep in memory of the budget: none of these does.
+/// Bytes of the budget that stores use as memory: none of these stores does.
 pub fn packed_bytes() -> usize {
     0
 }

@@ -9,8 +9,7 @@ use terapage_sys::thread::{self, Signals};
 /// The word of a lock, and sleeping on it: a real atomic and the kernel's futex, or a model
 /// checker's.
 pub trait Word {
-    /// Changes the word from `old` to `new`, if it is `old`. Returns whether it was. Whether it
-    /// was.
+    /// Changes the word from `old` to `new`, if it is `old`. Returns whether it was.
     fn change(&self, old: u32, new: u32, order: Ordering) -> bool;
     /// The word.
     fn get(&self) -> u32;

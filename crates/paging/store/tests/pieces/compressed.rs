@@ -1,4 +1,4 @@
-//! Fewer bytes leave, in few operations, and what was written is read.
+//! Fewer bytes leave, in few operations, and reads return the written bytes.
 
 use crate::rig::{Allowed, BLOCK, MOST, Rig, content};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -91,14 +91,14 @@ fn errors_and_flipped_bits_are_failures_or_found_by_the_hash() {
     }
 }
 
-/// Whatever is wrong with one copy, what is read comes from the other, if not at once.
+/// Whatever is wrong with one copy, reads finally come from the other.
 #[test]
 fn one_good_copy_of_a_mirror_inside_is_enough() {
     let faults = Faults { errors: 50_000, short: 30_000, flips: 300_000, copy: 0 };
     for seed in 0..4 {
         println!("seed {seed}");
         let bad = Faulty::new(Counted::new(1 << 30), faults, seed);
-        // The bad one is the faster, and is read first.
+        // The bad copy is the faster one, and is read first.
         let good = Delayed::new(Counted::new(1 << 30), 200_000..400_000, seed);
         let copies: Vec<Box<dyn Store>> = vec![Box::new(bad), Box::new(good)];
         let mirror = Mirror::new(copies, UNIT).unwrap();
@@ -145,7 +145,7 @@ fn blocks_that_are_written_together_lie_together_and_take_fewer_bytes() {
     assert!(rig.bytes(0, MOST).iter().all(|&byte| byte == 7));
 }
 
-/// What does not compress goes as it is, from where it is.
+/// A block that does not compress goes unchanged, from its place in memory.
 #[test]
 fn noise_passes_by() {
     let counted = Counted::new(1 << 30);

@@ -1,4 +1,4 @@
-//! Only ciphertext leaves, and only what was written last, in its slot, is read.
+//! Only ciphertext leaves, and a read returns only the last bytes written to its slot.
 
 use crate::rig::{Allowed, BLOCK, Disk, MOST, Rig, content};
 use terapage_store::{Delayed, Encrypted, Failure, Faults, Faulty, Mirror, Store, Why};
@@ -100,7 +100,7 @@ fn a_child_reads_its_parents_blocks_and_does_not_write_with_its_key() {
     assert_eq!(other.read(5), WRONG, "another store has another key");
 }
 
-/// The tag says which copy of a mirror is wrong, and the other one is read.
+/// The tag shows which copy of a mirror is wrong, and the other one is read.
 #[test]
 fn a_wrong_copy_inside_is_passed_over_and_mended() {
     let disks = [Disk::default(), Disk::default()];
@@ -111,7 +111,7 @@ fn a_wrong_copy_inside_is_passed_over_and_mended() {
     let right = disks[0].slot(0);
     for bad in &disks {
         bad.put(0, &content(9, 9));
-        // Whichever is read first: the second try has the other.
+        // Whichever copy is read first: the second try reads the other.
         let first = rig.read(0);
         let was_wrong = first.is_err();
         assert_eq!(first.or_else(|_| rig.read(0)).unwrap(), content(1, 0));

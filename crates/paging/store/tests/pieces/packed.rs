@@ -1,4 +1,4 @@
-//! Memory holds more than it takes, and no more than it may.
+//! Memory has contents larger than its size, and stays within its limit.
 
 use crate::rig::{Allowed, BLOCK, Rig, content};
 use terapage_store::{Packed, Store};
@@ -9,7 +9,7 @@ const LIMIT: u64 = 4 << 20;
 fn what_was_written_is_read() {
     for seed in 0..8 {
         println!("seed {seed}");
-        // As much as would fit if nothing compressed.
+        // As many blocks as would fit if none compressed.
         let Some(mut rig) = Rig::new(Packed::new(BLOCK, LIMIT, false).unwrap(), seed) else { return };
         rig.against_a_map(900, 2000, Allowed::default());
     }

@@ -1,4 +1,4 @@
-//! What drives a store: a ring, operations at once, and a map that says what each slot holds.
+//! Drives a store: a ring, several operations at once, and a map of each slot's contents.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 
 pub const BLOCK: usize = 4096;
 
-/// Memory that a test can look at and change.
+/// Memory that a test can inspect and change.
 #[derive(Clone, Default)]
 pub struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -56,7 +56,7 @@ impl Store for Disk {
         self.operations.fetch_add(1, SeqCst);
         let (mut bytes, mut at) = (self.bytes.lock().unwrap(), op.slot as usize * BLOCK);
         for piece in op.pieces {
-            // SAFETY: the store around it passes on what is kept valid until the end.
+            // SAFETY: the store around it passes on memory that is kept valid until the completion.
             let memory = unsafe { memory::bytes(piece.at(), piece.len()) };
             let slots = &mut bytes[at..at + piece.len()];
             match op.kind {
@@ -71,41 +71,42 @@ impl Store for Disk {
     fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {}
 }
 
-/// Slots of one operation at most, and operations at once.
+/// The most slots of one operation, and the most operations at once.
 pub const MOST: usize = 9;
 const DEPTH: u32 = 12;
 
-/// A store, and what the pager has for it.
+/// A store, with the pager's resources for it.
 pub struct Rig<S> {
     pub store: S,
     ring: Ring,
     memory: usize,
     ended: Vec<Ended>,
     seed: u64,
-    /// How often a read of wrong bytes is begun again, and how many were wrong then still.
+    /// The number of repeated reads after wrong bytes, and the number of those that were still
+    /// wrong.
     pub retries: u32,
     pub wrong_for_good: u32,
 }
 
-/// What is in a slot: bytes by a number and how well they compress; or, after a write that failed,
-/// anything.
+/// The contents of a slot: bytes that follow from a number, which also says how well they compress;
+/// or, after a failed write, undefined bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     Bytes(u64),
     Anything,
 }
 
-/// What a store may do in [`Rig::against_a_map`].
+/// The failures that a store may have in [`Rig::against_a_map`].
 #[derive(Clone, Copy, Default)]
 pub struct Allowed {
     /// Operations may fail.
     pub failures: bool,
-    /// Whether the store says itself that bytes are wrong; else the pager's hash has to.
+    /// Whether the store itself reports wrong bytes; otherwise the pager's hash must.
     pub flips: bool,
 }
 
 impl<S: Store> Rig<S> {
-    /// `None` where there is no ring.
+    /// `None` if there is no ring.
     pub fn new(store: S, seed: u64) -> Option<Rig<S>> {
         let ring = match Ring::with(IoEngine::of_tests(), 64, true) {
             Ok(ring) => ring,
@@ -131,8 +132,8 @@ impl<S: Store> Rig<S> {
     }
 
     pub fn bytes(&mut self, id: u32, slots: usize) -> &mut [u8] {
-        // SAFETY: mapped in `new`, never given back, and this rig's alone but for operations, of
-        // which each has its own part.
+        // SAFETY: mapped in `new`, never freed, and used only by this rig and its operations, each
+        // of which has a separate part.
         unsafe { memory::bytes(self.memory + id as usize * MOST * BLOCK, slots * BLOCK) }
     }
 
@@ -145,13 +146,13 @@ impl<S: Store> Rig<S> {
             pieces.push(Piece::new(at, len));
             (at, left) = (at + len, left - len);
         }
-        // The test ends before they would matter.
+        // The test ends before the leak matters.
         let op = Op { id, kind, slot: slots.start, pieces: pieces.leak(), urgent: true };
-        // SAFETY: the pieces are never freed, nor is their memory, which is this operation's alone.
+        // SAFETY: the pieces are never freed, nor is their memory, which belongs to this operation.
         self.call(|store, ring, ended| unsafe { store.begin(ring, op, ended) });
     }
 
-    /// Begins a write of an operation's one memory into its slots again and again.
+    /// Begins a write of an operation's same memory into its slots again and again.
     pub fn write_repeated(&mut self, id: u32, slots: Range<u32>) {
         let at = self.memory + id as usize * MOST * BLOCK;
         let pieces = vec![Piece::new(at, BLOCK); slots.len()].leak();
@@ -187,13 +188,13 @@ impl<S: Store> Rig<S> {
         self.next().result.map(|()| self.bytes(0, 1).to_vec())
     }
 
-    /// Random operations, several at once, of `slots` slots; all that is read is as the map says.
+    /// Random operations, several at once, on `slots` slots; all reads must agree with the map.
     pub fn against_a_map(&mut self, slots: u32, turns: usize, allowed: Allowed) {
         while self.store.slots() < slots {
             self.store.grow().unwrap();
         }
         let mut map: HashMap<u32, Holds> = HashMap::new();
-        // The number is a write's, or how often a read was begun again.
+        // The number of a write, or the count of repetitions of a read.
         let mut under_way: HashMap<u32, (OpKind, Range<u32>, u64)> = HashMap::new();
         let (mut number, mut well, mut failed) = (0, 0, 0);
         for turn in 0..turns {
@@ -267,7 +268,7 @@ impl<S: Store> Rig<S> {
     }
 }
 
-/// Bytes that a number gives a slot: zeros, text, noise in part or in all.
+/// The bytes of a slot for a number: zeros, text, or noise in part or in all.
 pub fn content(number: u64, slot: u32) -> Vec<u8> {
     let mut state = number << 32 | u64::from(slot) | 1 << 63;
     let noise = match number % 4 {

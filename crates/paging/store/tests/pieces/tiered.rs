@@ -1,4 +1,4 @@
-//! A block is where it was written last, and nowhere else.
+//! A block is where it was last written, and nowhere else.
 
 use crate::rig::{Allowed, BLOCK, Disk, MOST, Rig, content};
 use terapage_store::{Delayed, EXTENT, Faults, Faulty, Mirror, OpKind, Packed, Ram, Store, Tier, Tiered};
