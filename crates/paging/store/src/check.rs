@@ -1,6 +1,6 @@
 //! Where a store may lie.
 
-use crate::member::{directory_of, takes_direct_io};
+use crate::parts::member::{directory_of, takes_direct_io};
 use crate::{Error, Shelf};
 use rustix::fs::{Access, access, stat, statfs, statvfs};
 use std::path::{Path, PathBuf};

@@ -7,45 +7,28 @@
 //! [`Compressed`] gives another fewer bytes, [`Packed`] compresses into memory, [`Faulty`] fails
 //! and [`Delayed`] is late on purpose.
 
-mod bits;
-mod buffers;
 mod check;
-mod compressed;
-mod copies;
-mod delayed;
-mod encrypted;
-mod faulty;
-mod file;
-mod member;
-mod mirror;
-mod mounts;
+mod kinds;
 mod open;
-mod packed;
-mod packer;
-mod ram;
-mod random;
-mod secret;
+mod parts;
 mod shelf;
-mod signature;
-mod striped;
-mod tiered;
-mod units;
+mod testing;
 
-pub use compressed::Compressed;
-pub use delayed::Delayed;
-pub use encrypted::Encrypted;
-pub use faulty::Faulty;
-pub use file::FileStore;
-pub use member::takes_direct_io;
-pub use mirror::Mirror;
+pub use kinds::compressed::Compressed;
+pub use kinds::encrypted::Encrypted;
+pub use kinds::file::FileStore;
+pub use kinds::mirror::Mirror;
+pub use kinds::packed::{Packed, packed_bytes};
+pub use kinds::ram::Ram;
+pub use kinds::striped::{Placement, Striped};
+pub use kinds::tiered::{Tier, Tiered};
 pub use open::{Elsewhere, OpenUrl, Shelf, Terms};
-pub use packed::{Packed, packed_bytes};
-pub use ram::Ram;
+pub use parts::member::takes_direct_io;
 pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
-pub use striped::{Placement, Striped};
 pub use terapage_config::Faults;
 use terapage_sys::ring::IoEngine;
-pub use tiered::{Tier, Tiered};
+pub use testing::delayed::Delayed;
+pub use testing::faulty::Faulty;
 
 /// The engine of a ring for the setting `io`; `None`: the best available one.
 pub fn io_engine(io: terapage_config::Io) -> Option<IoEngine> {

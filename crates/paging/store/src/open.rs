@@ -1,6 +1,6 @@
 //! Opens stores by their settings.
 
-use crate::member::directory_of;
+use crate::parts::member::directory_of;
 use crate::{
     Compressed, Encrypted, Error, Faults, Faulty, FileStore, Mirror, Packed, Placement, Store, Striped, Tier,
     Tiered,

@@ -5,7 +5,8 @@
 //! named file stays empty. So nothing remains after SIGKILL, and programs that name the same file
 //! do not disturb each other.
 
-use crate::{EXTENT, Error, mounts, signature};
+use super::{mounts, signature};
+use crate::{EXTENT, Error};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::fd::RawFd;

@@ -5,9 +5,9 @@
 //! slot has the length of its block, and neither older bytes of a slot nor those of another slot
 //! decrypt.
 
-use crate::buffers::{Buffers, each_block};
+use crate::parts::buffers::{Buffers, each_block};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
-use crate::{EXTENT, secret::Secret};
+use crate::{EXTENT, parts::secret::Secret};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_sys::ring::{Done, Piece};
@@ -183,7 +183,7 @@ impl<S: Store> Encrypted<S> {
     /// The memory of both is valid, nobody writes to `from`, and nobody uses `to`.
     unsafe fn seal_all(&mut self, from: &[Piece], to: &[Piece], slot: u32) {
         // SAFETY: the caller's promise.
-        unsafe { crate::buffers::copy(from, to) };
+        unsafe { crate::parts::buffers::copy(from, to) };
         let mut at = slot;
         let (secret, seals, sealed) = (&self.secret, &mut self.seals, &mut self.sealed);
         let seal = |bytes: &mut [u8]| {

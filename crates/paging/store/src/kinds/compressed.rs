@@ -6,12 +6,12 @@
 //! block that would not shrink by a unit is stored as it is.
 
 use crate::EXTENT;
-use crate::buffers::{Buffers, copy, each_block};
-use crate::file::room_for_numbers;
-use crate::mirror::cut;
-use crate::packer::Packer;
+use crate::kinds::file::room_for_numbers;
+use crate::kinds::mirror::cut;
+use crate::parts::buffers::{Buffers, copy, each_block};
+use crate::parts::packer::Packer;
+use crate::parts::units::{NONE, Units};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
-use crate::units::{NONE, Units};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_config::Codec;

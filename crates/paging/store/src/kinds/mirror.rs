@@ -9,7 +9,7 @@
 //! *suspect* in a copy that gave an error or wrong bytes, and is read there only if no other copy
 //! has it.
 
-use crate::copies::{Copies, Side};
+use crate::parts::copies::{Copies, Side};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! A store that fails by a seed: errors, short transfers, flipped bits, for tests.
 
-use crate::random::Random;
+use crate::parts::random::Random;
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::ops::Range;
 use terapage_config::Faults;

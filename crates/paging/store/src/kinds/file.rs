@@ -1,6 +1,6 @@
 //! A local SSD: one file or device, past the page cache.
 
-use crate::member::{Member, Why, step};
+use crate::parts::member::{Member, Why, step};
 use crate::{EXTENT, Ended, Error, Notes, Op, OpKind, Store, StoreRing};
 use std::path::Path;
 use terapage_sys::ring::Done;
