@@ -7,6 +7,7 @@ extern crate terapage_model as terapage_sys;
 mod parts {
     pub(crate) mod bits;
     pub(crate) mod copies;
+    pub(crate) mod pieces;
     pub(crate) mod random;
 }
 #[path = "../../../store/src/kinds"]

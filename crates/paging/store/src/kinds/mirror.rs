@@ -10,6 +10,7 @@
 //! has it.
 
 use crate::parts::copies::{Copies, Side};
+use crate::parts::pieces::cut;
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -401,20 +402,6 @@ fn worse(kept: &mut Option<Failure>, failure: Failure) {
     if !kept.as_ref().is_some_and(|kept| kept.passing) {
         *kept = Some(failure);
     }
-}
-
-/// `len` bytes of pieces, from a byte on.
-pub(crate) fn cut(pieces: &[Piece], mut from: usize, mut len: usize) -> Vec<Piece> {
-    let mut part = Vec::new();
-    for piece in pieces {
-        let skip = from.min(piece.len());
-        let take = len.min(piece.len() - skip);
-        if take > 0 {
-            part.push(Piece::new(piece.at() + skip, take));
-        }
-        (from, len) = (from - skip, len - take);
-    }
-    part
 }
 
 impl Store for Mirror {

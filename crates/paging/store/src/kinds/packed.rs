@@ -4,7 +4,7 @@
 //! The memory is divided into small units. A block has as many units as its compressed bytes fill,
 //! wherever they lie, in a chain, so that nothing is lost between blocks of different lengths.
 
-use crate::kinds::file::room_for_numbers;
+use crate::parts::extents::room_for_numbers;
 use crate::shelf::{Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
 use crate::{EXTENT, parts::buffers::each_block};
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};

@@ -1,6 +1,6 @@
 //! Several stores as one: extents spread over them.
 
-use crate::kinds::file::{extents_of, extents_to_add, room_for_numbers, used_up};
+use crate::parts::extents::{extents_of, extents_to_add, room_for_numbers, used_up};
 use crate::{EXTENT, Ended, Error, Op, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;

@@ -5,9 +5,10 @@
 //! transfer. If a store has one of an extent's slots, the whole extent has a place in it, so that
 //! neighbours stay neighbours.
 
-use crate::kinds::file::room_for_numbers;
+use crate::EXTENT;
+use crate::parts::extents::room_for_numbers;
+use crate::parts::pieces::cut;
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
-use crate::{EXTENT, pieces::mirror::cut};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_sys::ring::{Done, Piece};
