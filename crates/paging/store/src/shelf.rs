@@ -296,7 +296,7 @@ impl<S: Store + ?Sized> Store for Box<S> {
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
-        // SAFETY: the caller's promise is the one that the store in the box requires.
+        // SAFETY: the store in the box asks for what this function asks for, in these words.
         unsafe { (**self).begin(ring, op, ended) }
     }
 
@@ -361,6 +361,27 @@ pub struct StoreRing<'a> {
     bits: u32,
 }
 
+/// Methods for those operations of the ring that use the caller's memory, with a token of the
+/// store's.
+macro_rules! with_a_token {
+    ($($(#[$docs:meta])* fn $name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        $(#[$docs])*
+        ///
+        /// # Errors
+        /// The kernel does not accept the operation.
+        pub unsafe fn $name(
+            &mut self,
+            $($argument: $type,)*
+            token: u64,
+        ) -> terapage_sys::Result<()> {
+            let tag = self.tag(token);
+            // SAFETY: the completion comes to a store once it was taken from the ring, so the
+            // memory stays valid as long as the ring demands.
+            unsafe { self.ring.$name($($argument,)* tag) }
+        }
+    )*};
+}
+
 impl<'a> StoreRing<'a> {
     /// Inner stores that a store may have at most.
     pub const INNER_MOST: usize = (1 << INNER_BITS) - 1;
@@ -406,135 +427,52 @@ impl<'a> StoreRing<'a> {
         self.ring
     }
 
-    /// Reads into `pieces` from `offset` of `fd`.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The array of pieces and their memory stay valid, and the memory has no other user, until the
-    /// completion has come.
-    pub unsafe fn read(
-        &mut self,
-        fd: RawFd,
-        pieces: &[Piece],
-        offset: u64,
-        token: u64,
-    ) -> terapage_sys::Result<()> {
-        let tag = self.tag(token);
-        // SAFETY: the caller's promise is the ring's.
-        unsafe { self.ring.read(fd, pieces, offset, tag) }
-    }
+    with_a_token! {
+        /// Reads into `pieces` from `offset` of `fd`.
+        ///
+        /// # Safety
+        /// The array of pieces and their memory stay valid, and the memory has no other user, until
+        /// the completion has come.
+        fn read(fd: RawFd, pieces: &[Piece], offset: u64);
 
-    /// Writes `pieces` at `offset` of `fd`.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// As for [`read`](Self::read), except that others may read the memory.
-    pub unsafe fn write(
-        &mut self,
-        fd: RawFd,
-        pieces: &[Piece],
-        offset: u64,
-        token: u64,
-    ) -> terapage_sys::Result<()> {
-        let tag = self.tag(token);
-        // SAFETY: the caller's promise is the ring's.
-        unsafe { self.ring.write(fd, pieces, offset, tag) }
-    }
+        /// Writes `pieces` at `offset` of `fd`.
+        ///
+        /// # Safety
+        /// As for [`read`](Self::read), except that others may read the memory.
+        fn write(fd: RawFd, pieces: &[Piece], offset: u64);
 
-    /// Sends a piece to a socket: as much as it takes at once, or, if `whole`, all of it.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The piece's memory stays valid and unchanged until the completion has come.
-    pub unsafe fn send(
-        &mut self,
-        fd: RawFd,
-        piece: Piece,
-        whole: bool,
-        token: u64,
-    ) -> terapage_sys::Result<()> {
-        let tag = self.tag(token);
-        // SAFETY: the caller's promise is the ring's.
-        unsafe { self.ring.send(fd, piece, whole, tag) }
-    }
+        /// Sends a piece to a socket: as much as it takes at once, or, if `whole`, all of it.
+        ///
+        /// # Safety
+        /// The piece's memory stays valid and unchanged until the completion has come.
+        fn send(fd: RawFd, piece: Piece, whole: bool);
 
-    /// Receives into a piece from a socket: the bytes that have arrived, or, if `whole`, as much as
-    /// fits.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The piece's memory stays valid, and has no other user, until the completion has come.
-    pub unsafe fn recv(
-        &mut self,
-        fd: RawFd,
-        piece: Piece,
-        whole: bool,
-        token: u64,
-    ) -> terapage_sys::Result<()> {
-        let tag = self.tag(token);
-        // SAFETY: the caller's promise is the ring's.
-        unsafe { self.ring.recv(fd, piece, whole, tag) }
-    }
+        /// Receives into a piece from a socket: the bytes that have arrived, or, if `whole`, as
+        /// much as fits.
+        ///
+        /// # Safety
+        /// The piece's memory stays valid, and has no other user, until the completion has come.
+        fn recv(fd: RawFd, piece: Piece, whole: bool);
 
-    /// Sends a message of several pieces to a socket, all of it if `whole`.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The message, its array of pieces and their memory stay valid and unchanged until the
-    /// completion has come.
-    pub unsafe fn send_message(
-        &mut self,
-        fd: RawFd,
-        message: &Message,
-        whole: bool,
-        token: u64,
-    ) -> terapage_sys::Result<()> {
-        let tag = self.tag(token);
-        // SAFETY: the caller's promise is the ring's.
-        unsafe { self.ring.send_message(fd, message, whole, tag) }
-    }
+        /// Sends a message of several pieces to a socket, all of it if `whole`.
+        ///
+        /// # Safety
+        /// The message, its array of pieces and their memory stay valid and unchanged until the
+        /// completion has come.
+        fn send_message(fd: RawFd, message: &Message, whole: bool);
 
-    /// Receives into several pieces from a socket, as much as fits if `whole`.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The message, its array of pieces and their memory stay valid, and have no other user, until
-    /// the completion has come.
-    pub unsafe fn recv_message(
-        &mut self,
-        fd: RawFd,
-        message: &mut Message,
-        whole: bool,
-        token: u64,
-    ) -> terapage_sys::Result<()> {
-        let tag = self.tag(token);
-        // SAFETY: the caller's promise is the ring's.
-        unsafe { self.ring.recv_message(fd, message, whole, tag) }
-    }
+        /// Receives into several pieces from a socket, as much as fits if `whole`.
+        ///
+        /// # Safety
+        /// The message, its array of pieces and their memory stay valid, and have no other user,
+        /// until the completion has come.
+        fn recv_message(fd: RawFd, message: &mut Message, whole: bool);
 
-    /// Connects a socket.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The address stays valid until the completion has come.
-    pub unsafe fn connect(&mut self, fd: RawFd, address: &Address, token: u64) -> terapage_sys::Result<()> {
-        let tag = self.tag(token);
-        // SAFETY: the caller's promise is the ring's.
-        unsafe { self.ring.connect(fd, address, tag) }
+        /// Connects a socket.
+        ///
+        /// # Safety
+        /// The address stays valid until the completion has come.
+        fn connect(fd: RawFd, address: &Address);
     }
 
     /// Tells when `fd` becomes readable or hangs up: once, or, `again`, each time.

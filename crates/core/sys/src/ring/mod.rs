@@ -250,6 +250,21 @@ macro_rules! each {
     };
 }
 
+/// Methods of the ring for the operations that use the caller's memory.
+macro_rules! for_either_engine {
+    ($($(#[$docs:meta])* fn $name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        $(#[$docs])*
+        ///
+        /// # Errors
+        /// The kernel does not accept the operation.
+        pub unsafe fn $name(&mut self, $($argument: $type,)* tag: u64) -> Result<()> {
+            // SAFETY: the engine needs the memory as long as the ring does: until the completion
+            // is taken.
+            unsafe { each!(self, engine => engine.$name($($argument,)* tag)) }
+        }
+    )*};
+}
+
 impl Ring {
     /// Makes a ring that takes `entries` operations at once, with the best engine that this process
     /// may use, and with the threads that this engine may need.
@@ -291,99 +306,53 @@ impl Ring {
         }
     }
 
-    /// Reads into `pieces` from `offset` of `fd`.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The array of pieces and their memory stay valid, and have no other user, until the
-    /// completion has been taken.
-    pub unsafe fn read(&mut self, fd: RawFd, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
-        // SAFETY: the caller's promise is the engine's.
-        unsafe { each!(self, ring => ring.read(fd, pieces, offset, tag)) }
-    }
+    for_either_engine! {
+        /// Reads into `pieces` from `offset` of `fd`.
+        ///
+        /// # Safety
+        /// The array of pieces and their memory stay valid, and have no other user, until the
+        /// completion has been taken.
+        fn read(fd: RawFd, pieces: &[Piece], offset: u64);
 
-    /// Writes `pieces` at `offset` of `fd`.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// As for [`read`](Self::read), except that others may read the memory.
-    pub unsafe fn write(&mut self, fd: RawFd, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
-        // SAFETY: the caller's promise is the engine's.
-        unsafe { each!(self, ring => ring.write(fd, pieces, offset, tag)) }
-    }
+        /// Writes `pieces` at `offset` of `fd`.
+        ///
+        /// # Safety
+        /// As for [`read`](Self::read), except that others may read the memory.
+        fn write(fd: RawFd, pieces: &[Piece], offset: u64);
 
-    /// Sends a piece to a socket: all of it if `whole`, otherwise as much as the socket takes at
-    /// once. If the peer is gone, that is an error, not a signal.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The memory stays valid and unchanged until the completion has been taken.
-    pub unsafe fn send(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
-        // SAFETY: the caller's promise is the engine's.
-        unsafe { each!(self, ring => ring.send(fd, piece, whole, tag)) }
-    }
+        /// Sends a piece to a socket: all of it if `whole`, otherwise as much as the socket takes
+        /// at once. If the peer is gone, that is an error, not a signal.
+        ///
+        /// # Safety
+        /// The memory stays valid and unchanged until the completion has been taken.
+        fn send(fd: RawFd, piece: Piece, whole: bool);
 
-    /// Receives into a piece from a socket: as much as fits if `whole`, otherwise the bytes that
-    /// have arrived.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The memory stays valid, and has no other user, until the completion has been taken.
-    pub unsafe fn recv(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
-        // SAFETY: the caller's promise is the engine's.
-        unsafe { each!(self, ring => ring.recv(fd, piece, whole, tag)) }
-    }
+        /// Receives into a piece from a socket: as much as fits if `whole`, otherwise the bytes
+        /// that have arrived.
+        ///
+        /// # Safety
+        /// The memory stays valid, and has no other user, until the completion has been taken.
+        fn recv(fd: RawFd, piece: Piece, whole: bool);
 
-    /// Sends several pieces to a socket, all of them if `whole`.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The message, its array of pieces and their memory stay valid and unchanged until the
-    /// completion has been taken.
-    pub unsafe fn send_message(&mut self, fd: RawFd, message: &Message, whole: bool, tag: u64) -> Result<()> {
-        // SAFETY: the caller's promise is the engine's.
-        unsafe { each!(self, ring => ring.send_message(fd, message, whole, tag)) }
-    }
+        /// Sends several pieces to a socket, all of them if `whole`.
+        ///
+        /// # Safety
+        /// The message, its array of pieces and their memory stay valid and unchanged until the
+        /// completion has been taken.
+        fn send_message(fd: RawFd, message: &Message, whole: bool);
 
-    /// Receives into several pieces from a socket, as much as fits if `whole`.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The message, its array of pieces and their memory stay valid, and have no other user, until
-    /// the completion has been taken.
-    pub unsafe fn recv_message(
-        &mut self,
-        fd: RawFd,
-        message: &mut Message,
-        whole: bool,
-        tag: u64,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise is the engine's.
-        unsafe { each!(self, ring => ring.recv_message(fd, message, whole, tag)) }
-    }
+        /// Receives into several pieces from a socket, as much as fits if `whole`.
+        ///
+        /// # Safety
+        /// The message, its array of pieces and their memory stay valid, and have no other user,
+        /// until the completion has been taken.
+        fn recv_message(fd: RawFd, message: &mut Message, whole: bool);
 
-    /// Connects a socket.
-    ///
-    /// # Errors
-    /// The kernel does not accept the operation.
-    ///
-    /// # Safety
-    /// The address stays valid until the completion has been taken.
-    pub unsafe fn connect(&mut self, fd: RawFd, address: &Address, tag: u64) -> Result<()> {
-        // SAFETY: the caller's promise is the engine's.
-        unsafe { each!(self, ring => ring.connect(fd, address, tag)) }
+        /// Connects a socket.
+        ///
+        /// # Safety
+        /// The address stays valid until the completion has been taken.
+        fn connect(fd: RawFd, address: &Address);
     }
 
     /// Ends after `ns` nanoseconds, with ETIME.

@@ -52,7 +52,8 @@ enum Kind {
     Connect(*const libc::sockaddr, libc::socklen_t),
 }
 
-/// An operation of a socket.
+/// An operation of a socket. Whoever begins one promises that its memory stays valid until its end
+/// has been taken, and that nobody else touches the memory, except to read what is sent.
 struct Transfer {
     fd: RawFd,
     tag: u64,
@@ -182,9 +183,7 @@ impl Polled {
             if transfer.fd != fd {
                 return true;
             }
-            // SAFETY: the code that began the transfer promised that its memory stays valid until
-            // its completion.
-            match unsafe { transfer.attempt() } {
+            match transfer.attempt() {
                 Some(result) => {
                     self.end(transfer.tag, result);
                     false
@@ -202,12 +201,8 @@ impl Polled {
     }
 
     /// Tries an operation of a socket, and waits if that must be.
-    ///
-    /// # Safety
-    /// Its memory stays valid until its completion has been taken.
-    unsafe fn begin(&mut self, mut transfer: Transfer) -> Result<()> {
-        // SAFETY: the caller's promise.
-        match unsafe { transfer.attempt() } {
+    fn begin(&mut self, mut transfer: Transfer) {
+        match transfer.attempt() {
             Some(result) => self.end(transfer.tag, result),
             None => {
                 let fd = transfer.fd;
@@ -215,7 +210,6 @@ impl Polled {
                 self.arm(fd);
             }
         }
-        Ok(())
     }
 
     /// Completes the timeouts whose time has come. Returns the nanoseconds until the next one.
@@ -270,15 +264,13 @@ impl Polled {
     }
 
     pub(super) unsafe fn send(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
-        let transfer = Transfer { fd, tag, kind: Kind::Send, left: [piece.0].into(), bytes: 0, whole };
-        // SAFETY: the caller's promise.
-        unsafe { self.begin(transfer) }
+        self.begin(Transfer { fd, tag, kind: Kind::Send, left: [piece.0].into(), bytes: 0, whole });
+        Ok(())
     }
 
     pub(super) unsafe fn recv(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
-        let transfer = Transfer { fd, tag, kind: Kind::Receive, left: [piece.0].into(), bytes: 0, whole };
-        // SAFETY: the caller's promise.
-        unsafe { self.begin(transfer) }
+        self.begin(Transfer { fd, tag, kind: Kind::Receive, left: [piece.0].into(), bytes: 0, whole });
+        Ok(())
     }
 
     pub(super) unsafe fn send_message(
@@ -288,10 +280,10 @@ impl Polled {
         whole: bool,
         tag: u64,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.begin(Transfer { fd, tag, kind: Kind::Send, left: message.vectors(), bytes: 0, whole })
-        }
+        // SAFETY: the message's array stays valid until the end of the operation.
+        let left = unsafe { message.vectors() };
+        self.begin(Transfer { fd, tag, kind: Kind::Send, left, bytes: 0, whole });
+        Ok(())
     }
 
     pub(super) unsafe fn recv_message(
@@ -301,10 +293,10 @@ impl Polled {
         whole: bool,
         tag: u64,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.begin(Transfer { fd, tag, kind: Kind::Receive, left: message.vectors(), bytes: 0, whole })
-        }
+        // SAFETY: the message's array stays valid until the end of the operation.
+        let left = unsafe { message.vectors() };
+        self.begin(Transfer { fd, tag, kind: Kind::Receive, left, bytes: 0, whole });
+        Ok(())
     }
 
     pub(super) unsafe fn connect(&mut self, fd: RawFd, address: &Address, tag: u64) -> Result<()> {
@@ -313,8 +305,8 @@ impl Polled {
         // SAFETY: no memory is touched.
         unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) };
         let kind = Kind::Connect((&raw const address.storage).cast(), address.len);
-        // SAFETY: the caller's promise.
-        unsafe { self.begin(Transfer { fd, tag, kind, left: VecDeque::new(), bytes: 0, whole: false }) }
+        self.begin(Transfer { fd, tag, kind, left: VecDeque::new(), bytes: 0, whole: false });
+        Ok(())
     }
 
     pub(super) fn timeout(&mut self, ns: u64, tag: u64) -> Result<()> {
@@ -402,13 +394,9 @@ impl Polled {
 
 impl Transfer {
     /// Does as much as is possible without waiting. Returns the result if the transfer has ended.
-    ///
-    /// # Safety
-    /// Its memory is valid and has no other user; for a send, others may read it.
-    unsafe fn attempt(&mut self) -> Option<i32> {
+    fn attempt(&mut self) -> Option<i32> {
         loop {
-            // SAFETY: the caller's promise.
-            let answer = unsafe { self.call() };
+            let answer = self.call();
             let result = match answer {
                 0.. => answer as i32,
                 _ => -std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
@@ -440,16 +428,14 @@ impl Transfer {
     }
 
     /// One system call.
-    ///
-    /// # Safety
-    /// As for [`attempt`](Self::attempt).
-    unsafe fn call(&mut self) -> libc::c_long {
+    fn call(&mut self) -> libc::c_long {
         // SAFETY: a message of all zeros is valid.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.left.make_contiguous().as_mut_ptr();
         message.msg_iovlen = self.left.len() as _;
         let (fd, at) = (self.fd, &raw mut message);
-        // SAFETY: the caller promises that the memory is valid.
+        // SAFETY: the transfer has not ended, so its memory is valid, and nobody else's but to read
+        // what is sent.
         unsafe {
             match self.kind {
                 Kind::Send => {
@@ -482,7 +468,7 @@ impl Message {
     /// # Safety
     /// Their array is valid.
     unsafe fn vectors(&self) -> VecDeque<libc::iovec> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the array is valid, and has as many pieces as the message says.
         unsafe { std::slice::from_raw_parts(self.0.msg_iov, self.0.msg_iovlen) }.iter().copied().collect()
     }
 }

@@ -9,7 +9,7 @@ use crate::EXTENT;
 use crate::parts::buffers::{Buffers, copy, each_block};
 use crate::parts::extents::room_for_numbers;
 use crate::parts::packer::Packer;
-use crate::parts::pieces::cut;
+use crate::parts::pieces::{KeptPieces, cut};
 use crate::parts::units::{NONE, Units};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::collections::VecDeque;
@@ -73,7 +73,7 @@ struct Operation {
     slots: Range<u32>,
     urgent: bool,
     /// The caller's array.
-    pieces: *const [Piece],
+    pieces: KeptPieces,
     /// Buffers that are lent to it.
     lent: Vec<Piece>,
     left: u32,
@@ -86,9 +86,6 @@ struct Part {
     units: Range<u32>,
     pieces: Vec<Piece>,
 }
-
-// SAFETY: the pieces belong to the caller until the operation has ended, in whichever thread.
-unsafe impl Send for Operation {}
 
 const READS: usize = 0;
 const WRITES: usize = 1;
@@ -197,8 +194,7 @@ impl<S: Store> Compressed<S> {
     fn begin_read(&mut self, ring: &mut StoreRing<'_>, id: u32) {
         let operation = self.operations.get_mut(id).expect("an operation that begins");
         let (slots, mut lent_at) = (operation.slots.clone(), 0);
-        // SAFETY: the caller keeps its array until the operation has ended.
-        let caller = unsafe { &*operation.pieces };
+        let caller = operation.pieces;
         let (mut runs, mut memory): (Vec<Range<u32>>, Vec<Piece>) = (Vec::new(), Vec::new());
         for (index, slot) in slots.clone().enumerate() {
             let held = self.slots[slot as usize];
@@ -209,7 +205,7 @@ impl<S: Store> Compressed<S> {
             }
             let bytes = self.units.chain(held.first, &mut runs) as usize * self.unit;
             if held.len as usize == self.block {
-                memory.extend(cut(caller, index * self.block, self.block));
+                memory.extend(cut(caller.get(), index * self.block, self.block));
             } else {
                 memory.extend(cut(&operation.lent, lent_at, bytes));
                 lent_at += bytes;
@@ -223,12 +219,11 @@ impl<S: Store> Compressed<S> {
     fn begin_write(&mut self, ring: &mut StoreRing<'_>, id: u32) {
         let operation = self.operations.get_mut(id).expect("an operation that begins");
         let slots = operation.slots.clone();
-        // SAFETY: the caller keeps its array until the operation has ended.
-        let caller: &[Piece] = unsafe { &*operation.pieces };
+        let caller = operation.pieces;
         let lent = std::mem::take(&mut operation.lent);
         // SAFETY: the caller keeps the memory valid and unchanged; the buffers belong to this
         // operation.
-        let (memory, lens) = unsafe { self.pack_all(caller, &lent) };
+        let (memory, lens) = unsafe { self.pack_all(caller.get(), &lent) };
         self.operations.get_mut(id).expect("looked at above").lent = lent;
         slots.clone().for_each(|slot| self.drop_slot(slot));
         let wanted = lens.iter().map(|&len| self.units_of(len)).sum();
@@ -275,7 +270,7 @@ impl<S: Store> Compressed<S> {
             lens.push(packed.len() as u32);
             at += taken;
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the pieces are valid, and nobody writes to them.
         unsafe { each_block::<false>(pieces, &mut self.whole, pack) };
         (memory, lens)
     }
@@ -343,12 +338,13 @@ impl<S: Store> Compressed<S> {
             if kind == OpKind::Read {
                 self.came[id as usize].push(number);
             }
-            let pieces: *const [Piece] = &*self.parts.get_mut(number).expect("noted just now").pieces;
+            let pieces = &self.parts.get_mut(number).expect("noted just now").pieces;
+            // SAFETY: the note of the part has the array until the part has ended.
+            let pieces = unsafe { KeptPieces::new(pieces) };
             self.call(ring, |inner, ring, ended| {
-                // SAFETY: the note of the part keeps the array until the part has ended, and the
-                // memory is the caller's, or lent to this operation.
-                let op = Op { id: number, kind, slot: units.start, pieces: unsafe { &*pieces }, urgent };
-                // SAFETY: as above.
+                let op = Op { id: number, kind, slot: units.start, pieces: pieces.get(), urgent };
+                // SAFETY: the array is kept, and the memory is the caller's, or the buffers of this
+                // operation, until all its parts have ended.
                 unsafe { inner.begin(ring, op, ended) };
             });
         }
@@ -391,10 +387,11 @@ impl<S: Store> Compressed<S> {
         let mut operation = self.operations.take(id).expect("an operation that is over");
         let lent = std::mem::take(&mut operation.lent);
         let has_failed = operation.failure.is_some();
-        // SAFETY: everything was read, and until the caller receives the completion the array is
-        // valid, and its memory has no other user.
+        let pieces = operation.pieces;
+        // SAFETY: everything was read, and until the caller receives the completion the memory has
+        // no other user.
         let unpack =
-            |store: &mut Self| unsafe { store.unpack_all(&*operation.pieces, &lent, operation.slots.start) };
+            |store: &mut Self| unsafe { store.unpack_all(pieces.get(), &lent, operation.slots.start) };
         let is_read = operation.kind == OpKind::Read;
         if is_read && !has_failed && !unpack(self) {
             // If the inner store has the bytes twice, its other copy is read next.
@@ -424,18 +421,19 @@ impl<S: Store> Compressed<S> {
             let from = cut(lent, at, len);
             at += len.next_multiple_of(unit);
             let packed = match from[..] {
-                // SAFETY: the caller's promise.
+                // SAFETY: the buffers are valid, and nobody else uses them.
                 [piece] => unsafe { memory::bytes(piece.at(), len) },
                 _ => {
                     let to = Piece::new(scattered.as_mut_ptr() as usize, len);
-                    // SAFETY: the caller's promise; the room belongs to this store.
+                    // SAFETY: the buffers are valid, and nobody writes to them; the room belongs to
+                    // this store.
                     unsafe { copy(&from, &[to]) };
                     &mut scattered[..len]
                 }
             };
             good &= packer.unpack(packed, bytes);
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the pieces are valid, and nobody else uses them.
         unsafe { each_block::<true>(pieces, &mut self.whole, unpack) };
         good
     }
@@ -492,7 +490,10 @@ impl<S: Store> Store for Compressed<S> {
             return ended.push(Ended::badly(op.id, Failure::lasting(why)));
         }
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
-        let (id, kind, urgent, pieces) = (op.id, op.kind, op.urgent, op.pieces as *const _);
+        let (id, kind, urgent) = (op.id, op.kind, op.urgent);
+        // SAFETY: the caller keeps the array until the operation has ended, and with that its note
+        // is gone.
+        let pieces = unsafe { KeptPieces::new(op.pieces) };
         // The count is one more than the number of parts, until all have begun.
         let operation = Operation { kind, slots, urgent, pieces, lent: Vec::new(), left: 1, failure: None };
         self.operations.put(id, operation);

@@ -5,7 +5,8 @@
 //! slot has the length of its block, and neither older bytes of a slot nor those of another slot
 //! decrypt.
 
-use crate::parts::buffers::{Buffers, each_block};
+use crate::parts::buffers::{Buffers, copy, each_block};
+use crate::parts::pieces::KeptPieces;
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use crate::{EXTENT, parts::secret::Secret};
 use std::collections::VecDeque;
@@ -46,7 +47,7 @@ struct Seal {
 /// An operation under way in the inner store.
 enum Note {
     /// The caller's array, and the first slot.
-    Read(*const [Piece], u32),
+    Read(KeptPieces, u32),
     /// Buffers that are lent to it.
     Write(Vec<Piece>),
 }
@@ -56,14 +57,9 @@ struct Waiting {
     id: u32,
     slot: u32,
     /// The caller's array.
-    pieces: *const [Piece],
+    pieces: KeptPieces,
     urgent: bool,
 }
-
-// SAFETY: the pieces belong to the caller until the operation has ended, in whichever thread.
-unsafe impl Send for Note {}
-// SAFETY: as above.
-unsafe impl Send for Waiting {}
 
 impl<S: Store> Encrypted<S> {
     /// Keeps slots of `block` bytes in `inner`, by a new key.
@@ -119,9 +115,9 @@ impl<S: Store> Encrypted<S> {
             match self.under_way.take(end.id).expect("an operation under way") {
                 Note::Write(pieces) => self.buffers.give_back(pieces),
                 Note::Read(pieces, slot) if end.result.is_ok() => {
-                    // SAFETY: the read has ended, and until the caller receives the completion the
-                    // array is valid, and its memory has no other user.
-                    let (slots, good) = unsafe { self.open_all(&*pieces, slot) };
+                    // SAFETY: the read has ended, and until the caller receives the completion its
+                    // memory has no other user.
+                    let (slots, good) = unsafe { self.open_all(pieces.get(), slot) };
                     // If the inner store has the bytes twice, its other copy is read next.
                     let id = end.id;
                     self.call(ring, |inner, ring, ended| inner.judge(ring, id, slots, good, ended));
@@ -148,7 +144,7 @@ impl<S: Store> Encrypted<S> {
             good &= seal.is_some_and(|seal| secret.open(seal.nonce, at, &seal.tag, bytes));
             at += 1;
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory is valid, and nobody else uses it.
         unsafe { each_block::<true>(pieces, &mut self.whole, open) };
         (slot..at, good)
     }
@@ -156,22 +152,20 @@ impl<S: Store> Encrypted<S> {
     /// Begins the waiting writes in the inner store for which there are buffers.
     fn write_waiting(&mut self, ring: &mut StoreRing<'_>) {
         while let Some(next) = self.waiting.front() {
-            // SAFETY: the caller keeps its array until the operation has ended.
-            let from: &[Piece] = unsafe { &*next.pieces };
-            let bytes: usize = from.iter().map(Piece::len).sum();
+            let from = next.pieces;
+            let bytes: usize = from.get().iter().map(Piece::len).sum();
             let Some(pieces) = self.buffers.lend(bytes / self.block) else { return };
             let Some(Waiting { id, slot, urgent, .. }) = self.waiting.pop_front() else { return };
             // SAFETY: the caller keeps the memory valid and unchanged until the operation has
             // ended; the buffers belong to this operation.
-            unsafe { self.seal_all(from, &pieces, slot) };
-            let array: *const [Piece] = &*pieces;
+            unsafe { self.seal_all(from.get(), &pieces, slot) };
+            // SAFETY: the note has the array until the write has ended.
+            let array = unsafe { KeptPieces::new(&pieces) };
             self.under_way.put(id, Note::Write(pieces));
             self.call(ring, |inner, ring, ended| {
-                // SAFETY: the note keeps the array, and the buffers for this operation, until it
-                // has ended.
-                let pieces = unsafe { &*array };
-                let op = Op { id, kind: OpKind::Write, slot, pieces, urgent };
-                // SAFETY: as above.
+                let op = Op { id, kind: OpKind::Write, slot, pieces: array.get(), urgent };
+                // SAFETY: the note has the array, and the buffers for this write alone, until the
+                // write has ended.
                 unsafe { inner.begin(ring, op, ended) };
             });
         }
@@ -182,8 +176,8 @@ impl<S: Store> Encrypted<S> {
     /// # Safety
     /// The memory of both is valid, nobody writes to `from`, and nobody uses `to`.
     unsafe fn seal_all(&mut self, from: &[Piece], to: &[Piece], slot: u32) {
-        // SAFETY: the caller's promise.
-        unsafe { crate::parts::buffers::copy(from, to) };
+        // SAFETY: both are valid, nobody writes to `from`, and nobody else uses `to`.
+        unsafe { copy(from, to) };
         let mut at = slot;
         let (secret, seals, sealed) = (&self.secret, &mut self.seals, &mut self.sealed);
         let seal = |bytes: &mut [u8]| {
@@ -191,7 +185,7 @@ impl<S: Store> Encrypted<S> {
             seals[at as usize] = Seal { nonce: *sealed, tag: secret.seal(*sealed, at, bytes) };
             at += 1;
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` is valid, and nobody else uses it.
         unsafe { each_block::<true>(to, &mut self.whole, seal) };
     }
 }
@@ -220,11 +214,14 @@ impl<S: Store> Store for Encrypted<S> {
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
-        let pieces: *const [Piece] = op.pieces;
+        // SAFETY: the caller keeps the array until the operation has ended, and with that its note
+        // is gone.
+        let pieces = unsafe { KeptPieces::new(op.pieces) };
         match op.kind {
             OpKind::Read => {
                 self.under_way.put(op.id, Note::Read(pieces, op.slot));
-                // SAFETY: the caller's promise is the one that the inner store requires.
+                // SAFETY: the read ends when the inner store's does: until then the caller keeps
+                // the pieces and their memory.
                 self.with_inner(ring, ended, |inner, ring, ended| unsafe { inner.begin(ring, op, ended) });
             }
             OpKind::Write if self.inherited => {

@@ -107,7 +107,8 @@ impl Store for FileStore {
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let (fd, offset) = (self.member.raw(), u64::from(op.slot) * self.block as u64);
-        // SAFETY: the caller's promise is the ring's.
+        // SAFETY: the operation ends once the ring has given its end: until then the caller keeps
+        // the pieces and their memory.
         let begun = unsafe {
             match op.kind {
                 OpKind::Read => ring.read(fd, op.pieces, offset, u64::from(op.id)),

@@ -10,7 +10,7 @@
 //! has it.
 
 use crate::parts::copies::{Copies, Side};
-use crate::parts::pieces::cut;
+use crate::parts::pieces::{KeptPieces, cut};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -52,7 +52,7 @@ struct Operation {
     slots: Range<u32>,
     urgent: bool,
     /// The caller's array.
-    pieces: *const [Piece],
+    pieces: KeptPieces,
     /// For a read: the next slot; the copies that failed from there on; a part of the pieces, if no
     /// copy has all slots.
     at: u32,
@@ -65,9 +65,6 @@ struct Operation {
     wrote: u64,
     failure: Option<Failure>,
 }
-
-// SAFETY: the pieces belong to the caller until the operation has ended, in whichever thread.
-unsafe impl Send for Operation {}
 
 /// An operation of a copy.
 enum Inner {
@@ -159,19 +156,21 @@ impl Mirror {
     /// Begins an operation of a copy.
     ///
     /// # Safety
-    /// As for [`Store::begin`].
+    /// The pieces' memory stays valid until the operation has ended. Until then nobody else touches
+    /// the memory of a read, and nobody else writes that of a write.
     unsafe fn begin_in(
         &mut self,
         index: usize,
         ring: &mut StoreRing<'_>,
         inner: Inner,
         (kind, slot, urgent): (OpKind, u32, bool),
-        pieces: *const [Piece],
+        pieces: KeptPieces,
     ) {
         let id = self.inner.add(inner);
         self.with_copy(index, ring, |store, ring, ended| {
-            // SAFETY: the caller's promise.
-            unsafe { store.begin(ring, Op { id, kind, slot, pieces: &*pieces, urgent }, ended) }
+            let op = Op { id, kind, slot, pieces: pieces.get(), urgent };
+            // SAFETY: the array is kept, and the caller keeps the memory for this operation.
+            unsafe { store.begin(ring, op, ended) }
         });
     }
 
@@ -210,15 +209,15 @@ impl Mirror {
             operation.pieces
         } else {
             let from = (slots.start - operation.slots.start) as usize * self.block;
-            // SAFETY: the caller keeps its array until the completion of the operation.
-            operation.part = cut(unsafe { &*operation.pieces }, from, count as usize * self.block);
-            &*operation.part
+            operation.part = cut(operation.pieces.get(), from, count as usize * self.block);
+            // SAFETY: the operation has this array until this read, a part of it, has ended.
+            unsafe { KeptPieces::new(&operation.part) }
         };
         let what = (OpKind::Read, slots.start, operation.urgent);
         self.copies.0[index].reading += 1;
         let read = Inner::Read { id, slots, since_ns: now_ns() };
-        // SAFETY: the caller's array, or the operation's part of it, stays until this read ends,
-        // and the caller promises the memory.
+        // SAFETY: the caller keeps the memory until its operation ends, which this read is a part
+        // of.
         unsafe { self.begin_in(index, ring, read, what, pieces) };
     }
 
@@ -257,8 +256,7 @@ impl Mirror {
         let needed = self.copies.0.iter().any(|copy| copy.needs(slots));
         if needed && !self.inherited && self.saved_bytes + bytes <= SAVED_MOST {
             let mut saved = Saved::with_room_for(bytes);
-            // SAFETY: the caller keeps its array until the completion of the operation.
-            for piece in unsafe { &*operation.pieces } {
+            for piece in operation.pieces.get() {
                 // SAFETY: the read has ended, and its memory has no user until the caller receives
                 // the completion.
                 saved.push(unsafe { memory::bytes(piece.at(), piece.len()) });
@@ -301,8 +299,8 @@ impl Mirror {
         operation.wrote |= chosen;
         for index in 0..self.copies.0.len() {
             if chosen >> index & 1 != 0 {
-                // SAFETY: the caller's array and its memory stay until the operation ends, which is
-                // when all copies have completed it.
+                // SAFETY: the caller keeps the memory until its operation ends, which is when the
+                // writes of all copies have.
                 unsafe { self.begin_in(index, ring, Inner::Write { id }, what, pieces) };
             } else if tried >> index & 1 == 0 {
                 self.copies.0[index].stale.insert(slots.clone());
@@ -353,11 +351,12 @@ impl Mirror {
             let bytes = saved.bytes();
             self.saved_bytes += bytes.len();
             let pieces: Box<[Piece]> = [Piece::new(bytes.as_ptr() as usize, bytes.len())].into();
-            let array: *const [Piece] = &*pieces;
+            // SAFETY: the note of this repair has the array until the repair has ended.
+            let array = unsafe { KeptPieces::new(&pieces) };
             let repair = Repair { slots: slots.clone(), _bytes: saved.clone(), _pieces: pieces };
             let repair = Inner::Repair(repair);
-            // SAFETY: the bytes and the array stay in place and unchanged in the note of this
-            // repair, which lasts until its completion.
+            // SAFETY: the bytes stay in place and unchanged in the note of this repair, which lasts
+            // until its completion.
             unsafe { self.begin_in(index, ring, repair, (OpKind::Write, slots.start, false), array) };
         }
     }
@@ -449,7 +448,9 @@ impl Store for Mirror {
         let operation = Operation {
             slots: slots.clone(),
             urgent: op.urgent,
-            pieces: op.pieces,
+            // SAFETY: the caller keeps the array until the operation has ended, and with that its
+            // note is gone.
+            pieces: unsafe { KeptPieces::new(op.pieces) },
             at: op.slot,
             tried: wrong.unwrap_or(0),
             wrong,

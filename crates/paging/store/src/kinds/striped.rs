@@ -165,8 +165,9 @@ impl Store for Striped {
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let (part, slot) = self.locate(op.slot);
-        // Slots that join also do so in their part. SAFETY: the caller's promise is the one that
-        // the part requires.
+        // Slots that join also do so in their part.
+        // SAFETY: the operation ends when the part's does: until then the caller keeps the pieces
+        // and their memory.
         unsafe { self.parts[part].store.begin(&mut ring.inner(part), Op { slot, ..op }, ended) }
     }
 

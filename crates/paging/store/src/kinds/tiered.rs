@@ -7,7 +7,7 @@
 
 use crate::EXTENT;
 use crate::parts::extents::room_for_numbers;
-use crate::parts::pieces::cut;
+use crate::parts::pieces::{KeptPieces, cut};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -67,16 +67,13 @@ struct Part {
     level: usize,
     urgent: bool,
     /// The caller's array, and the byte of it at which the part begins.
-    all: *const [Piece],
+    all: KeptPieces,
     from: usize,
     /// The part's pieces, if these are not all pieces.
     own: Vec<Piece>,
     /// A completed read that only keeps its number.
     ended: bool,
 }
-
-// SAFETY: the pieces belong to the caller until the operation has ended, in whichever thread.
-unsafe impl Send for Part {}
 
 /// A completed read, which may be judged: the number of its part in its level, and the slots there.
 /// The number is not reused until the operation's number is.
@@ -223,18 +220,18 @@ impl Tiered {
     fn begin_part(&mut self, ring: &mut StoreRing<'_>, number: u32, here: u32) {
         let part = self.parts.get_mut(number).expect("noted just now");
         let (level, kind, urgent, len) = (part.level, part.kind, part.urgent, part.slots.len() * self.block);
-        // SAFETY: the caller keeps its array until the operation has ended.
-        let all = unsafe { &*part.all };
-        let pieces: *const [Piece] = if all.iter().map(Piece::len).sum::<usize>() == len {
-            all
+        let pieces = if part.all.get().iter().map(Piece::len).sum::<usize>() == len {
+            part.all
         } else {
-            part.own = cut(all, part.from, len);
-            &*part.own
+            part.own = cut(part.all.get(), part.from, len);
+            // SAFETY: the note of the part has this array until the part has ended.
+            unsafe { KeptPieces::new(&part.own) }
         };
         self.with_level(level, ring, |store, ring, ended| {
-            // SAFETY: the caller, or the note of the part, keeps the array until the part has
-            // ended, and the memory is the caller's promise.
-            unsafe { store.begin(ring, Op { id: number, kind, slot: here, pieces: &*pieces, urgent }, ended) }
+            let op = Op { id: number, kind, slot: here, pieces: pieces.get(), urgent };
+            // SAFETY: the array is kept, and the caller keeps the memory until all parts of its
+            // operation have ended.
+            unsafe { store.begin(ring, op, ended) }
         });
     }
 
@@ -386,6 +383,9 @@ impl Store for Tiered {
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let (id, kind, urgent) = (op.id, op.kind, op.urgent);
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
+        // SAFETY: the caller keeps the array until the operation has ended, which is when all its
+        // parts have: a note that lasts longer only has the number of a read.
+        let all = unsafe { KeptPieces::new(op.pieces) };
         let mut last = self.take_came(id);
         // The count is one more than the number of parts, until all have begun.
         self.operations.put(id, Operation { left: 1, failure: None });
@@ -398,7 +398,7 @@ impl Store for Tiered {
             };
             rest.start = run.end;
             let from = (run.start - slots.start) as usize * self.block;
-            let (all, own) = (op.pieces as *const _, Vec::new());
+            let own = Vec::new();
             let part = Part { id, kind, slots: run, level: 0, urgent, all, from, own, ended: false };
             self.operations.get_mut(id).expect("noted above").left += 1;
             match kind {

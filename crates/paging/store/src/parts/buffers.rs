@@ -79,7 +79,8 @@ pub(crate) unsafe fn copy(from: &[Piece], to: &[Piece]) {
                 into = *to.next().expect("pieces of the same length");
             }
             let len = into.len().min(piece.len() - done);
-            // SAFETY: the caller's promise.
+            // SAFETY: both lie in memory that is valid; nobody writes to the one, or uses the
+            // other.
             let (source, target) =
                 unsafe { (memory::bytes(piece.at() + done, len), memory::bytes(into.at(), len)) };
             target.copy_from_slice(source);
@@ -107,7 +108,8 @@ pub(crate) unsafe fn each_block<const CHANGE: bool>(
         let mut done = 0;
         while done < piece.len() {
             if filled == 0 && piece.len() - done >= block {
-                // SAFETY: the caller's promise.
+                // SAFETY: the block lies in a piece, whose memory is valid and not written by
+                // others; it changes only if nobody else uses it.
                 act(unsafe { memory::bytes(piece.at() + done, block) });
                 done += block;
                 continue;
@@ -116,7 +118,7 @@ pub(crate) unsafe fn each_block<const CHANGE: bool>(
                 begin = (index, done);
             }
             let len = (block - filled).min(piece.len() - done);
-            // SAFETY: the caller's promise.
+            // SAFETY: a part of a piece, whose memory is valid; nobody writes to it here.
             let part = unsafe { memory::bytes(piece.at() + done, len) };
             whole[filled..filled + len].copy_from_slice(part);
             (filled, done) = (filled + len, done + len);
@@ -130,7 +132,7 @@ pub(crate) unsafe fn each_block<const CHANGE: bool>(
                 let mut parts = vec![Piece::new(first.at() + begin.1, first.len() - begin.1)];
                 parts.extend(&pieces[begin.0 + 1..index]);
                 parts.push(Piece::new(piece.at(), done));
-                // SAFETY: the caller's promise; `whole` belongs to none of the pieces.
+                // SAFETY: the pieces may change, so nobody else uses them; `whole` belongs to none.
                 unsafe { copy(&[Piece::new(whole.as_ptr() as usize, block)], &parts) };
             }
         }

@@ -94,7 +94,8 @@ impl<S: Store> Store for Faulty<S> {
         let read = first.map(|piece| (piece.at(), piece.len()));
         self.under_way.put(op.id, Note { bytes: op.bytes(), read });
         let before = ended.len();
-        // SAFETY: the caller's promise is the one that the inner store requires.
+        // SAFETY: the operation ends when the inner store's does: until then the caller keeps the
+        // pieces and their memory.
         unsafe { self.inner.begin(ring, op, ended) };
         self.spoil(&mut ended[before..]);
     }
