@@ -10,15 +10,14 @@
 //! Each run prints its seed, which is always the same; `TERAPAGE_SEED` gives another,
 //! `TERAPAGE_RUNS` lengthens it (`make soak` does both).
 
-pub(crate) mod follow;
-pub(crate) mod maker;
-pub(crate) mod trace;
-
 use crate::carry::look;
 use crate::engine::Engine;
 use crate::engine::files;
 use crate::engine::table::State;
-use crate::{Mailbox, Options, Share, Tuning, Use};
+use crate::frames::lease::{Share, Use};
+use crate::mailbox::Mailbox;
+use crate::options::{Options, Tuning};
+use crate::pager::Pager;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::fs::File;
@@ -32,12 +31,6 @@ use terapage_model::{PAGE, memory, program, ring};
 use terapage_store::{
     Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store, StoreRing,
 };
-
-/// The pager as the program sees it, which makes requests.
-pub(crate) struct Pager {
-    pub(crate) mailbox: &'static Mailbox,
-    pub(crate) block: usize,
-}
 
 const PAGES_A_BLOCK: usize = 4;
 const BLOCK: usize = PAGES_A_BLOCK * PAGE;

@@ -22,6 +22,7 @@ mod words;
 
 use bell::Bell;
 use engine::Engine;
+use error::Error;
 use lock::Lock;
 use loom::sync::atomic::AtomicU32;
 use loom::thread as threads;
@@ -30,9 +31,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use words::{Put, Take, Words};
 
-/// An answer here: a number of the request's own.
-#[derive(Debug, PartialEq, Eq)]
-struct Error(u32);
+/// The answers of requests.
+mod error {
+    /// A number of the request's own.
+    #[derive(Debug, PartialEq, Eq)]
+    pub struct Error(pub u32);
+}
 
 /// The state of the pager's thread.
 mod engine {

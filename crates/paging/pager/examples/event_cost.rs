@@ -19,9 +19,7 @@ mod sync;
 #[allow(dead_code, reason = "one kind of event stands for all")]
 mod trace;
 
-pub(crate) use error::Error;
 use std::path::PathBuf;
-pub(crate) use terapage_store::Error as StoreError;
 use terapage_sys::thread::{now_ns, sleep_ms};
 use trace::{Kind, Recorder};
 

@@ -1,6 +1,5 @@
 //! The errors of the pager.
 
-use crate::StoreError;
 use std::path::PathBuf;
 
 /// Why the pager cannot do something.
@@ -11,7 +10,7 @@ pub enum Error {
     System(#[from] terapage_sys::Error),
     /// The store cannot be opened or used.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] terapage_store::Error),
     /// The range does not consist of paged blocks.
     #[error("{len} bytes at {start:#x} are not all paged")]
     NotPaged {

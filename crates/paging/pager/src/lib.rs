@@ -15,7 +15,7 @@ mod bell;
 mod carry;
 mod engine;
 mod error;
-#[cfg(not(terapage_model))]
+#[cfg_attr(terapage_model, path = "../../model/engine/follow.rs")]
 mod follow;
 mod frames;
 pub mod host;
@@ -25,27 +25,23 @@ mod mailbox;
 #[path = "../../model/engine/mod.rs"]
 mod model;
 mod options;
-#[cfg(not(terapage_model))]
+#[cfg_attr(terapage_model, path = "../../model/engine/pager.rs")]
 mod pager;
 mod spans;
 #[cfg(not(terapage_model))]
 mod sync;
-#[cfg(not(terapage_model))]
+#[cfg_attr(terapage_model, path = "../../model/engine/trace.rs")]
 mod trace;
 
 pub use engine::files::FDATASYNC;
 pub use error::Error;
 pub use frames::lease::{Share, Use};
-pub(crate) use mailbox::Mailbox;
-#[cfg(terapage_model)]
-use model::{Pager, follow, trace};
 pub use options::{Options, Tuning};
 #[cfg(not(terapage_model))]
 pub use pager::{Forking, MakeStore, Pager};
 pub use spans::Spans;
 #[cfg(terapage_model)]
-pub(crate) use terapage_model::sync;
-pub(crate) use terapage_store::Error as StoreError;
+use terapage_model::sync;
 
 /// The most blocks of one range. Block numbers have 32 bits, and static arrays need some of them.
 pub const BLOCKS_MOST: usize = u32::MAX as usize / 16 * 15;

@@ -6,8 +6,8 @@
 //! memory, because the requesting thread's stack and the program's objects may be paged, and the
 //! pager's thread cannot wait for itself.
 
-use crate::Error;
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::sync::{Cell, Guard, Mutex, Word, recover, wait, wake};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;

@@ -1,9 +1,11 @@
 //! The pager as the program sees it: it starts the engine's thread, and sends requests to it.
 
 use crate::engine::Engine;
+use crate::error::Error;
+use crate::mailbox::Mailbox;
+use crate::options::Options;
 use crate::sync::Guard;
 use crate::trace::{self, Recorder};
-use crate::{Error, Mailbox, Options};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::table::State;
-use crate::Error;
+use crate::error::Error;
 use terapage_policy::pace::WRITING_RUNS;
 use terapage_store::EXTENT;
 

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::table::State;
-use crate::Error;
+use crate::error::Error;
 use crate::frames::lease::{FRAMES_MIN, STEP_BYTES, Use};
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_store::packed_bytes;

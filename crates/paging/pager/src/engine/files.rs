@@ -12,10 +12,11 @@
 use super::Engine;
 use super::table::State;
 use crate::carry::look;
-use crate::{Error, Pager, StoreError};
+use crate::error::Error;
+use crate::pager::Pager;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use terapage_store::{EXTENT, Ended, Notes, Op, OpKind, Store, StoreRing};
+use terapage_store::{EXTENT, Ended, Error as StoreError, Notes, Op, OpKind, Store, StoreRing};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory;
 use terapage_sys::ring::{Done, Piece};

@@ -10,8 +10,9 @@
 
 use super::table::{Region, State};
 use super::{Engine, ReportedCondition, Ticks};
+use crate::error::Error;
 use crate::io::Poll;
-use crate::{Error, Mailbox};
+use crate::mailbox::Mailbox;
 use std::sync::Arc;
 use terapage_stats::{Counters, Shared};
 use terapage_store::Store;

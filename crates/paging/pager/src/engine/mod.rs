@@ -22,13 +22,15 @@ mod waits;
 
 use crate::carry::look::hash;
 use crate::carry::mover::{Lost, Mover};
+use crate::error::Error;
 use crate::follow::Follow;
 use crate::frames::Frames;
 use crate::frames::lease::TICK_MS;
 use crate::frames::maker::Maker;
 use crate::io::{self, Event, Io, Poll};
+use crate::mailbox::Mailbox;
+use crate::options::Options;
 use crate::trace::{Kind, Recorder};
-use crate::{Mailbox, Options};
 use ahead::Ahead;
 use grace::Grace;
 use pagein::Stall;
@@ -146,14 +148,14 @@ impl Engine {
         store: Box<dyn Store>,
         shared: &'static Shared,
         mailbox: &'static Mailbox,
-    ) -> Result<Engine, crate::Error> {
+    ) -> Result<Engine, Error> {
         let (block, limit) = (options.block, options.frames);
         let mover = Arc::new(Mover::open(options.copy)?);
         let frames = Frames::new(&options)?;
         frames.pool.register(&mover)?;
         let replacement = if options.turns { replacement::in_turns } else { replacement::by_name };
-        let policy = replacement(&options.policy, limit).ok_or(crate::Error::Policy)?;
-        let ahead = Ahead::new(&options).ok_or(crate::Error::Policy)?;
+        let policy = replacement(&options.policy, limit).ok_or(Error::Policy)?;
+        let ahead = Ahead::new(&options).ok_or(Error::Policy)?;
         let splits = split::may_ever(&options);
         let mut engine = Engine {
             block,

@@ -5,7 +5,7 @@
 
 use super::Engine;
 use super::table::State;
-use crate::Error;
+use crate::error::Error;
 use std::ops::Range;
 use terapage_sys::memory;
 use terapage_sys::userfaultfd::Fault;

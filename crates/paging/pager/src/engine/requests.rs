@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::table::State;
-use crate::Error;
+use crate::error::Error;
 use crate::trace::Kind;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::pace;

@@ -13,14 +13,15 @@ use super::grace::Grace;
 use super::table::State;
 use super::trial::Trials;
 use crate::carry::look::{PARTS, hash};
-use crate::{Error, StoreError};
+use crate::error::Error;
+use crate::options::Options;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::replacement;
 use terapage_store::Store;
 use terapage_sys::PAGE;
 
 /// Whether blocks of these options can be split.
-pub(crate) fn may_ever(options: &crate::Options) -> bool {
+pub(crate) fn may_ever(options: &Options) -> bool {
     options.splits && options.block == PARTS * PAGE && options.trace.is_none()
 }
 
@@ -44,7 +45,7 @@ impl Engine {
         while let Some(place) = self.reclaim() {
             self.frames.pool.put_free(place);
         }
-        let options = crate::Options {
+        let options = Options {
             block: PAGE,
             frames: self.options.frames * PARTS,
             splits: false,
@@ -91,7 +92,7 @@ impl Engine {
         if self.is_split {
             if !store.may_split(PARTS) {
                 let why = "its slots cannot be split".to_owned();
-                return Err(StoreError::Unfit { name: store.name(), why }.into());
+                return Err(terapage_store::Error::Unfit { name: store.name(), why }.into());
             }
             store.split(PARTS);
         }

@@ -1,11 +1,9 @@
 //! Frames: how many may exist and do exist, which are free, and which may be taken next.
 
 pub(crate) mod lease;
-#[cfg(not(terapage_model))]
+#[cfg_attr(terapage_model, path = "../../../model/engine/maker.rs")]
 pub(crate) mod maker;
 pub(crate) mod pool;
-#[cfg(terapage_model)]
-pub(crate) use crate::model::maker;
 
 use crate::carry::mover::{Lost, Mover};
 use crate::options::Options;

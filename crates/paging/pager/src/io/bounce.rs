@@ -4,7 +4,7 @@
 //! much faster than many small ones. Copying a run takes a fraction of the time that large pieces
 //! save. Frames that were cut from huge pages need no copy (`frames/maker.rs`).
 
-use crate::{Options, Tuning};
+use crate::options::{Options, Tuning};
 use terapage_store::{EXTENT, OpKind};
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;

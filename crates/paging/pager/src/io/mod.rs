@@ -8,7 +8,8 @@ pub(crate) mod bounce;
 pub(crate) mod slots;
 pub(crate) mod transfers;
 
-use crate::{Error, Options};
+use crate::error::Error;
+use crate::options::Options;
 use bounce::Bounce;
 use slots::Slots;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! The file of a trace.
 
 use super::{Recorder, Shared};
-use crate::Error;
+use crate::error::Error;
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;

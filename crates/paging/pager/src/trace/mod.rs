@@ -9,12 +9,11 @@
 //! the previous word. `Time` has 60 bits of microseconds around its kind instead; a discard and a
 //! region are followed by words with their numbers.
 
-#[cfg(not(terapage_model))]
 mod file;
 pub(crate) mod words;
 
-use crate::Error;
 use crate::bell::Bell;
+use crate::error::Error;
 use crate::sync::{AtomicU32, AtomicU64};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -346,7 +345,7 @@ impl<W: Write> Taker<W> {
     }
 }
 
-#[cfg(all(test, not(terapage_model)))]
+#[cfg(test)]
 mod tests {
     use super::file::{TraceFile, with_pid};
     use super::*;
