@@ -3,7 +3,7 @@
 pub use shuttle::hint::spin_loop;
 use shuttle::sync::Condvar;
 pub use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
-pub use shuttle::sync::{Mutex, MutexGuard as Guard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use shuttle::sync::{Mutex, MutexGuard as Guard};
 use std::sync::LockResult;
 use std::sync::atomic::Ordering;
 
@@ -58,16 +58,6 @@ pub fn wake(word: &Word) {
 /// The guard; a panic always ends the run.
 pub fn recover<T>(locked: LockResult<Guard<'_, T>>) -> Guard<'_, T> {
     locked.expect("no thread has panicked")
-}
-
-/// Locks for reading.
-pub fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().expect("no thread has panicked")
-}
-
-/// Locks for writing.
-pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().expect("no thread has panicked")
 }
 
 /// A value whose owner is decided by a separate atomic.

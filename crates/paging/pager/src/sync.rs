@@ -7,25 +7,15 @@
 //! threads share only counters, which decide nothing, and the start of the pager's thread.
 
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU32 as Word, AtomicU64, AtomicUsize};
-pub(crate) use std::sync::{Mutex, MutexGuard as Guard, RwLock};
+pub(crate) use std::sync::{Mutex, MutexGuard as Guard};
 pub(crate) use terapage_sys::thread::{wait, wait_ms, wake};
 
-use std::sync::{LockResult, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{LockResult, PoisonError};
 
 /// The guard, even if a thread has panicked while it held the lock: the guarded value is always
 /// consistent.
 pub(crate) fn recover<T>(locked: LockResult<Guard<'_, T>>) -> Guard<'_, T> {
     locked.unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Locks for reading.
-pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Locks for writing.
-pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A value whose owner is decided by a separate atomic. A model checker sees each use.

@@ -14,9 +14,6 @@
 
 use super::mover::{Lost, Mover};
 use crate::spans::Spans;
-use crate::sync::{RwLock, read, write};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::userfaultfd::{Change, Changed, Fault, Stuck};
 use terapage_sys::{PAGE, memory, thread};
 
@@ -26,8 +23,11 @@ const EAGAIN: i32 = 11;
 /// Chosen, not measured.
 const GOING_NS: u64 = 1_000_000_000;
 
+/// Events that were read from the program's userfaultfd, and what follows from them.
 #[derive(Default)]
-struct Notes {
+pub(crate) struct Events {
+    /// Whether any were read and not yet handled.
+    some: bool,
     /// Removed ranges with paged-out blocks that may still have old bytes.
     waiting: Spans,
     /// All ranges that were ever removed.
@@ -42,7 +42,81 @@ struct Notes {
     changes: Vec<Changed>,
 }
 
-impl Notes {
+impl Events {
+    /// A copy for the child of a fork, in which removed pages may be missing, too.
+    pub fn inherited(&self) -> Events {
+        let mut removed = Spans::new();
+        self.removed.iter().for_each(|(from, to)| removed.insert(from, to));
+        let mut waiting = Spans::new();
+        self.waiting.iter().for_each(|(from, to)| waiting.insert(from, to));
+        let some = waiting.iter().next().is_some();
+        Events { some, waiting, removed, ..Events::default() }
+    }
+
+    /// Whether anything was read and not yet handled.
+    pub fn has_any(&self) -> bool {
+        self.some
+    }
+
+    /// Whether any page of a range may be missing.
+    pub fn were_removed(&self, at: usize, len: usize) -> bool {
+        self.removed.meets(at, at + len)
+    }
+
+    /// Calls `touch` if a present page cannot vanish meanwhile: touching a missing page would be a
+    /// fault. (No event is read meanwhile, and no page vanishes before its event was read.)
+    pub fn while_it_stays(&mut self, page: usize, touch: impl FnOnce()) {
+        self.pass_time();
+        if !self.emptied.iter().any(|spans| spans.meets(page, page + PAGE)) {
+            touch();
+        }
+    }
+
+    /// Whether a missing page was removed. A removed page is noted as gone.
+    pub fn is_missed(&mut self, page: usize) -> bool {
+        if self.may_go(page, page + PAGE) {
+            self.has_gone(page, page + PAGE);
+        }
+        self.removed.meets(page, page + PAGE)
+    }
+
+    /// The first removed range that may be paged out with old bytes.
+    pub fn first_waiting(&self) -> Option<(usize, usize)> {
+        self.waiting.iter().next()
+    }
+
+    /// Whether any of a range was removed and may be out with old bytes.
+    #[cfg(terapage_model)]
+    pub fn is_waiting(&self, from: usize, to: usize) -> bool {
+        self.waiting.meets(from, to)
+    }
+
+    /// Notes that no part of a range is out with old bytes.
+    pub fn is_done(&mut self, from: usize, to: usize) {
+        self.waiting.remove(from, to);
+    }
+
+    /// The faults that were read, for the engine.
+    pub fn take_faults(&mut self, faults: &mut impl Extend<Fault>) {
+        self.some = false;
+        faults.extend(self.faults.drain(..));
+    }
+
+    /// Notes a change that the kernel has reported.
+    fn note(&mut self, Changed { change, from, to }: Changed) {
+        match change {
+            Change::Removed => {
+                self.waiting.insert(from, to);
+                self.removed.insert(from, to);
+                self.pass_time();
+                self.going[0].insert(from, to);
+                self.emptied[0].insert(from, to);
+            }
+            Change::Unmapped => refuse("unmapped or mapped over", from, to),
+            Change::Moved => refuse("moved", from, to),
+        }
+    }
+
     /// Forgets pages that have had the time to vanish: either they are gone, or they stay.
     fn pass_time(&mut self) {
         let now_ns = thread::now_ns();
@@ -76,111 +150,17 @@ impl Notes {
     }
 }
 
-/// Events that were read from the program's userfaultfd but not yet handled.
-#[derive(Default)]
-pub(crate) struct Events {
-    notes: RwLock<Notes>,
-    /// Whether there are any.
-    some: AtomicBool,
-}
-
-impl Events {
-    /// A copy for the child of a fork, in which removed pages may be missing, too.
-    pub fn inherited(&self) -> Events {
-        let notes = read(&self.notes);
-        let mut removed = Spans::new();
-        notes.removed.iter().for_each(|(from, to)| removed.insert(from, to));
-        let mut waiting = Spans::new();
-        notes.waiting.iter().for_each(|(from, to)| waiting.insert(from, to));
-        let some = AtomicBool::new(notes.waiting.iter().next().is_some());
-        Events { notes: RwLock::new(Notes { waiting, removed, ..Notes::default() }), some }
-    }
-
-    /// Whether anything was read and not yet handled.
-    pub fn has_any(&self) -> bool {
-        self.some.load(SeqCst)
-    }
-
-    /// Whether any page of a range may be missing.
-    pub fn were_removed(&self, at: usize, len: usize) -> bool {
-        read(&self.notes).removed.meets(at, at + len)
-    }
-
-    /// Calls `touch` if a present page cannot vanish meanwhile: touching a missing page would be a
-    /// fault.
-    pub fn while_it_stays(&self, page: usize, touch: impl FnOnce()) {
-        write(&self.notes).pass_time();
-        // No event is read while this lock is held, and no page vanishes before its event was read.
-        let notes = read(&self.notes);
-        if !notes.emptied.iter().any(|spans| spans.meets(page, page + PAGE)) {
-            touch();
-        }
-    }
-
-    /// Whether a missing page was removed. A removed page is noted as gone.
-    pub fn is_missed(&self, page: usize) -> bool {
-        let mut notes = write(&self.notes);
-        if notes.may_go(page, page + PAGE) {
-            notes.has_gone(page, page + PAGE);
-        }
-        notes.removed.meets(page, page + PAGE)
-    }
-
-    /// Forgets the pages of a range that are gone, or have had the time to vanish.
-    fn look_again(&self, from: usize, to: usize, is_there: impl Fn(usize) -> bool) {
-        let mut notes = write(&self.notes);
-        notes.pass_time();
-        for page in (from..to).step_by(PAGE) {
-            if notes.may_go(page, page + PAGE) && !is_there(page) {
-                notes.has_gone(page, page + PAGE);
-            }
-        }
-    }
-
-    /// The first removed range that may be paged out with old bytes.
-    pub fn first_waiting(&self) -> Option<(usize, usize)> {
-        read(&self.notes).waiting.iter().next()
-    }
-
-    /// Whether any of a range was removed and may be out with old bytes.
-    #[cfg(terapage_model)]
-    pub fn is_waiting(&self, from: usize, to: usize) -> bool {
-        read(&self.notes).waiting.meets(from, to)
-    }
-
-    /// Notes that no part of a range is out with old bytes.
-    pub fn is_done(&self, from: usize, to: usize) {
-        write(&self.notes).waiting.remove(from, to);
-    }
-}
-
 impl Mover {
     /// Reads the program's events, `most` messages at a time. Faults are kept for
-    /// [`take_faults_read`](Self::take_faults_read).
-    pub fn read_events(&self, most: usize) -> terapage_sys::Result<()> {
-        // While this lock is held, no page is on its way into the program or out of it.
-        let mut notes = write(&self.events.notes);
-        let notes = &mut *notes;
+    /// [`Events::take_faults`].
+    pub fn read_events(&mut self, most: usize) -> terapage_sys::Result<()> {
+        let events = &mut self.events;
         loop {
-            let got = self.program.read(most, &mut notes.faults, &mut notes.changes)?;
-            let mut changes = std::mem::take(&mut notes.changes);
-            for Changed { change, from, to } in changes.drain(..) {
-                match change {
-                    Change::Removed => {
-                        notes.waiting.insert(from, to);
-                        notes.removed.insert(from, to);
-                        notes.pass_time();
-                        notes.going[0].insert(from, to);
-                        notes.emptied[0].insert(from, to);
-                    }
-                    Change::Unmapped => refuse("unmapped or mapped over", from, to),
-                    Change::Moved => refuse("moved", from, to),
-                }
-            }
-            notes.changes = changes;
-            if got > 0 {
-                self.events.some.store(true, SeqCst);
-            }
+            let got = self.program.read(most, &mut events.faults, &mut events.changes)?;
+            let mut changes = std::mem::take(&mut events.changes);
+            changes.drain(..).for_each(|changed| events.note(changed));
+            events.changes = changes;
+            events.some |= got > 0;
             if got < most || most == 1 {
                 return Ok(());
             }
@@ -196,21 +176,15 @@ impl Mover {
         Ok(())
     }
 
-    /// The faults that were read, for the pager's thread.
-    pub fn take_faults_read(&self, faults: &mut impl Extend<Fault>) {
-        self.events.some.store(false, SeqCst);
-        faults.extend(write(&self.events.notes).faults.drain(..));
-    }
-
     /// Puts pages into the program at `to` by `step`, which begins after some bytes. `place` is the
     /// address of their bytes; `None` for zeros. The bytes of removed pages become zeros.
     pub fn bring(
-        &self,
+        &mut self,
         to: usize,
         place: Option<usize>,
         len: usize,
         mut patience: u32,
-        step: impl Fn(usize) -> Result<(), Stuck>,
+        step: impl Fn(&Mover, usize) -> Result<(), Stuck>,
     ) -> Result<(), Stuck> {
         let mut done = 0;
         loop {
@@ -237,20 +211,17 @@ impl Mover {
 
     /// Tries once to bring the remaining pages.
     fn bring_once(
-        &self,
+        &mut self,
         to: usize,
         place: Option<usize>,
         rest: std::ops::Range<usize>,
-        step: &impl Fn(usize) -> Result<(), Stuck>,
+        step: &impl Fn(&Mover, usize) -> Result<(), Stuck>,
     ) -> Result<(), Stuck> {
         let (from, end) = (to + rest.start, to + rest.end);
-        let notes = read(&self.events.notes);
-        if !notes.waiting.meets(from, end) && !notes.may_go(from, end) {
-            return step(rest.start);
+        if !self.events.waiting.meets(from, end) && !self.events.may_go(from, end) {
+            return step(self, rest.start);
         }
-        drop(notes);
-        let mut notes = write(&self.events.notes);
-        for (from, end) in place.map(|_| notes.waiting.within(from, end)).unwrap_or_default() {
+        for (from, end) in place.map(|_| self.events.waiting.within(from, end)).unwrap_or_default() {
             let at = place.unwrap_or_default() + (from - to);
             // A page beyond the kernel's count may have moved already, and is not here any more.
             for page in (at..at + (end - from)).step_by(PAGE).filter(|&page| self.page_present(page)) {
@@ -258,34 +229,42 @@ impl Mover {
                 unsafe { memory::bytes(page, PAGE) }.fill(0);
             }
         }
-        let brought = step(rest.start);
+        let brought = step(self, rest.start);
         match brought {
-            Ok(()) => notes.came(from, end),
+            Ok(()) => self.events.came(from, end),
             // The kernel's count may be wrong. No other page was there.
-            Err(_) => (from..end)
-                .step_by(PAGE)
-                .filter(|&page| self.page_present(page))
-                .for_each(|page| notes.came(page, page + PAGE)),
+            Err(_) => {
+                for page in (from..end).step_by(PAGE) {
+                    if self.page_present(page) {
+                        self.events.came(page, page + PAGE);
+                    }
+                }
+            }
         }
         brought
     }
 
     /// Takes pages out of the program by `step`; `None` if some of them may vanish at any moment.
-    /// `None`.
-    pub fn take_out<T>(&self, from: usize, len: usize, step: impl FnOnce() -> T) -> Option<T> {
-        let mut notes = read(&self.events.notes);
-        if notes.may_go(from, from + len) {
-            drop(notes);
-            self.events.look_again(from, from + len, |page| self.page_present(page));
-            notes = read(&self.events.notes);
+    pub fn take_out<T>(&mut self, from: usize, len: usize, step: impl FnOnce(&Mover) -> T) -> Option<T> {
+        if self.events.may_go(from, from + len) {
+            self.look_again(from, from + len);
         }
-        // No event is read meanwhile.
-        if notes.may_go(from, from + len) { None } else { Some(step()) }
+        if self.events.may_go(from, from + len) { None } else { Some(step(self)) }
+    }
+
+    /// Forgets the pages of a range that are gone, or have had the time to vanish.
+    fn look_again(&mut self, from: usize, to: usize) {
+        self.events.pass_time();
+        for page in (from..to).step_by(PAGE) {
+            if self.events.may_go(page, page + PAGE) && !self.page_present(page) {
+                self.events.has_gone(page, page + PAGE);
+            }
+        }
     }
 
     /// Fills the page at `to`, in the pool, with the zeros of a removed page. Returns whether the
     /// page was removed.
-    pub fn fill_removed(&self, to: usize, page: usize) -> Result<bool, Lost> {
+    pub fn fill_removed(&mut self, to: usize, page: usize) -> Result<bool, Lost> {
         let removed = self.events.is_missed(page);
         if removed {
             self.fill(to, PAGE)?;

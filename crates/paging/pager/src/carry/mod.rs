@@ -27,7 +27,7 @@ pub(crate) struct Run {
 
 impl Run {
     /// Puts the run into the program, and wakes the waiters.
-    pub fn install(&mut self, mover: &Mover) -> Result<(), Lost> {
+    pub fn install(&mut self, mover: &mut Mover) -> Result<(), Lost> {
         if self.copy {
             self.copied = mover.copy(self.program, self.place, self.len)?;
             return Ok(());
@@ -77,12 +77,12 @@ pub(crate) struct LoadIn {
 
 impl LoadIn {
     /// Does the work. An error says how the program's bytes were lost.
-    pub fn carry(&mut self, mover: &Mover, block: usize) -> Result<(), Lost> {
+    pub fn carry(&mut self, mover: &mut Mover, block: usize) -> Result<(), Lost> {
         for (index, arrival) in self.blocks.iter_mut().enumerate() {
             // SAFETY: the place is filled, and only this load uses the place and the buffer.
             let bytes = unsafe { memory::bytes(arrival.place, block) };
             if let Some(buffer) = self.buffer {
-                // SAFETY: as above.
+                // SAFETY: the buffer is as long as its blocks, and only this load uses it.
                 bytes.copy_from_slice(unsafe { memory::bytes(buffer + index * block, block) });
             }
             if self.look {
@@ -108,7 +108,7 @@ pub(crate) struct Departure {
 }
 
 /// Takes blocks out of the program, in runs: neighbours in the program and in the pool.
-pub(crate) fn out(mover: &Mover, block: usize, blocks: &mut [Departure]) -> Result<(), Lost> {
+pub(crate) fn out(mover: &mut Mover, block: usize, blocks: &mut [Departure]) -> Result<(), Lost> {
     let neighbours = |one: &Departure, next: &Departure| {
         next.place == one.place + block
             && next.program == one.program.map(|at| at + block)
@@ -118,7 +118,7 @@ pub(crate) fn out(mover: &Mover, block: usize, blocks: &mut [Departure]) -> Resu
 }
 
 /// Takes neighbours out of the program, and inspects the bytes of those that left.
-fn take(mover: &Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> {
+fn take(mover: &mut Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> {
     if let Some(program) = run[0].program {
         match mover.take(run[0].place, program, run.len() * block)? {
             Taken::All => {}

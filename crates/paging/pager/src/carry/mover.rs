@@ -11,7 +11,6 @@
 use super::events::Events;
 use crate::frames::maker;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::pagemap::Pagemap;
 use terapage_sys::userfaultfd::{Kind, Stuck, Userfaultfd};
@@ -59,9 +58,9 @@ pub(crate) struct Mover {
     moves: bool,
     zeros: usize,
     /// Whether installing a page wakes no thread.
-    quiet: AtomicBool,
+    quiet: bool,
     /// Pages that could not be moved at the first try.
-    pub retries: AtomicU64,
+    pub retries: u64,
 }
 
 /// Bytes of the zeros that fresh pages are copied from: few enough for the first-level cache.
@@ -69,13 +68,13 @@ const ZEROS: usize = 64 << 10;
 
 /// Moves a page that was not moved with its neighbours. Returns whether it has moved.
 ///
-/// `touch` makes the page exclusive to this process, if it can do so without a fault.
-fn shift_page(from: usize, touch: impl Fn(), shift: impl Fn() -> bool) -> bool {
+/// `shift` makes the page exclusive to this process, if it can do so without a fault, and tries to
+/// move the page.
+fn shift_page(from: usize, mut shift: impl FnMut() -> bool) -> bool {
     (0..PATIENCE).any(|tries| {
         if tries % PART_STEP == 1 {
             memory::part(from);
         }
-        touch();
         shift()
     })
 }
@@ -102,8 +101,8 @@ impl Mover {
             pagemap: Pagemap::open()?,
             moves,
             zeros,
-            quiet: AtomicBool::new(false),
-            retries: AtomicU64::new(0),
+            quiet: false,
+            retries: 0,
         })
     }
 
@@ -111,7 +110,7 @@ impl Mover {
     pub fn reopen(&self) -> Result<Mover> {
         let mut fresh = Mover::open(!self.moves)?;
         fresh.events = self.events.inherited();
-        fresh.retries.store(self.retries.load(Relaxed), Relaxed);
+        fresh.retries = self.retries;
         Ok(fresh)
     }
 
@@ -121,12 +120,12 @@ impl Mover {
     }
 
     /// While `quiet`, installing a page wakes no thread: the caller wakes the waiters itself.
-    pub fn be_quiet(&self, quiet: bool) {
-        self.quiet.store(quiet, SeqCst);
+    pub fn be_quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
     }
 
     pub fn wakes(&self) -> bool {
-        !self.quiet.load(SeqCst)
+        !self.quiet
     }
 
     fn wake(&self, at: usize, len: usize) -> Result<()> {
@@ -166,7 +165,7 @@ impl Mover {
     }
 
     /// Puts zero pages where the program has no pages, and wakes the waiters.
-    pub fn fresh(&self, at: usize, len: usize) -> std::result::Result<(), Lost> {
+    pub fn fresh(&mut self, at: usize, len: usize) -> std::result::Result<(), Lost> {
         for offset in (0..len).step_by(ZEROS) {
             let part = ZEROS.min(len - offset);
             if let Err(stuck) = self.copy_in(at + offset, self.zeros, part, self.wakes()) {
@@ -251,7 +250,7 @@ impl Mover {
     }
 
     /// Moves the frames of `len` bytes from the pool to the program, and wakes the waiters.
-    pub fn install(&self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
+    pub fn install(&mut self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
         if self.moves {
             match self.move_in(to, place, len, self.wakes(), MOVE_PATIENCE) {
                 Ok(()) => return Ok(()),
@@ -276,7 +275,7 @@ impl Mover {
     /// Copies `len` bytes from the pool into the program, and wakes the waiters: the frames stay in
     /// the pool. If the kernel has no memory for a copy, the frames go into the program, as with
     /// [`install`](Self::install). Returns whether they were copied.
-    pub fn copy(&self, to: usize, place: usize, len: usize) -> std::result::Result<bool, Lost> {
+    pub fn copy(&mut self, to: usize, place: usize, len: usize) -> std::result::Result<bool, Lost> {
         let Err(stuck) = self.copy_in(to, place, len, self.wakes()) else {
             return Ok(true);
         };
@@ -289,26 +288,26 @@ impl Mover {
 
     /// Moves frames from the pool to the program.
     fn move_in(
-        &self,
+        &mut self,
         to: usize,
         place: usize,
         len: usize,
         wake: bool,
         patience: u32,
     ) -> std::result::Result<(), Stuck> {
-        self.bring(to, Some(place), len, patience, |done| {
+        self.bring(to, Some(place), len, patience, |mover, done| {
             // SAFETY: the place belongs to the pool, and is given up here.
-            unsafe { self.program.shift(to + done, place + done, len - done, wake, 0) }
+            unsafe { mover.program.shift(to + done, place + done, len - done, wake, 0) }
         })
     }
 
     /// Copies bytes from the pool, or zeros, into the program.
-    fn copy_in(&self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<(), Stuck> {
+    fn copy_in(&mut self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<(), Stuck> {
         let bytes = (place != self.zeros).then_some(place);
-        self.bring(to, bytes, len, COPY_PATIENCE, |done| {
+        self.bring(to, bytes, len, COPY_PATIENCE, |mover, done| {
             // SAFETY: nobody writes to the place meanwhile, and the mover's zeros are never
             // written.
-            unsafe { self.program.copy(to + done, place + done, len - done, wake, 0) }
+            unsafe { mover.program.copy(to + done, place + done, len - done, wake, 0) }
         })
     }
 
@@ -320,7 +319,7 @@ impl Mover {
     }
 
     fn install_by_pages(
-        &self,
+        &mut self,
         to: usize,
         place: usize,
         len: usize,
@@ -335,15 +334,16 @@ impl Mover {
                 }
                 return Err(Lost { at: to, doing: "page-in", errno });
             }
-            self.retries.fetch_add(1, Relaxed);
-            // No other thread takes the pool's pages: a missing page was moved, whatever the kernel
-            // returned.
-            let shift =
-                || self.move_in(to, from, PAGE, false, MOVE_PATIENCE).is_ok() || !self.page_present(from);
-            // SAFETY: the page is present in the pool, whose memory is writable, and no other
-            // thread uses it.
-            let touch = || unsafe { memory::make_exclusive(from) };
-            if !shift_page(from, touch, shift) {
+            self.retries += 1;
+            let shift = || {
+                // SAFETY: the page is present in the pool, whose memory is writable, and no other
+                // thread uses it.
+                unsafe { memory::make_exclusive(from) };
+                // No other thread takes the pool's pages: a missing page was moved, whatever the
+                // kernel returned.
+                self.move_in(to, from, PAGE, false, MOVE_PATIENCE).is_ok() || !self.page_present(from)
+            };
+            if !shift_page(from, shift) {
                 if let Err(stuck) = self.copy_in(to, from, PAGE, false) {
                     return Err(Lost { at: to, doing: "page-in by copy", errno: stuck.errno });
                 }
@@ -356,13 +356,13 @@ impl Mover {
 
     /// Takes the frames of `len` bytes out of the program into the pool, where the program cannot
     /// change them.
-    pub fn take(&self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
+    pub fn take(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
         if !self.moves {
             return self.take_by_copy(place, from, len);
         }
-        let shift = || {
+        let shift = |mover: &Mover| {
             // SAFETY: the program gets its bytes back through a fault.
-            unsafe { self.pool.shift(place, from, len, false, MOVE_PATIENCE) }
+            unsafe { mover.pool.shift(place, from, len, false, MOVE_PATIENCE) }
         };
         let Some(went) = self.take_out(from, len, shift) else { return Ok(Taken::Busy) };
         match went {
@@ -372,7 +372,7 @@ impl Mover {
     }
 
     fn take_by_pages(
-        &self,
+        &mut self,
         place: usize,
         from: usize,
         len: usize,
@@ -386,12 +386,15 @@ impl Mover {
                 }
                 return Err(Lost { at: page, doing: "page-out", errno });
             }
-            self.retries.fetch_add(1, Relaxed);
-            let move_out = || {
-                // SAFETY: as in `take`.
-                unsafe { self.pool.shift(to, page, PAGE, false, MOVE_PATIENCE) }.is_ok()
+            self.retries += 1;
+            let move_out = |mover: &Mover| {
+                // SAFETY: the program gets its bytes back through a fault.
+                unsafe { mover.pool.shift(to, page, PAGE, false, MOVE_PATIENCE) }.is_ok()
             };
             let shift = || {
+                // SAFETY: the page is present: only this thread takes it away, and it has not been
+                // removed. The program's memory is writable.
+                self.events.while_it_stays(page, || unsafe { memory::make_exclusive(page) });
                 self.take_out(page, PAGE, move_out) == Some(true)
                     // The page has vanished since it was seen: it was moved although the kernel
                     // said that it was not (seen with Linux 6.18), or it was removed.
@@ -399,10 +402,7 @@ impl Mover {
                         && (self.page_present(to)
                             || self.fill_removed(to, page).is_ok_and(|removed| removed))
             };
-            // SAFETY: the page is present, because only the thread that carries its block takes it
-            // away, and it has not been removed. The program's memory is writable.
-            let touch = || self.events.while_it_stays(page, || unsafe { memory::make_exclusive(page) });
-            if !shift_page(page, touch, shift) {
+            if !shift_page(page, shift) {
                 self.put_back(place, from, offset)?;
                 return Ok(Taken::Busy);
             }
@@ -411,7 +411,7 @@ impl Mover {
     }
 
     /// Moves the first `len` bytes, which are in the pool, back into the program.
-    fn put_back(&self, place: usize, from: usize, len: usize) -> std::result::Result<(), Lost> {
+    fn put_back(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<(), Lost> {
         if len > 0 {
             self.install_by_pages(from, place, len, 0)?;
         }

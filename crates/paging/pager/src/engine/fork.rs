@@ -13,7 +13,6 @@ use super::{Engine, ReportedCondition, Ticks};
 use crate::error::Error;
 use crate::io::Poll;
 use crate::mailbox::Mailbox;
-use std::sync::Arc;
 use terapage_stats::{Counters, Shared};
 use terapage_store::Store;
 use terapage_sys::PAGE;
@@ -65,8 +64,7 @@ impl Engine {
 
     /// Serves a fault, and ends all transfers under way before the faulting thread continues.
     fn serve_forker(&mut self, fault: Fault) {
-        let mover = self.mover.clone();
-        mover.be_quiet(true);
+        self.mover.be_quiet(true);
         self.fault(fault);
         let is_there = |state| matches!(state, State::Mapped | State::Loose);
         while self.table.block_at(fault.at).is_some_and(|block| !is_there(self.table.state(block))) {
@@ -81,7 +79,7 @@ impl Engine {
         let of_region =
             |region: &Region| (self.table.address(region.first), region.blocks as usize * self.block);
         let regions = removed.then(|| self.table.regions().iter().map(of_region).collect::<Vec<_>>());
-        mover.be_quiet(false);
+        self.mover.be_quiet(false);
         for (at, len) in regions.into_iter().flatten() {
             self.mover.program.wake(at, len).ok();
         }
@@ -120,7 +118,7 @@ impl Engine {
         self.io.inherit()?;
         let counters = &shared.counters;
         self.table.usage.inherit(&shared.regions);
-        self.mover = Arc::new(self.mover.reopen()?);
+        self.mover = self.mover.reopen()?;
         self.assert_untouched()?;
         self.frames.pool.register(&self.mover)?;
         for region in self.table.regions() {

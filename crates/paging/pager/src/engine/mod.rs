@@ -35,7 +35,6 @@ use ahead::Ahead;
 use grace::Grace;
 use pagein::Stall;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use table::{State, Table, WANTED};
 use terapage_policy::replacement::{self, Replacement};
@@ -103,7 +102,7 @@ pub(crate) struct Engine {
     pub is_split: bool,
     pub frames: Frames,
     pub table: Table,
-    pub mover: Arc<Mover>,
+    pub mover: Mover,
     /// On which processor the pager's thread runs.
     pub follow: Follow,
     /// Whether the pager's thread spins before it sleeps.
@@ -150,7 +149,7 @@ impl Engine {
         mailbox: &'static Mailbox,
     ) -> Result<Engine, Error> {
         let (block, limit) = (options.block, options.frames);
-        let mover = Arc::new(Mover::open(options.copy)?);
+        let mover = Mover::open(options.copy)?;
         let frames = Frames::new(&options)?;
         frames.pool.register(&mover)?;
         let replacement = if options.turns { replacement::in_turns } else { replacement::by_name };
@@ -399,7 +398,7 @@ impl Engine {
             if let Err(error) = self.mover.read_events(16) {
                 self.stop(&error.to_string());
             }
-            self.mover.take_faults_read(&mut self.queue);
+            self.mover.events.take_faults(&mut self.queue);
             self.waits.faults_read(self.now());
             self.see_to_removed();
         }
@@ -470,7 +469,7 @@ impl Engine {
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
         counters.books_bytes.store(self.table.usage.books_bytes() as u64, Relaxed);
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);
-        counters.retries.store(self.mover.retries.load(Relaxed), Relaxed);
+        counters.retries.store(self.mover.retries, Relaxed);
         self.count_waits();
         counters.prefetch_stopped.store(u64::from(self.ahead.policy.is_stopped()), Relaxed);
         self.condition.tell(self.io.condition());

@@ -377,7 +377,7 @@ impl Engine {
             good: false,
         };
         operation.left_out = left_out;
-        let carried = load.carry(&self.mover, self.block);
+        let carried = load.carry(&mut self.mover, self.block);
         self.or_stop(carried);
         self.checked(number, operation, &load);
     }

@@ -134,7 +134,7 @@ impl Engine {
             }
             rest = &rest[places.len()..];
         }
-        let carried = carry::out(&self.mover, self.block, &mut departures);
+        let carried = carry::out(&mut self.mover, self.block, &mut departures);
         self.or_stop(carried);
         self.taken_out(victims, &departures);
     }

@@ -113,7 +113,7 @@ impl Engine {
     pub fn install(&mut self, blocks: &[u32]) {
         let mut runs = self.plan(blocks);
         for run in &mut runs {
-            let installed = run.install(&self.mover);
+            let installed = run.install(&mut self.mover);
             self.or_stop(installed);
         }
         self.installed(blocks, &runs);

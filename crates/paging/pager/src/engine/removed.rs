@@ -1,7 +1,7 @@
 //! Blocks whose bytes the program has dropped, through the library or by direct system calls.
 //!
 //! A call that removes pages of a registered range waits until the pager's thread has read the
-//! report. So neither that thread nor a carrier makes such a call on a registered range.
+//! report. So that thread makes no such call on a registered range.
 
 use super::Engine;
 use super::table::State;
