@@ -4,9 +4,10 @@ use crate::real::Texts;
 use crate::{arena, exit, heap, limits, real, sanitizers, statics};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_config::{DEFAULT_BLOCK, Io, Mechanism, Settings, Size};
+use terapage_config::{DEFAULT_BLOCK, Io, Mechanism, Settings, Size, check_block};
 use terapage_pager::{Options, Pager};
 use terapage_store::Shelf;
 use terapage_sys::fd::Room;
@@ -299,22 +300,40 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         return None;
     }
     let Some(settings) = settings() else { fail("paging before the start") };
-    let block = block();
-    let frames = crate::job::most(settings.memory.0) as usize / block;
-    if frames < 8 {
-        fail(&format!(
-            "a budget of {} holds only {frames} blocks of {}; 8 is the least: raise --memory or lower --block",
-            settings.memory,
-            Size(block as u64)
-        ));
-    }
+    let frames = frames(settings);
     if let Some(why) = lacking_right() {
         go_unpaged(&why);
         return None;
     }
+    let pager = match start_traced(settings, &options(settings, frames, in_use)) {
+        Err(error) if is_shut_out(&error) => {
+            crate::untracked::forget();
+            go_unpaged(&error.to_string());
+            return None;
+        }
+        started => or_fail(started),
+    };
+    if settings.verbose {
+        let block = Size(block() as u64);
+        thread::say(&format!("terapage: paging within {} in blocks of {block}\n", settings.memory));
+    }
+    Some(pager)
+}
+
+/// The most frames that this process may have. Too small a budget ends the process.
+fn frames(settings: &Settings) -> usize {
+    let memory = Size(crate::job::most(settings.memory.0));
+    if let Err(error) = check_block(memory, Size(block() as u64)) {
+        fail(&error.to_string());
+    }
+    memory.0 as usize / block()
+}
+
+/// The pager's options, but for the trace.
+fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
     let usual = Options::default();
-    let options = Options {
-        block,
+    Options {
+        block: block(),
         frames,
         splits: settings.splits(),
         policy: settings.policy.clone(),
@@ -330,41 +349,33 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         soft_per_mille: settings.soft_per_mille.map_or(usual.soft_per_mille, |share| share as usize),
         spin_us: settings.spin_us.unwrap_or(usual.spin_us),
         ..usual
-    };
-    let start = |trace| {
-        let open = Shelf { faults: settings.faults, ..terapage_far::shelf() }.opener(settings, block);
-        let make_store = move || Ok(open()?);
-        Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))
-    };
-    let pager = match settings.trace.as_deref() {
-        None => start(None),
-        Some(path) => start(Some(exit::own_name(path)))
-            // Another process of the run may just have begun to write to the same file.
-            .or_else(
-                |error| if is_of_trace(&error) { start(Some(exit::with_number(path))) } else { Err(error) },
-            )
-            .or_else(|error| {
-                if !is_of_trace(&error) {
-                    return Err(error);
-                }
-                thread::say(&format!("terapage: {error}; the program goes on without a trace\n"));
-                start(None)
-            }),
-    };
-    let pager = match pager {
-        Err(error) if is_shut_out(&error) => {
-            crate::untracked::forget();
-            go_unpaged(&format!("{error}"));
-            return None;
-        }
-        other => or_fail(other),
-    };
-    if settings.verbose {
-        thread::say(&format!(
-            "terapage: paging within {} in blocks of {}\n",
-            settings.memory,
-            Size(block as u64)
-        ));
     }
-    Some(pager)
+}
+
+/// Starts the pager with the trace that the settings name, or, if that cannot be written, without
+/// one.
+fn start_traced(settings: &Settings, options: &Options) -> Result<Pager, terapage_pager::Error> {
+    let Some(path) = settings.trace.as_deref() else { return start_with(settings, options, None) };
+    let started = match start_with(settings, options, Some(exit::own_name(path))) {
+        // Another process of the run may just have begun to write to the same file.
+        Err(error) if is_of_trace(&error) => start_with(settings, options, Some(exit::with_number(path))),
+        started => started,
+    };
+    match started {
+        Err(error) if is_of_trace(&error) => {
+            thread::say(&format!("terapage: {error}; the program goes on without a trace\n"));
+            start_with(settings, options, None)
+        }
+        started => started,
+    }
+}
+
+fn start_with(
+    settings: &Settings,
+    options: &Options,
+    trace: Option<PathBuf>,
+) -> Result<Pager, terapage_pager::Error> {
+    let open = Shelf { faults: settings.faults, ..terapage_far::shelf() }.opener(settings, options.block);
+    let make_store = move || Ok(open()?);
+    Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))
 }
