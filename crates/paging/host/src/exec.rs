@@ -93,28 +93,14 @@ fn resolve(directory: i32, at: usize, flags: i32, into: &mut [u8; PATH_MOST]) ->
         Ok(())
     };
     if !is_whole {
-        let (digits, from) = digits(directory.cast_unsigned());
         add(b"/proc/self/fd/")?;
-        add(&digits[from..])?;
+        add(itoa::Buffer::new().format(directory).as_bytes())?;
         if !given.is_empty() {
             add(b"/")?;
         }
     }
     add(given)?;
     add(b"\0")
-}
-
-/// A number's decimal digits, and their start.
-pub fn digits(mut number: u32) -> ([u8; 10], usize) {
-    let (mut digits, mut from) = ([b'0'; 10], 10);
-    loop {
-        from -= 1;
-        digits[from] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return (digits, from);
-        }
-    }
 }
 
 /// Whether the program can read all texts of an array; null is an empty array.

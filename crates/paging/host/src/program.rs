@@ -1,7 +1,6 @@
 //! The program that this process runs. For the kernel, `/proc/self/exe` is the host; programs that
 //! query or execute this link get their own file.
 
-use crate::exec::digits;
 use crate::raw::{self, error, raw};
 use std::sync::OnceLock;
 
@@ -18,8 +17,9 @@ const LINK_MOST: usize = 32;
 /// The program's path, if `path` is the link to the executable of this process.
 pub fn path_if_own(path: &[u8]) -> Option<&'static [u8]> {
     let rest = path.strip_prefix(b"/proc/")?.strip_suffix(b"/exe")?;
-    let (digits, from) = digits(raw::own_id());
-    let is_own = rest == b"self" || rest == b"thread-self" || rest == &digits[from..];
+    let mut digits = itoa::Buffer::new();
+    let number = digits.format(raw::own_id()).as_bytes();
+    let is_own = rest == b"self" || rest == b"thread-self" || rest == number;
     if is_own { PATH.get().map(Vec::as_slice) } else { None }
 }
 

@@ -86,8 +86,8 @@ impl<'a> Hosted<'a> {
         };
         add(VARIABLE)?;
         if lent >= 0 {
-            let (digits, from) = digits(lent.cast_unsigned());
-            let number = &digits[from..];
+            let mut digits = itoa::Buffer::new();
+            let number = digits.format(lent).as_bytes();
             [number, b":", DESCRIPTORS, number, rest].into_iter().try_for_each(&mut add)?;
         } else {
             [b":", program.to_bytes()].into_iter().try_for_each(&mut add)?;
@@ -155,19 +155,6 @@ fn lend(path: &[u8]) -> (c_int, &[u8]) {
         if closes { libc::syscall(libc::SYS_fcntl, i64::from(fd), libc::F_DUPFD, 3_i64) } else { -1 }
     };
     (copy as c_int, &rest[digits..])
-}
-
-/// A number's decimal digits, and their start.
-fn digits(mut number: u32) -> ([u8; 10], usize) {
-    let (mut digits, mut from) = ([b'0'; 10], 10);
-    loop {
-        from -= 1;
-        digits[from] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return (digits, from);
-        }
-    }
 }
 
 #[cfg(test)]
