@@ -30,7 +30,7 @@ pub struct Compressed<S> {
     block: usize,
     unit: usize,
     packer: Packer,
-    slots: Vec<Held>,
+    slots: Vec<Location>,
     units: Units,
     /// Compressed bytes, of reads and of writes.
     buffers: [Buffers; 2],
@@ -58,14 +58,14 @@ pub struct Compressed<S> {
 
 /// Where a block is.
 #[derive(Clone, Copy)]
-struct Held {
+struct Location {
     /// Its first unit.
     first: u32,
     /// Its bytes; a block's length means that it is not compressed.
     len: u32,
 }
 
-const NOTHING: Held = Held { first: NONE, len: 0 };
+const NOWHERE: Location = Location { first: NONE, len: 0 };
 
 /// An operation, until all its parts have ended.
 struct Operation {
@@ -74,8 +74,8 @@ struct Operation {
     urgent: bool,
     /// The caller's array.
     pieces: KeptPieces,
-    /// Buffers that are lent to it.
-    lent: Vec<Piece>,
+    /// Buffers that it has.
+    buffers: Vec<Piece>,
     left: u32,
     failure: Option<Failure>,
 }
@@ -168,9 +168,9 @@ impl<S: Store> Compressed<S> {
         if kind == WRITES {
             return slots.len() * self.block / self.unit;
         }
-        let held = &self.slots[slots.start as usize..slots.end as usize];
-        let packed = held.iter().filter(|held| held.len as usize != self.block);
-        packed.map(|held| self.units_of(held.len) as usize).sum()
+        let locations = &self.slots[slots.start as usize..slots.end as usize];
+        let packed = locations.iter().filter(|location| location.len as usize != self.block);
+        packed.map(|location| self.units_of(location.len) as usize).sum()
     }
 
     /// Begins the waiting operations for which there are buffers.
@@ -179,9 +179,9 @@ impl<S: Store> Compressed<S> {
             while let Some(&id) = self.waiting[kind].front() {
                 let slots = self.operations.get_mut(id).expect("an operation that waits").slots.clone();
                 let wanted = self.buffers_of(kind, &slots);
-                let Some(lent) = self.buffers[kind].lend(wanted) else { break };
+                let Some(buffers) = self.buffers[kind].take(wanted) else { break };
                 let operation = self.operations.get_mut(id).expect("looked at just now");
-                operation.lent = lent;
+                operation.buffers = buffers;
                 self.waiting[kind].pop_front();
                 match kind {
                     READS => self.begin_read(ring, id),
@@ -193,22 +193,22 @@ impl<S: Store> Compressed<S> {
 
     fn begin_read(&mut self, ring: &mut StoreRing<'_>, id: u32) {
         let operation = self.operations.get_mut(id).expect("an operation that begins");
-        let (slots, mut lent_at) = (operation.slots.clone(), 0);
+        let (slots, mut buffered) = (operation.slots.clone(), 0);
         let caller = operation.pieces;
         let (mut runs, mut memory): (Vec<Range<u32>>, Vec<Piece>) = (Vec::new(), Vec::new());
         for (index, slot) in slots.clone().enumerate() {
-            let held = self.slots[slot as usize];
-            if held.first == NONE {
+            let location = self.slots[slot as usize];
+            if location.first == NONE {
                 let why = Why::Text("nothing was written there".to_owned());
                 operation.failure = Some(Failure::lasting(why));
                 return self.part_ended(id, Ok(()));
             }
-            let bytes = self.units.chain(held.first, &mut runs) as usize * self.unit;
-            if held.len as usize == self.block {
+            let bytes = self.units.chain(location.first, &mut runs) as usize * self.unit;
+            if location.len as usize == self.block {
                 memory.extend(cut(caller.get(), index * self.block, self.block));
             } else {
-                memory.extend(cut(&operation.lent, lent_at, bytes));
-                lent_at += bytes;
+                memory.extend(cut(&operation.buffers, buffered, bytes));
+                buffered += bytes;
             }
         }
         let mut last = std::mem::take(&mut self.came[id as usize]);
@@ -220,11 +220,11 @@ impl<S: Store> Compressed<S> {
         let operation = self.operations.get_mut(id).expect("an operation that begins");
         let slots = operation.slots.clone();
         let caller = operation.pieces;
-        let lent = std::mem::take(&mut operation.lent);
+        let buffers = std::mem::take(&mut operation.buffers);
         // SAFETY: the caller keeps the memory valid and unchanged; the buffers belong to this
         // operation.
-        let (memory, lens) = unsafe { self.pack_all(caller.get(), &lent) };
-        self.operations.get_mut(id).expect("looked at above").lent = lent;
+        let (memory, lens) = unsafe { self.pack_all(caller.get(), &buffers) };
+        self.operations.get_mut(id).expect("looked at above").buffers = buffers;
         slots.clone().for_each(|slot| self.drop_slot(slot));
         let wanted = lens.iter().map(|&len| self.units_of(len)).sum();
         let mut runs = Vec::new();
@@ -238,7 +238,7 @@ impl<S: Store> Compressed<S> {
         for (slot, len) in slots.zip(lens) {
             let count = self.units_of(len);
             let first = self.units.join(units.by_ref().take(count as usize));
-            self.slots[slot as usize] = Held { first, len };
+            self.slots[slot as usize] = Location { first, len };
         }
         self.begin_parts(ring, id, &runs, &memory, &mut Vec::new());
     }
@@ -251,8 +251,8 @@ impl<S: Store> Compressed<S> {
     /// units, and the length of each compressed block.
     ///
     /// # Safety
-    /// The memory of both is valid, nobody writes to `pieces`, and nobody uses `lent`.
-    unsafe fn pack_all(&mut self, pieces: &[Piece], lent: &[Piece]) -> (Vec<Piece>, Vec<u32>) {
+    /// The memory of both is valid, nobody writes to `pieces`, and nobody uses `buffers`.
+    unsafe fn pack_all(&mut self, pieces: &[Piece], buffers: &[Piece]) -> (Vec<Piece>, Vec<u32>) {
         let (block, unit) = (self.block, self.unit);
         let (mut memory, mut lens) = (Vec::new(), Vec::new());
         let (packer, mut at) = (&mut self.packer, 0);
@@ -263,10 +263,10 @@ impl<S: Store> Compressed<S> {
                 return;
             };
             let taken = packed.len().next_multiple_of(unit);
-            let to = cut(lent, at, packed.len());
+            let to = cut(buffers, at, packed.len());
             // SAFETY: the packed bytes belong to the packer; the buffers have no other user.
             unsafe { copy(&[Piece::new(packed.as_ptr() as usize, packed.len())], &to) };
-            memory.extend(cut(lent, at, taken));
+            memory.extend(cut(buffers, at, taken));
             lens.push(packed.len() as u32);
             at += taken;
         };
@@ -385,13 +385,13 @@ impl<S: Store> Compressed<S> {
     /// Ends an operation of which nothing is under way any more.
     fn end(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
         let mut operation = self.operations.take(id).expect("an operation that is over");
-        let lent = std::mem::take(&mut operation.lent);
+        let buffers = std::mem::take(&mut operation.buffers);
         let has_failed = operation.failure.is_some();
         let pieces = operation.pieces;
         // SAFETY: everything was read, and until the caller receives the completion the memory has
         // no other user.
         let unpack =
-            |store: &mut Self| unsafe { store.unpack_all(pieces.get(), &lent, operation.slots.start) };
+            |store: &mut Self| unsafe { store.unpack_all(pieces.get(), &buffers, operation.slots.start) };
         let is_read = operation.kind == OpKind::Read;
         if is_read && !has_failed && !unpack(self) {
             // If the inner store has the bytes twice, its other copy is read next.
@@ -400,7 +400,7 @@ impl<S: Store> Compressed<S> {
         } else if !is_read && has_failed {
             operation.slots.clone().for_each(|slot| self.drop_slot(slot));
         }
-        self.buffers[index_of(operation.kind)].give_back(lent);
+        self.buffers[index_of(operation.kind)].give_back(buffers);
         ended.push(Ended { id, result: operation.failure.map_or(Ok(()), Err) });
     }
 
@@ -408,17 +408,17 @@ impl<S: Store> Compressed<S> {
     ///
     /// # Safety
     /// The memory of both is valid, and has no other user.
-    unsafe fn unpack_all(&mut self, pieces: &[Piece], lent: &[Piece], first: u32) -> bool {
+    unsafe fn unpack_all(&mut self, pieces: &[Piece], buffers: &[Piece], first: u32) -> bool {
         let (block, unit) = (self.block, self.unit);
         let (packer, scattered) = (&mut self.packer, &mut self.scattered);
         let (mut slots, mut at, mut good) = (self.slots[first as usize..].iter(), 0, true);
         let unpack = |bytes: &mut [u8]| {
-            let Some(held) = slots.next() else { return };
-            let len = held.len as usize;
+            let Some(location) = slots.next() else { return };
+            let len = location.len as usize;
             if len == block {
                 return;
             }
-            let from = cut(lent, at, len);
+            let from = cut(buffers, at, len);
             at += len.next_multiple_of(unit);
             let packed = match from[..] {
                 // SAFETY: the buffers are valid, and nobody else uses them.
@@ -449,9 +449,9 @@ impl<S: Store> Compressed<S> {
 
     /// Nothing is in a slot any more.
     fn drop_slot(&mut self, slot: u32) {
-        let held = std::mem::replace(&mut self.slots[slot as usize], NOTHING);
+        let location = std::mem::replace(&mut self.slots[slot as usize], NOWHERE);
         let mut runs = Vec::new();
-        self.units.chain(held.first, &mut runs);
+        self.units.chain(location.first, &mut runs);
         for run in runs {
             self.units.free(run.clone());
             self.inner.forget(run);
@@ -475,7 +475,7 @@ impl<S: Store> Store for Compressed<S> {
         if (self.units.free_count() as usize) < EXTENT / self.unit {
             self.grow_inner()?;
         }
-        self.slots.resize(self.slots.len() + EXTENT / self.block, NOTHING);
+        self.slots.resize(self.slots.len() + EXTENT / self.block, NOWHERE);
         Ok(())
     }
 
@@ -495,7 +495,8 @@ impl<S: Store> Store for Compressed<S> {
         // is gone.
         let pieces = unsafe { KeptPieces::new(op.pieces) };
         // The count is one more than the number of parts, until all have begun.
-        let operation = Operation { kind, slots, urgent, pieces, lent: Vec::new(), left: 1, failure: None };
+        let operation =
+            Operation { kind, slots, urgent, pieces, buffers: Vec::new(), left: 1, failure: None };
         self.operations.put(id, operation);
         if id as usize >= self.came.len() {
             self.came.resize_with(id as usize + 1, Vec::new);

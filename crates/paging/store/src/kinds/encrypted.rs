@@ -48,7 +48,7 @@ struct Seal {
 enum Note {
     /// The caller's array, and the first slot.
     Read(KeptPieces, u32),
-    /// Buffers that are lent to it.
+    /// Buffers that it has.
     Write(Vec<Piece>),
 }
 
@@ -154,7 +154,7 @@ impl<S: Store> Encrypted<S> {
         while let Some(next) = self.waiting.front() {
             let from = next.pieces;
             let bytes: usize = from.get().iter().map(Piece::len).sum();
-            let Some(pieces) = self.buffers.lend(bytes / self.block) else { return };
+            let Some(pieces) = self.buffers.take(bytes / self.block) else { return };
             let Some(Waiting { id, slot, urgent, .. }) = self.waiting.pop_front() else { return };
             // SAFETY: the caller keeps the memory valid and unchanged until the operation has
             // ended; the buffers belong to this operation.

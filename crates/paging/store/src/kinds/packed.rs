@@ -35,7 +35,7 @@ pub struct Packed {
     block: usize,
     units: Units,
     /// For each slot, the first unit of its chain and the bytes in it.
-    slots: Vec<Held>,
+    slots: Vec<Location>,
     /// Blocks that would shrink by less than a quarter are refused, since another store can take
     /// them.
     choosy: bool,
@@ -46,13 +46,13 @@ pub struct Packed {
 }
 
 #[derive(Clone, Copy)]
-struct Held {
+struct Location {
     first: u32,
     /// A block's length means that it is not compressed.
     len: u32,
 }
 
-const NOTHING: Held = Held { first: NONE, len: 0 };
+const NOWHERE: Location = Location { first: NONE, len: 0 };
 
 /// The memory, in units.
 struct Units {
@@ -184,7 +184,7 @@ impl Store for Packed {
     fn grow(&mut self) -> Result<(), Error> {
         let per_extent = EXTENT / self.block;
         room_for_numbers(self.slots.len() / per_extent, self.block, || self.name())?;
-        self.slots.resize(self.slots.len() + per_extent, NOTHING);
+        self.slots.resize(self.slots.len() + per_extent, NOWHERE);
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl Store for Packed {
 
     fn forget(&mut self, slots: Range<u32>) {
         for slot in &mut self.slots[slots.start as usize..slots.end as usize] {
-            self.units.drop_chain(std::mem::replace(slot, NOTHING).first);
+            self.units.drop_chain(std::mem::replace(slot, NOWHERE).first);
         }
     }
 }
@@ -228,12 +228,12 @@ impl Store for Packed {
 /// Puts a block into a slot, replacing its old contents, if there is room.
 fn put(
     units: &mut Units,
-    slot: &mut Held,
+    slot: &mut Location,
     (table, packed): (&mut CompressTable, &mut [u8]),
     choosy: bool,
     block: &[u8],
 ) -> Result<(), Why> {
-    units.drop_chain(std::mem::replace(slot, NOTHING).first);
+    units.drop_chain(std::mem::replace(slot, NOWHERE).first);
     let no_room = || Why::Text("there is no room (put a disk behind it: tier:ram:SIZE+PATH)".to_owned());
     // Nothing compresses into less: no need to try.
     if units.left() * units.size < block.len() / 32 {
@@ -246,12 +246,12 @@ fn put(
     }
     let bytes = if pays { &packed[..len] } else { block };
     let first = units.put(bytes).ok_or_else(no_room)?;
-    *slot = Held { first, len: bytes.len() as u32 };
+    *slot = Location { first, len: bytes.len() as u32 };
     Ok(())
 }
 
 /// The block in a slot.
-fn get(units: &Units, slot: Held, packed: &mut [u8], block: &mut [u8]) -> Result<(), Why> {
+fn get(units: &Units, slot: Location, packed: &mut [u8], block: &mut [u8]) -> Result<(), Why> {
     let len = slot.len as usize;
     if slot.first == NONE {
         return Err(Why::Text("nothing was written there".to_owned()));

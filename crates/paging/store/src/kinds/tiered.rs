@@ -160,7 +160,7 @@ impl Tiered {
     }
 
     /// The uncompressed bytes in each level.
-    pub fn held_bytes(&self) -> Vec<u64> {
+    pub fn level_bytes(&self) -> Vec<u64> {
         let slots = |level: &Level| level.extents.iter().map(|&(_, count)| u64::from(count)).sum::<u64>();
         self.levels.iter().map(|level| slots(level) * self.block as u64).collect()
     }

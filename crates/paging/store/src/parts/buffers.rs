@@ -26,9 +26,9 @@ impl Buffers {
         Ok(Buffers { at: at as usize, len, block, free, spare: Vec::new() })
     }
 
-    /// Lends this number of blocks, with neighbours as one piece; `None` if there are not enough
+    /// Takes this number of blocks, with neighbours as one piece; `None` if there are not enough
     /// free blocks.
-    pub fn lend(&mut self, blocks: usize) -> Option<Vec<Piece>> {
+    pub fn take(&mut self, blocks: usize) -> Option<Vec<Piece>> {
         let rest = self.free.len().checked_sub(blocks)?;
         let mut pieces: Vec<Piece> = self.spare.pop().unwrap_or_default();
         for number in self.free.drain(rest..).rev() {
@@ -52,7 +52,7 @@ impl Buffers {
         self.spare.push(pieces);
     }
 
-    /// In the child of a fork: nothing is lent.
+    /// In the child of a fork: all blocks are free.
     pub fn clear(&mut self) {
         self.free.clear();
         self.free.extend((0..(self.len / self.block) as u32).rev());
@@ -61,7 +61,7 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`; lent blocks are no longer used, since their store is dropped.
+        // SAFETY: mapped in `new`; no operation uses a block any more, as the store is dropped.
         unsafe { memory::unmap(self.at as *mut u8, self.len) }.ok();
     }
 }
@@ -164,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_lent_again_in_one_piece() {
+    fn what_was_given_back_is_taken_again_in_one_piece() {
         let mut buffers = Buffers::new(8 * 4096, 4096, "test").unwrap();
-        let (first, second) = (buffers.lend(3).unwrap(), buffers.lend(5).unwrap());
-        assert!(first.len() == 1 && second.len() == 1 && buffers.lend(1).is_none());
+        let (first, second) = (buffers.take(3).unwrap(), buffers.take(5).unwrap());
+        assert!(first.len() == 1 && second.len() == 1 && buffers.take(1).is_none());
         buffers.give_back(second);
         buffers.give_back(first);
-        let all = buffers.lend(8).unwrap();
+        let all = buffers.take(8).unwrap();
         assert_eq!(all.iter().map(Piece::len).collect::<Vec<_>>(), [8 * 4096]);
     }
 }

@@ -100,14 +100,16 @@ impl Kind {
             kind if kind.is_block_device() => {
                 no_signature(path).map(|()| Kind::Device).map_err(|why| unfit(&why))
             }
-            kind if kind.is_file() => beside(path, &found).map(Kind::File).map_err(|why| unfit(&why)),
+            kind if kind.is_file() => {
+                directory_of_file(path, &found).map(Kind::File).map_err(|why| unfit(&why))
+            }
             _ => Err(unfit("is no directory, regular file or block device")),
         }
     }
 }
 
 /// The directory of an empty file, if it is on the same file system.
-fn beside(path: &Path, found: &Metadata) -> Result<PathBuf, String> {
+fn directory_of_file(path: &Path, found: &Metadata) -> Result<PathBuf, String> {
     if found.len() > 0 {
         return Err(format!(
             "holds {} bytes, perhaps somebody's data (name a directory, or an empty file)",

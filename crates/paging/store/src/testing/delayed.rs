@@ -14,7 +14,7 @@ pub struct Delayed<S> {
     delays_ns: Range<u64>,
     random: Random,
     /// Delayed completions, by the tokens of their timeouts.
-    held: Notes<Ended>,
+    delayed: Notes<Ended>,
     scratch: Vec<Ended>,
 }
 
@@ -22,7 +22,13 @@ impl<S: Store> Delayed<S> {
     /// `inner`, each operation of which takes longer by `delays_ns`; the same `seed` gives the same
     /// times.
     pub fn new(inner: S, delays_ns: Range<u64>, seed: u64) -> Self {
-        Delayed { inner, delays_ns, random: Random::new(seed), held: Notes::default(), scratch: Vec::new() }
+        Delayed {
+            inner,
+            delays_ns,
+            random: Random::new(seed),
+            delayed: Notes::default(),
+            scratch: Vec::new(),
+        }
     }
 
     /// Calls the inner store and delays the completions that the call returned.
@@ -36,9 +42,9 @@ impl<S: Store> Delayed<S> {
         for end in self.scratch.drain(..) {
             let spread_ns = (self.delays_ns.end - self.delays_ns.start).max(1);
             let delay_ns = self.delays_ns.start + self.random.next() % spread_ns;
-            let token = self.held.add(end);
+            let token = self.delayed.add(end);
             if ring.timeout(delay_ns, u64::from(token)).is_err() {
-                ended.extend(self.held.take(token));
+                ended.extend(self.delayed.take(token));
             }
         }
     }
@@ -84,7 +90,7 @@ impl<S: Store> Store for Delayed<S> {
             Some((_, done)) => self.with_inner(ring, ended, |inner, ring, ended| {
                 inner.event(ring, done, ended);
             }),
-            None => ended.push(self.held.take(done.tag as u32).expect("an end that is held back")),
+            None => ended.push(self.delayed.take(done.tag as u32).expect("an end that is delayed")),
         }
     }
 
@@ -116,7 +122,7 @@ impl<S: Store> Store for Delayed<S> {
     }
 
     fn inherit(&mut self) -> Result<(), Error> {
-        self.held.clear();
+        self.delayed.clear();
         self.inner.inherit()
     }
 

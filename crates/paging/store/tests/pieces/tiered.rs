@@ -21,7 +21,7 @@ fn what_was_written_is_read() {
         println!("seed {seed}");
         let Some(mut rig) = Rig::new(three(seed, Faults::default()), seed) else { return };
         rig.against_a_map(1500, 3000, Allowed::default());
-        let held = rig.store.held_bytes();
+        let held = rig.store.level_bytes();
         assert!(held.iter().all(|&bytes| bytes > 0), "{held:?}");
     }
 }
@@ -57,17 +57,17 @@ fn the_first_is_filled_first_and_what_is_written_again_comes_back() {
     let tiers = vec![tier(Packed::new(BLOCK, 64 << 10, true).unwrap(), true), tier(first, false)];
     let Some(mut rig) = Rig::new(Tiered::new(tiers, BLOCK).unwrap(), 1) else { return };
     let mut slot = 0;
-    while rig.store.held_bytes()[1] == 0 {
+    while rig.store.level_bytes()[1] == 0 {
         rig.write(slot, &content(4, slot)).unwrap();
         slot += 1;
     }
     assert!(slot > 32, "only {slot} blocks of text in 16 blocks of memory");
-    let held = rig.store.held_bytes();
+    let held = rig.store.level_bytes();
     rig.read(slot - 1).unwrap();
-    assert_eq!(rig.store.held_bytes(), held, "a read moves nothing");
+    assert_eq!(rig.store.level_bytes(), held, "a read moves nothing");
     rig.store.forget(0..8);
     rig.write(slot - 1, &content(8, slot - 1)).unwrap();
-    assert_eq!(rig.store.held_bytes()[1], 0, "it came back");
+    assert_eq!(rig.store.level_bytes()[1], 0, "it came back");
     assert_eq!(rig.read(slot - 1).unwrap(), content(8, slot - 1));
     assert_eq!(rig.read(20).unwrap(), content(4, 20));
 }
@@ -81,6 +81,6 @@ fn noise_passes_memory_by_in_one_operation() {
     rig.bytes(0, MOST).copy_from_slice(&bytes);
     rig.begin(0, OpKind::Write, 0..MOST as u32);
     rig.next().result.unwrap();
-    assert_eq!(rig.store.held_bytes(), [0, (MOST * BLOCK) as u64]);
+    assert_eq!(rig.store.level_bytes(), [0, (MOST * BLOCK) as u64]);
     assert_eq!(disk.operations(), 1);
 }
