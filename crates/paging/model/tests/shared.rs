@@ -1,15 +1,15 @@
-//! The structures that the pager's thread shares with others, under loom: the mailbox, bells, the
-//! trace's ring of words, and the lock that is held across a fork. The files are the real ones,
-//! compiled with loom's atomics.
+//! The structures that the pager's thread shares with others, under loom: the mailbox, event
+//! counts, the trace's ring of words, and the lock that is held across a fork. The files are the
+//! real ones, compiled with loom's atomics.
 //!
 //! Loom tries every order of steps up to a number of preemptions, and every value that a relaxed
 //! load may see. Canaries with planted bugs show that each kind of error is found.
 
 extern crate self as terapage_sys;
 
-#[path = "../../pager/src/bell.rs"]
+#[path = "../../pager/src/event_count.rs"]
 #[allow(dead_code, reason = "the pager's threads use all of it")]
-mod bell;
+mod event_count;
 #[path = "../../preload/src/host/lock.rs"]
 #[allow(dead_code, reason = "the preload uses all of it")]
 mod lock;
@@ -20,9 +20,9 @@ mod mailbox;
 #[allow(dead_code, reason = "the recorder uses all of it")]
 mod words;
 
-use bell::Bell;
 use engine::Engine;
 use error::Error;
+use event_count::EventCount;
 use lock::Lock;
 use loom::sync::atomic::AtomicU32;
 use loom::thread as threads;
@@ -297,11 +297,11 @@ fn a_fork_has_the_engine_for_itself() {
 /// Puts 1 to `count` through a ring, as the recorder and its writing thread do. `greedy` is a
 /// fault: the taker frees a word's place before it takes the word.
 fn through_a_ring(count: u64, greedy: bool) {
-    let ring = Arc::new((Words::<2>::new(), Bell::new()));
+    let ring = Arc::new((Words::<2>::new(), EventCount::new()));
     let putter = threads::spawn({
         let ring = ring.clone();
         move || {
-            let (words, bell) = &*ring;
+            let (words, events) = &*ring;
             let mut at = Put::default();
             for word in 1..=count {
                 while !at.has_room(words, 1) {
@@ -309,18 +309,18 @@ fn through_a_ring(count: u64, greedy: bool) {
                 }
                 at.put(words, word);
                 at.publish(words);
-                bell.ring();
+                events.notify();
             }
-            bell.end();
+            events.end();
         }
     });
-    let (words, bell) = &*ring;
+    let (words, events) = &*ring;
     let mut at = Take::default();
     let mut next = 1;
     loop {
-        // The thread listens to the bell before it reads the ring: if the bell has ended, the ring
+        // The thread reads the count before it reads the ring: if the count has ended, the ring
         // has all remaining words.
-        let heard = bell.listen();
+        let seen = events.read();
         let head = words.head();
         while at.tail() < head {
             if greedy {
@@ -334,62 +334,62 @@ fn through_a_ring(count: u64, greedy: bool) {
             next += 1;
         }
         at.give_back(words);
-        let Some(heard) = heard else { break };
+        let Some(seen) = seen else { break };
         if words.head() == at.tail() {
-            bell.wait(heard);
+            events.wait(seen);
         }
     }
     assert_eq!(next, count + 1, "words were lost");
     putter.join().unwrap();
 }
 
-/// A thread sleeps until there is work, another until the bell ends. `late`: false is a fault, the
-/// bell rings before there is work.
-fn sleep_at_a_bell(late: bool) {
-    let shared = Arc::new((AtomicU32::new(0), Bell::new()));
+/// A thread sleeps until there is work, another until the count ends. `late`: false is a fault, the
+/// event is counted before there is work.
+fn sleep_until_an_event(late: bool) {
+    let shared = Arc::new((AtomicU32::new(0), EventCount::new()));
     let worker = threads::spawn({
         let shared = shared.clone();
         move || {
-            let (work, bell) = &*shared;
+            let (work, events) = &*shared;
             loop {
-                let heard = bell.listen();
+                let seen = events.read();
                 if work.load(SeqCst) == 1 {
                     return;
                 }
-                bell.wait(heard.expect("the end comes after the work"));
+                events.wait(seen.expect("the end comes after the work"));
             }
         }
     });
     let sleeper = threads::spawn({
         let shared = shared.clone();
         move || {
-            while let Some(heard) = shared.1.listen() {
-                shared.1.wait(heard);
+            while let Some(seen) = shared.1.read() {
+                shared.1.wait(seen);
             }
         }
     });
-    let (work, bell) = &*shared;
+    let (work, events) = &*shared;
     if late {
         work.store(1, SeqCst);
-        bell.ring();
+        events.notify();
     } else {
-        bell.ring();
+        events.notify();
         work.store(1, SeqCst);
     }
     worker.join().unwrap();
-    bell.end();
+    events.end();
     sleeper.join().unwrap();
 }
 
 #[test]
-fn a_bell_wakes_all_who_sleep() {
-    explore(2, || sleep_at_a_bell(true));
+fn an_event_wakes_all_who_sleep() {
+    explore(2, || sleep_until_an_event(true));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn canary_a_bell_that_rings_too_early() {
-    explore(2, || sleep_at_a_bell(false));
+    explore(2, || sleep_until_an_event(false));
 }
 
 #[test]

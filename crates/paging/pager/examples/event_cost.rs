@@ -6,12 +6,12 @@
 //! It records bursts of events, with pauses in which they are compressed and written to a file in
 //! DIRECTORY (`.` if not given).
 
-#[path = "../src/bell.rs"]
-#[allow(dead_code, reason = "for other threads too")]
-mod bell;
 #[path = "../src/error.rs"]
 #[allow(dead_code, reason = "the recorder has few errors")]
 mod error;
+#[path = "../src/event_count.rs"]
+#[allow(dead_code, reason = "for other threads too")]
+mod event_count;
 #[path = "../src/sync.rs"]
 #[allow(dead_code, unused_imports, reason = "for the mailbox too")]
 mod sync;

@@ -11,10 +11,10 @@ extern crate terapage_model as terapage_sys;
 #[cfg(terapage_model)]
 extern crate terapage_model_store as terapage_store;
 
-mod bell;
 mod carry;
 mod engine;
 mod error;
+mod event_count;
 #[cfg_attr(terapage_model, path = "../../model/engine/follow.rs")]
 mod follow;
 mod frames;

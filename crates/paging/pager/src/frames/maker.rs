@@ -7,7 +7,7 @@
 //! return it only at a touch. Then a huge page takes 4.6 ms here instead of 0.2, and the same
 //! memory in recently used single pages 0.8 ms. So the first few huge pages are timed.
 
-use crate::bell::Bell;
+use crate::event_count::EventCount;
 use crate::sync::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::memory::{self, HUGE};
@@ -57,9 +57,9 @@ struct Shared {
     used: AtomicU32,
     /// The total number of huge pages that may be made.
     allowed: AtomicU32,
-    /// Rings after a huge page was used. A change of `allowed` alone does not ring: then the
+    /// Notified after a huge page was used, but not of a change of `allowed` alone: then the
     /// pager's thread makes its own huge pages.
-    bell: Bell,
+    work: EventCount,
     /// The number of huge pages that took long.
     slow: AtomicU32,
 }
@@ -70,25 +70,25 @@ impl Shared {
     }
 
     fn run(&self) {
-        while let Some(heard) = self.bell.listen() {
+        while let Some(seen) = self.work.read() {
             let made = self.made.load(SeqCst);
             let ahead = made.wrapping_sub(self.used.load(SeqCst));
             if ahead == STAGES || made >= self.allowed.load(SeqCst) {
-                self.bell.wait(heard);
+                self.work.wait(seen);
                 continue;
             }
             let Ok(slow) = prepare(self.stage(made)) else {
                 // The pager's thread then makes its own huge pages.
-                self.bell.wait(heard);
+                self.work.wait(seen);
                 continue;
             };
             if slow && self.slow.fetch_add(1, SeqCst) + 1 >= SLOW_MAX {
-                self.bell.wait(heard);
+                self.work.wait(seen);
                 continue;
             }
             self.made.store(made + 1, SeqCst);
         }
-        // SAFETY: the pager's thread takes no stage after it has ended the bell.
+        // SAFETY: the pager's thread takes no stage after it has ended the count.
         unsafe { memory::unmap(self.area as *mut u8, STAGES as usize * HUGE) }.ok();
     }
 }
@@ -128,7 +128,7 @@ impl Maker {
             made: AtomicU32::new(0),
             used: AtomicU32::new(0),
             allowed: AtomicU32::new(u32::try_from(pages).unwrap_or(u32::MAX)),
-            bell: Bell::new(),
+            work: EventCount::new(),
             slow: AtomicU32::new(0),
         }));
         // The thread only saves time.
@@ -178,7 +178,7 @@ impl Maker {
     pub fn used(&mut self) {
         if let Some(shared) = self.thread.filter(|_| std::mem::take(&mut self.stage_is_threads)) {
             shared.used.fetch_add(1, SeqCst);
-            shared.bell.ring();
+            shared.work.notify();
         }
     }
 
@@ -190,7 +190,7 @@ impl Maker {
             unsafe { memory::unmap(stage as *mut u8, HUGE) }.ok();
         }
         if let Some(shared) = self.thread.take() {
-            shared.bell.end();
+            shared.work.end();
         }
     }
 

@@ -12,8 +12,8 @@
 mod file;
 pub(crate) mod words;
 
-use crate::bell::Bell;
 use crate::error::Error;
+use crate::event_count::EventCount;
 use crate::sync::{AtomicU32, AtomicU64};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     deadline_ns: AtomicU64,
     stalls: AtomicU64,
     /// Rings if the writing thread has much to do, and ends with the recording.
-    bell: Bell,
+    work: EventCount,
 }
 
 impl Shared {
@@ -153,7 +153,7 @@ impl Recorder {
             state: AtomicU32::new(RUNNING),
             deadline_ns: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
-            bell: Bell::new(),
+            work: EventCount::new(),
         });
         let taker = Taker { shared: shared.clone(), writer, at: Take::default(), time_us: 0 };
         thread::spawn(c"terapage-trace", move || taker.run()).map_err(|error| shared.error(error.source))?;
@@ -189,7 +189,7 @@ impl Recorder {
 
     /// Ends the recording: the last event has been recorded.
     pub fn end(self) {
-        self.shared.bell.end();
+        self.shared.work.end();
     }
 
     /// Microseconds since the event before.
@@ -221,7 +221,7 @@ impl Recorder {
         }
         self.at.publish(&self.shared.ring);
         if before / WAKE != self.at.head() / WAKE {
-            self.shared.bell.ring();
+            self.shared.work.notify();
         }
         0
     }
@@ -239,7 +239,7 @@ impl Recorder {
             return true;
         }
         self.shared.stalls.fetch_add(1, Relaxed);
-        self.shared.bell.ring();
+        self.shared.work.notify();
         while !self.at.has_room(&self.shared.ring, words) {
             if self.shared.late() {
                 self.shared.state.store(FAILED, Release);
@@ -280,21 +280,21 @@ impl<W: Write> Taker<W> {
     fn write_all(mut self) -> io::Result<()> {
         let mut written_ns = now_ns();
         loop {
-            // The thread listens to the bell before it reads the ring: if the bell has ended, the
+            // The thread reads the count before it reads the ring: if the count has ended, the
             // ring has all remaining words.
-            let heard = self.shared.bell.listen();
+            let seen = self.shared.work.read();
             let head = self.shared.ring.head();
             self.take(head)?;
             if self.shared.state.load(Relaxed) == FAILED {
                 return Err(io::Error::other("the file took too long"));
             }
-            let Some(heard) = heard else { return self.writer.finish().map(drop) };
+            let Some(seen) = seen else { return self.writer.finish().map(drop) };
             if now_ns() - written_ns >= FRAME_AGE_MS * 1_000_000 {
                 self.writer.flush()?;
                 written_ns = now_ns();
             }
             if self.shared.ring.head() - self.at.tail() < WAKE {
-                self.shared.bell.wait_ms(heard, FRAME_AGE_MS);
+                self.shared.work.wait_ms(seen, FRAME_AGE_MS);
             }
         }
     }
