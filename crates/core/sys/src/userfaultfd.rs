@@ -24,16 +24,16 @@ const ALLOW_SRC_HOLES: u64 = 1 << 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A faulting thread waits until its fault is resolved.
-    Waiting,
+    Faults,
     /// Faults wait, and so do calls that [change](Change) the range.
-    Hearing {
+    Events {
         /// Whether pages will be copied, not moved. Then the pager itself removes pages by such
         /// calls, and calls that remove pages do not wait: otherwise the pager would wait for
         /// itself.
         copies: bool,
     },
     /// To touch a missing page is a bus error, or EFAULT in a system call.
-    Strict,
+    Sigbus,
 }
 
 /// A fault, as the kernel reports it.
@@ -201,8 +201,8 @@ impl Userfaultfd {
         let features = probe.handshake(0)?;
         drop(probe);
         let wanted = match kind {
-            Kind::Waiting => u64::from(raw::UFFD_FEATURE_THREAD_ID),
-            Kind::Hearing { copies } => {
+            Kind::Faults => u64::from(raw::UFFD_FEATURE_THREAD_ID),
+            Kind::Events { copies } => {
                 let removals = if !copies && features & u64::from(raw::UFFD_FEATURE_MOVE) != 0 {
                     raw::UFFD_FEATURE_EVENT_REMOVE
                 } else {
@@ -211,7 +211,7 @@ impl Userfaultfd {
                 let changes = raw::UFFD_FEATURE_EVENT_UNMAP | raw::UFFD_FEATURE_EVENT_REMAP | removals;
                 u64::from(raw::UFFD_FEATURE_THREAD_ID | changes)
             }
-            Kind::Strict => u64::from(raw::UFFD_FEATURE_SIGBUS),
+            Kind::Sigbus => u64::from(raw::UFFD_FEATURE_SIGBUS),
         };
         let have = Self::bare(flags)?;
         have.handshake(wanted & features)?;

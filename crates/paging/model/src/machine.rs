@@ -78,7 +78,7 @@ pub(crate) enum Open {
     Userfaultfd {
         strict: bool,
         /// Whether calls that remove pages wait until their report is read.
-        hears: bool,
+        reports: bool,
         messages: VecDeque<(u64, Fault)>,
         changes: VecDeque<(u64, Changed)>,
         /// The number of such calls that have not continued yet.

@@ -93,10 +93,10 @@ pub fn remove(at: usize, len: usize) {
     let is_deaf = has(Canary::HearsNothing);
     let told = with(|machine| {
         let (id, uffd) = (machine.number(), machine.area(at).expect("a registered range").uffd);
-        let Some(Open::Userfaultfd { hears, changes, changing, .. }) = machine.open.get_mut(&uffd) else {
+        let Some(Open::Userfaultfd { reports, changes, changing, .. }) = machine.open.get_mut(&uffd) else {
             panic!("no userfaultfd for {at:#x}")
         };
-        if !*hears || is_deaf {
+        if !*reports || is_deaf {
             return None;
         }
         changes.push_back((id, changed));

@@ -15,14 +15,14 @@ const ENOMEM: i32 = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A faulting thread waits until its fault is resolved.
-    Waiting,
+    Faults,
     /// Faults wait, and so do calls that change the range.
-    Hearing {
+    Events {
         /// Whether pages will be copied, not moved: then calls that remove pages do not wait.
         copies: bool,
     },
     /// To touch a missing page is a bus error.
-    Strict,
+    Sigbus,
 }
 
 /// The effect of a direct system call on a registered range.
@@ -81,10 +81,10 @@ impl Userfaultfd {
     /// # Errors
     /// None; the real function has some.
     pub fn open(kind: Kind) -> Result<Self> {
-        let strict = kind == Kind::Strict;
-        let hears = kind == Kind::Hearing { copies: false } && with(|machine| machine.behaviour.moves);
+        let strict = kind == Kind::Sigbus;
+        let reports = kind == Kind::Events { copies: false } && with(|machine| machine.behaviour.moves);
         let (messages, changes) = (VecDeque::new(), VecDeque::new());
-        let open = Open::Userfaultfd { strict, hears, messages, changes, changing: 0 };
+        let open = Open::Userfaultfd { strict, reports, messages, changes, changing: 0 };
         Ok(Userfaultfd { fd: Fd::open(open) })
     }
 

@@ -1,7 +1,7 @@
 //! An event count, at which threads sleep until there is work for them.
 //!
 //! A thread [reads](EventCount::read) the count before it looks for work, and sleeps only if the
-//! count is still the same. So no event is lost, if the thread that makes work notifies afterwards.
+//! count is still the same. So no event is lost if the thread that makes work notifies afterwards.
 
 use crate::sync::{Word, wait, wait_ms, wake};
 use std::sync::atomic::Ordering::SeqCst;
@@ -18,7 +18,7 @@ impl EventCount {
         EventCount { count: Word::new(0), ended: Word::new(0) }
     }
 
-    /// The events so far. `None` if the count has ended: the thread is to end, too.
+    /// The number of events so far. `None` if the count has ended: then the thread must end, too.
     pub fn read(&self) -> Option<u32> {
         let count = self.count.load(SeqCst);
         (self.ended.load(SeqCst) == 0).then_some(count)
@@ -41,7 +41,7 @@ impl EventCount {
         wake(&self.count);
     }
 
-    /// Ends the count: no thread sleeps at it any more.
+    /// Ends the count: no thread sleeps at it any longer.
     pub fn end(&self) {
         self.ended.store(1, SeqCst);
         self.notify();

@@ -35,7 +35,7 @@ fn work(start: usize) {
 }
 
 fn can_page() -> bool {
-    let opened = Userfaultfd::open(Kind::Waiting);
+    let opened = Userfaultfd::open(Kind::Faults);
     opened.inspect_err(|error| eprintln!("SKIPPED: {error}")).is_ok()
 }
 

@@ -13,7 +13,7 @@ const BLOCK: usize = 16 << 10;
 
 /// Whether this machine lets the process have a userfaultfd.
 fn can_page() -> bool {
-    match Userfaultfd::open(Kind::Waiting) {
+    match Userfaultfd::open(Kind::Faults) {
         Ok(_) => true,
         Err(error) => {
             eprintln!("SKIPPED: {error}");

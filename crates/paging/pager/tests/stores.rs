@@ -14,7 +14,7 @@ const BLOCKS: usize = 64;
 /// Whether this machine lets the process have a userfaultfd.
 fn can_page() -> bool {
     use terapage_sys::userfaultfd::{Kind, Userfaultfd};
-    match Userfaultfd::open(Kind::Waiting) {
+    match Userfaultfd::open(Kind::Faults) {
         Ok(_) => true,
         Err(error) => {
             eprintln!("SKIPPED: {error}");

@@ -82,8 +82,8 @@ fn shift_page(from: usize, mut shift: impl FnMut() -> bool) -> bool {
 impl Mover {
     /// Opens both userfaultfds. With `copy`, `UFFDIO_MOVE` is not used even if the kernel has it.
     pub fn open(copy: bool) -> Result<Mover> {
-        let program = Userfaultfd::open(Kind::Hearing { copies: copy })?;
-        let pool = Userfaultfd::open(Kind::Strict)?;
+        let program = Userfaultfd::open(Kind::Events { copies: copy })?;
+        let pool = Userfaultfd::open(Kind::Sigbus)?;
         let moves = program.can_move() && !copy;
         let zeros = memory::reserve(ZEROS)? as usize;
         memory::populate(zeros, ZEROS)

@@ -91,7 +91,7 @@ pub(crate) struct Shared {
     /// When the wait for the end of the trace is given up, ns; 0 before the end has begun.
     deadline_ns: AtomicU64,
     stalls: AtomicU64,
-    /// Rings if the writing thread has much to do, and ends with the recording.
+    /// Notified if the writing thread has much to do; it ends with the recording.
     work: EventCount,
 }
 

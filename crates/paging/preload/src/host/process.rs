@@ -256,7 +256,7 @@ pub fn goes_unpaged() -> bool {
 /// The right to page that this process lacks: it has become another user than `terapage run` was,
 /// or was confined.
 fn lacking_right() -> Option<String> {
-    if let Err(error) = Userfaultfd::open(Kind::Waiting)
+    if let Err(error) = Userfaultfd::open(Kind::Faults)
         && error.is_forbidden()
     {
         return Some(format!("it may not handle page faults ({error})"));
