@@ -50,7 +50,7 @@ pub struct Need {
     /// The number of frames to keep ready.
     pub target: usize,
     /// Frames that are needed in addition.
-    pub besides: usize,
+    pub extra: usize,
     /// Frames that can be used at once.
     pub ready: usize,
     /// Blocks that are being paged out: their frames will be ready.
@@ -67,7 +67,7 @@ impl Need {
 
     /// How many frames are lacking.
     pub fn missing(&self) -> usize {
-        (self.target + self.besides).saturating_sub(self.ready + self.on_their_way)
+        (self.target + self.extra).saturating_sub(self.ready + self.on_their_way)
     }
 
     /// Whether blocks should be paged out now.
@@ -88,14 +88,14 @@ impl Need {
 mod tests {
     use super::{Need, WAITED_FOR, WRITING_RUNS, ahead_blocks, at_once, prefetched_run};
 
-    const NEED: Need = Need { target: 100, besides: 0, ready: 0, on_their_way: 0, run: 128 };
+    const NEED: Need = Need { target: 100, extra: 0, ready: 0, on_their_way: 0, run: 128 };
 
     #[test]
     fn blocks_leave_in_batches_once_a_quarter_is_missing() {
         assert!(!Need { ready: 76, ..NEED }.is_short());
         assert!(Need { ready: 75, ..NEED }.is_short());
         assert!(!Need { ready: 50, on_their_way: 26, ..NEED }.is_short());
-        assert!(Need { ready: 76, besides: 1, ..NEED }.is_short());
+        assert!(Need { ready: 76, extra: 1, ..NEED }.is_short());
         assert_eq!(Need { ready: 75, ..NEED }.next(false), 25);
         assert_eq!(NEED.next(false), 50, "no more than half of the target");
         assert_eq!(NEED.next(true), WAITED_FOR);

@@ -1,5 +1,6 @@
 //! Prefetch policies: which blocks are read before a thread touches them.
 
+mod accuracy;
 mod auto;
 mod dense;
 mod recent;
@@ -7,7 +8,6 @@ mod sequential;
 mod streams;
 mod stride;
 mod trend;
-mod worth;
 
 pub use auto::Auto;
 pub use sequential::Sequential;

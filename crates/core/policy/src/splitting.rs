@@ -10,10 +10,10 @@
 //!
 //! If nearly all trials of some time find the pages apart, blocks are too large for the program.
 //! Blocks are also too large if fewer trials do, but memory of single pages would have held most of
-//! the missed pages ([`Returns`]). The decision is made once for all of the program's memory, and
+//! the missed pages ([`Refaults`]). The decision is made once for all of the program's memory, and
 //! on much evidence, since it cannot be reversed.
 
-use crate::returns::Returns;
+use crate::refaults::Refaults;
 use std::collections::VecDeque;
 
 /// One major fault in this many is a trial. Chosen, not measured.
@@ -65,7 +65,7 @@ pub struct Splitting {
     wasteful: u32,
     /// Trials from the beginning that found the pages used together, and apart.
     trials: [u64; 2],
-    returns: Returns,
+    refaults: Refaults,
 }
 
 impl Splitting {
@@ -76,18 +76,18 @@ impl Splitting {
 
     /// Like `new`, but one major fault in `each` is a trial.
     pub fn with_trials(frames: usize, each: u32) -> Splitting {
-        Splitting { frames, each, returns: Returns::new(frames), ..Splitting::default() }
+        Splitting { frames, each, refaults: Refaults::new(frames), ..Splitting::default() }
     }
 
     /// From now on there are `frames` frames.
     pub fn resize(&mut self, frames: usize) {
         self.frames = frames;
-        self.returns.resize(frames);
+        self.refaults.resize(frames);
     }
 
     /// A block has left memory.
     pub fn gone(&mut self, block: u32) {
-        self.returns.gone(block);
+        self.refaults.gone(block);
     }
 
     /// `blocks` blocks have come in, because of a major fault or ahead of need.
@@ -98,7 +98,7 @@ impl Splitting {
     /// A thread waits for a page, 0 to 3, of `block`, which must be read. Returns whether this is a
     /// trial; a trial ends by [`end`](Self::end) or [`found`](Self::found).
     pub fn major_fault(&mut self, block: u32, page: usize) -> bool {
-        self.returns.major_fault(block, page);
+        self.refaults.major_fault(block, page);
         self.demands += 1;
         self.faults += 1;
         let most = if self.wasteful > 0 { UNDER_WAY_MAX } else { UNDER_WAY_FIRST };
@@ -146,7 +146,7 @@ impl Splitting {
         // Blocks that are read ahead are read in runs, for which large blocks are right.
         let streams = (self.came - self.since) > 2 * self.demands;
         let apart_percent = self.apart * 100 / WINDOW;
-        let still = self.returns.judge(apart_percent);
+        let still = self.refaults.judge(apart_percent);
         let saves = apart_percent >= SOME_APART_PERCENT && still.is_some_and(|still| still <= STILL_PERCENT);
         let is_wasteful = (apart_percent >= APART_PERCENT || saves) && !streams;
         self.wasteful = if is_wasteful { self.wasteful + 1 } else { 0 };

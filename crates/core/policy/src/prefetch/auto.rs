@@ -1,10 +1,10 @@
 //! The default: sequential and strided streams, with shorter runs if reads are wasted, and
 //! neighbourhoods whose blocks are all touched in random order.
 
+use super::accuracy::Accuracy;
 use super::dense::Dense;
 use super::recent::Recent;
 use super::streams::{Follow, Streams};
-use super::worth::Worth;
 use super::{Ahead, Prefetch};
 
 /// The outcomes of this many blocks are collected before the windows change.
@@ -12,12 +12,12 @@ const JUDGED: u32 = 64;
 
 /// Streams of both kinds. Windows shrink if more than half of the blocks read ahead left memory
 /// untouched, and grow if three quarters were used. If hardly any were used, the policy requests
-/// nothing until that would pay ([`Worth`]).
+/// nothing until that would pay ([`Accuracy`]).
 pub struct Auto {
     streams: Streams,
     recent: Recent,
     dense: Dense,
-    worth: Worth,
+    accuracy: Accuracy,
     used: u32,
     wasted: u32,
 }
@@ -31,7 +31,7 @@ impl Auto {
             streams,
             recent: Recent::default(),
             dense: Dense::new(run.min(ahead), frames),
-            worth: Worth::new(frames),
+            accuracy: Accuracy::new(frames),
             used: 0,
             wasted: 0,
         }
@@ -39,7 +39,7 @@ impl Auto {
 
     fn come(&mut self, blocks: u32) {
         self.dense.come(blocks);
-        self.worth.come(blocks);
+        self.accuracy.come(blocks);
     }
 }
 
@@ -49,7 +49,7 @@ impl Prefetch for Auto {
     }
 
     fn touched(&mut self, block: u32) -> Option<Ahead> {
-        self.worth.touched(block);
+        self.accuracy.touched(block);
         let ahead = match self.streams.follow(block) {
             Follow::Known(_, ahead) => ahead,
             Follow::Unknown => {
@@ -61,7 +61,7 @@ impl Prefetch for Auto {
                 }
             }
         };
-        let ahead = self.worth.allow(ahead);
+        let ahead = self.accuracy.allow(ahead);
         self.come(1 + ahead.map_or(0, |ahead| ahead.count));
         ahead
     }
@@ -71,17 +71,17 @@ impl Prefetch for Auto {
     }
 
     fn more(&mut self) -> Option<Ahead> {
-        let ahead = self.streams.more().filter(|_| !self.worth.is_stopped());
+        let ahead = self.streams.more().filter(|_| !self.accuracy.is_stopped());
         self.come(ahead.map_or(0, |ahead| ahead.count));
         ahead
     }
 
     fn sampled(&mut self, used: bool, blocks: u32) {
-        self.worth.sampled(used, blocks);
+        self.accuracy.sampled(used, blocks);
     }
 
     fn is_stopped(&self) -> bool {
-        self.worth.is_stopped()
+        self.accuracy.is_stopped()
     }
 
     fn outcome(&mut self, used: u32, wasted: u32) {

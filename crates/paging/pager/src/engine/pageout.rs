@@ -21,7 +21,7 @@ impl Engine {
     fn need(&self) -> Need {
         Need {
             target: self.frames.target.now(),
-            besides: self.ahead.next_postponed() + self.frames.lease.excess_now(self.block),
+            extra: self.ahead.next_postponed() + self.frames.lease.excess_now(self.block),
             ready: self.ready(),
             on_their_way: self.table.count(State::Writing),
             run: EXTENT / self.block,

@@ -323,7 +323,7 @@ impl<'a> Pager<'a> {
             self.written();
             let need = Need {
                 target: self.soft_frames.now(),
-                besides: 0,
+                extra: 0,
                 ready: self.frames.saturating_sub(self.taken + self.writing.len()),
                 on_their_way: self.writing.len(),
                 run: self.run,

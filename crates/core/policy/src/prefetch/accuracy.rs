@@ -1,4 +1,4 @@
-//! Whether reading ahead is worth its cost: samples of the blocks tell how many are used.
+//! The accuracy of prefetch: how many of the blocks that are read ahead are used, by samples.
 //!
 //! A block that is read ahead and never touched costs a part of a read, and displaces another
 //! block. So if few of the blocks are touched, prefetch stops. From then on *ghosts* are judged:
@@ -40,9 +40,9 @@ struct Ghost {
     stands_for: u32,
 }
 
-/// Judges whether prefetch is worth its cost.
+/// Judges by its accuracy whether prefetch is worth its cost.
 #[derive(Debug, Default)]
-pub struct Worth {
+pub struct Accuracy {
     frames: u32,
     came: u64,
     samples: u32,
@@ -60,10 +60,10 @@ pub struct Worth {
     draw: u32,
 }
 
-impl Worth {
+impl Accuracy {
     /// For a memory of `frames` blocks.
-    pub fn new(frames: u32) -> Worth {
-        Worth { frames, needed: 1, ..Worth::default() }
+    pub fn new(frames: u32) -> Accuracy {
+        Accuracy { frames, needed: 1, ..Accuracy::default() }
     }
 
     /// Whether prefetch is stopped.
@@ -153,37 +153,37 @@ impl Worth {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ahead, PROVEN, STOP_WINDOWS, WINDOW, Worth};
+    use super::{Accuracy, Ahead, PROVEN, STOP_WINDOWS, WINDOW};
     use crate::testing::random;
 
-    fn stopped() -> Worth {
-        let mut worth = Worth::new(1000);
-        (0..WINDOW * PROVEN).for_each(|_| worth.sampled(true, 8));
-        (0..WINDOW * STOP_WINDOWS).for_each(|sample| worth.sampled(sample % 4 == 0, 8));
-        assert!(worth.is_stopped());
-        worth
+    fn stopped() -> Accuracy {
+        let mut accuracy = Accuracy::new(1000);
+        (0..WINDOW * PROVEN).for_each(|_| accuracy.sampled(true, 8));
+        (0..WINDOW * STOP_WINDOWS).for_each(|sample| accuracy.sampled(sample % 4 == 0, 8));
+        assert!(accuracy.is_stopped());
+        accuracy
     }
 
     #[test]
     fn it_stops_if_little_is_used() {
-        let mut worth = Worth::new(1000);
-        (0..1000).for_each(|sample| worth.sampled(sample % 2 == 0, 8));
-        assert!(!worth.is_stopped());
+        let mut accuracy = Accuracy::new(1000);
+        (0..1000).for_each(|sample| accuracy.sampled(sample % 2 == 0, 8));
+        assert!(!accuracy.is_stopped());
         // A few samples that stand for many blocks weigh more.
-        (0..1000).for_each(|sample| worth.sampled(sample % 2 == 0, if sample % 2 == 0 { 2 } else { 64 }));
-        assert!(worth.is_stopped());
-        assert_eq!(worth.allow(Some(Ahead { first: 10, count: 4, step: 1 })), None);
+        (0..1000).for_each(|sample| accuracy.sampled(sample % 2 == 0, if sample % 2 == 0 { 2 } else { 64 }));
+        assert!(accuracy.is_stopped());
+        assert_eq!(accuracy.allow(Some(Ahead { first: 10, count: 4, step: 1 })), None);
     }
 
     #[test]
     fn it_goes_on_if_what_it_would_have_read_is_touched() {
-        let mut worth = stopped();
+        let mut accuracy = stopped();
         let mut block = 0;
-        while worth.is_stopped() && block < 10_000 {
-            worth.touched(block);
-            worth.come(1);
+        while accuracy.is_stopped() && block < 10_000 {
+            accuracy.touched(block);
+            accuracy.come(1);
             if block % 64 == 0 {
-                worth.allow(Some(Ahead { first: block + 1, count: 64, step: 1 }));
+                accuracy.allow(Some(Ahead { first: block + 1, count: 64, step: 1 }));
             }
             block += 1;
         }
@@ -192,30 +192,31 @@ mod tests {
 
     #[test]
     fn it_takes_more_to_go_on_after_each_error() {
-        let mut worth = stopped();
+        let mut accuracy = stopped();
         let mut blocks = [0; 3];
         for turn in &mut blocks {
             let mut block = 0;
-            while worth.is_stopped() {
-                worth.touched(block);
-                worth.come(1);
-                worth.allow(Some(Ahead { first: block + 1, count: 64, step: 1 }).filter(|_| block % 64 == 0));
+            while accuracy.is_stopped() {
+                accuracy.touched(block);
+                accuracy.come(1);
+                accuracy
+                    .allow(Some(Ahead { first: block + 1, count: 64, step: 1 }).filter(|_| block % 64 == 0));
                 block += 1;
             }
             *turn = block;
-            (0..WINDOW * STOP_WINDOWS).for_each(|_| worth.sampled(false, 8));
+            (0..WINDOW * STOP_WINDOWS).for_each(|_| accuracy.sampled(false, 8));
         }
         assert!(blocks[1] > blocks[0] && blocks[2] > blocks[1], "{blocks:?}");
     }
 
     #[test]
     fn it_stays_stopped_if_that_is_not_touched() {
-        let mut worth = stopped();
+        let mut accuracy = stopped();
         for block in random(100_000, 1_000_000) {
-            worth.touched(block);
-            worth.come(1);
-            worth.allow(Some(Ahead { first: block, count: 16, step: 1 }).filter(|_| block % 8 == 0));
-            assert!(worth.is_stopped());
+            accuracy.touched(block);
+            accuracy.come(1);
+            accuracy.allow(Some(Ahead { first: block, count: 16, step: 1 }).filter(|_| block % 8 == 0));
+            assert!(accuracy.is_stopped());
         }
     }
 }

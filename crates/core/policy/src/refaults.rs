@@ -1,4 +1,4 @@
-//! Returns: how soon blocks come back after they have left, and which of their pages the fault
+//! Refaults: how soon blocks come back after they have left, and which of their pages the fault
 //! needs.
 //!
 //! Each major fault shows both, and together they tell what blocks of one page would save. With
@@ -37,7 +37,7 @@ const STEP: u16 = u16::MAX >> STEP_SHIFT;
 
 /// How blocks of four pages come back.
 #[derive(Debug, Default)]
-pub struct Returns {
+pub struct Refaults {
     frames: usize,
     notes: Sparse<u16>,
     /// Blocks that left.
@@ -49,10 +49,10 @@ pub struct Returns {
     same: u32,
 }
 
-impl Returns {
+impl Refaults {
     /// For `frames` blocks in memory.
-    pub fn new(frames: usize) -> Returns {
-        Returns { frames, ..Returns::default() }
+    pub fn new(frames: usize) -> Refaults {
+        Refaults { frames, ..Refaults::default() }
     }
 
     /// From now on there are `frames` frames.
@@ -111,7 +111,7 @@ impl Returns {
 
 #[cfg(test)]
 mod tests {
-    use super::{PAGES, Returns};
+    use super::{PAGES, Refaults};
     use crate::testing::random;
     use std::collections::{HashSet, VecDeque};
 
@@ -119,13 +119,13 @@ mod tests {
 
     /// Simulates touches of pages in a FIFO memory. Returns the judgement at the end.
     fn play(touches: impl Iterator<Item = u32>, apart_percent: u32) -> Option<u32> {
-        let mut returns = Returns::new(FRAMES);
+        let mut refaults = Refaults::new(FRAMES);
         let (mut order, mut memory, mut stored) = (VecDeque::new(), HashSet::new(), HashSet::new());
         for touch in touches {
             let (block, page) = (touch / PAGES as u32, touch as usize % PAGES);
             if memory.insert(block) {
                 if stored.contains(&block) {
-                    returns.major_fault(block, page);
+                    refaults.major_fault(block, page);
                 }
                 order.push_back(block);
             }
@@ -133,10 +133,10 @@ mod tests {
                 let left = order.pop_front().expect("some are there");
                 memory.remove(&left);
                 stored.insert(left);
-                returns.gone(left);
+                refaults.gone(left);
             }
         }
-        returns.judge(apart_percent)
+        refaults.judge(apart_percent)
     }
 
     #[test]
