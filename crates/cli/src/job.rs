@@ -3,22 +3,22 @@
 use crate::complain;
 use anyhow::Context;
 use terapage_config::{Settings, Size};
-use terapage_lease::{Handed, JOB_VARIABLE};
+use terapage_lease::{Inherited, JOB_VARIABLE};
 
 /// The table of the job in which this command runs, if there is one.
-fn around() -> Option<Handed> {
-    std::env::var(JOB_VARIABLE).ok()?.parse().ok().filter(Handed::is_there)
+fn around() -> Option<Inherited> {
+    std::env::var(JOB_VARIABLE).ok()?.parse().ok().filter(Inherited::is_there)
 }
 
 /// Makes the table that the program and its children inherit; inside a running job, makes an entry
 /// in that job's table. `None` if each process has a separate budget.
-pub fn prepare(settings: &Settings) -> anyhow::Result<Option<Handed>> {
+pub fn prepare(settings: &Settings) -> anyhow::Result<Option<Inherited>> {
     if settings.per_process {
         return Ok(None);
     }
     let budget = settings.memory;
     let Some(outer) = around() else {
-        let made = Handed::make(budget.0).context("the table of the job's memory (try: --per-process)")?;
+        let made = Inherited::make(budget.0).context("the table of the job's memory (try: --per-process)")?;
         return Ok(Some(made));
     };
     let all = Size(outer.budget()?);

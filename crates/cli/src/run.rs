@@ -144,7 +144,7 @@ impl Run {
         } else {
             with_library(&mut command, &settings, preload);
             match job::prepare(&settings)? {
-                Some(handed) => command.env(JOB_VARIABLE, handed.to_string()),
+                Some(inherited) => command.env(JOB_VARIABLE, inherited.to_string()),
                 None => command.env_remove(JOB_VARIABLE),
             };
             if self.summary {
@@ -225,8 +225,8 @@ fn with_library(command: &mut Command, settings: &Settings, preload: OsString) {
     command.env("ASAN_OPTIONS", library::sanitizer_options(std::env::var_os("ASAN_OPTIONS").as_deref()));
     command.envs(settings.to_variables()).env("TERAPAGE_ROOT", std::process::id().to_string());
     // For programs that give up their present rights: the open descriptor stays open.
-    match userfaultfd::handed().or_else(hand_on) {
-        Some(handed) => command.env(DEVICE_VARIABLE, handed.to_string()),
+    match userfaultfd::inherited().or_else(hand_on) {
+        Some(inherited) => command.env(DEVICE_VARIABLE, inherited.to_string()),
         None => command.env_remove(DEVICE_VARIABLE),
     };
 }

@@ -4,7 +4,7 @@ use linux::{IOC_NEW, UFFD_API, UFFDIO_API, UffdioApi};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use terapage_sys::userfaultfd::{DEVICE_VARIABLE, Handed};
+use terapage_sys::userfaultfd::{DEVICE_VARIABLE, Inherited};
 
 /// Why they cannot.
 pub enum Refusal {
@@ -79,14 +79,14 @@ pub fn features() -> Result<u64, Refusal> {
 }
 
 /// The descriptor that an outer `terapage run` has passed on.
-pub fn handed() -> Option<Handed> {
-    std::env::var(DEVICE_VARIABLE).ok()?.parse().ok().filter(Handed::is_there)
+pub fn inherited() -> Option<Inherited> {
+    std::env::var(DEVICE_VARIABLE).ok()?.parse().ok().filter(Inherited::is_there)
 }
 
 fn open() -> Result<OwnedFd, Refusal> {
-    if let Some(handed) = handed() {
+    if let Some(inherited) = inherited() {
         // SAFETY: this call takes flags by value and no memory.
-        let fd = unsafe { libc::ioctl(handed.number(), IOC_NEW, libc::O_CLOEXEC) };
+        let fd = unsafe { libc::ioctl(inherited.number(), IOC_NEW, libc::O_CLOEXEC) };
         if fd >= 0 {
             // SAFETY: the kernel just gave this descriptor, and nothing else owns it.
             return Ok(unsafe { OwnedFd::from_raw_fd(fd) });

@@ -14,8 +14,8 @@
 //! reuse make ambiguous, decide nothing.
 #![forbid(unsafe_code)]
 
-mod handed;
+mod inherited;
 mod table;
 
-pub use handed::{File, Handed, JOB_VARIABLE};
+pub use inherited::{File, Inherited, JOB_VARIABLE};
 pub use table::{JOBS, Locks, Needs, Overview, SLOTS, Slot, TABLE_BYTES, Table, least_of};

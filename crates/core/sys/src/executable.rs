@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_paged_is_told() {
+    fn what_cannot_be_paged_is_reported() {
         let here = tempfile::tempdir().unwrap();
         let judged = |bytes: &[u8]| judge(&write(here.path(), "program", bytes));
         let loader = |path: &[u8]| judged(&elf(2, MACHINE, PT_INTERP, path));

@@ -152,10 +152,10 @@ mod tests {
         }
         let pagemap = Pagemap::open().unwrap();
         let mut found = Vec::new();
-        let told = pagemap.each_present(at..at + pages * PAGE, |range| {
+        let listed = pagemap.each_present(at..at + pages * PAGE, |range| {
             found.extend((range.start..range.end).step_by(PAGE).map(|page| (page - at) / PAGE));
         });
-        if told.unwrap() {
+        if listed.unwrap() {
             assert_eq!(found, [0, 1, 700, pages - 1]);
         } else {
             eprintln!("skipped: this kernel has no PAGEMAP_SCAN");

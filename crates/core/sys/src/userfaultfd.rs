@@ -104,38 +104,38 @@ pub fn keep_device() {
     DEVICE.get_or_init(open_device);
 }
 
-/// The environment variable that tells an executed program where the device is, as a [`Handed`].
+/// The environment variable that tells an executed program where the device is, as an [`Inherited`].
 pub const DEVICE_VARIABLE: &str = "TERAPAGE_DEVICE";
 
 /// The device in a descriptor that stays open on exec and on a change of user: as text,
 /// `NUMBER,MAJOR:MINOR`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct Inherited {
     number: RawFd,
     device: (u32, u32),
 }
 
-impl fmt::Display for Handed {
+impl fmt::Display for Inherited {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{},{}:{}", self.number, self.device.0, self.device.1)
     }
 }
 
-impl FromStr for Handed {
+impl FromStr for Inherited {
     type Err = ();
 
-    fn from_str(text: &str) -> std::result::Result<Handed, ()> {
+    fn from_str(text: &str) -> std::result::Result<Inherited, ()> {
         let (number, device) = text.split_once(',').ok_or(())?;
         let (major, minor) = device.split_once(':').ok_or(())?;
         let number = number.parse().map_err(|_| ())?;
-        Ok(Handed { number, device: (major.parse().map_err(|_| ())?, minor.parse().map_err(|_| ())?) })
+        Ok(Inherited { number, device: (major.parse().map_err(|_| ())?, minor.parse().map_err(|_| ())?) })
     }
 }
 
-impl Handed {
+impl Inherited {
     /// Whether the device is open under that number.
     pub fn is_there(&self) -> bool {
-        self.number >= HANDED_LEAST && device_of(self.number) == Some(self.device)
+        self.number >= INHERITED_LEAST && device_of(self.number) == Some(self.device)
     }
 
     /// The descriptor's number.
@@ -145,7 +145,7 @@ impl Handed {
 }
 
 /// The lowest descriptor that is passed on: programs open and close lower ones by number.
-const HANDED_LEAST: RawFd = 64;
+const INHERITED_LEAST: RawFd = 64;
 
 /// The character device that a descriptor is open on.
 fn device_of(fd: RawFd) -> Option<(u32, u32)> {
@@ -159,7 +159,7 @@ fn device_of(fd: RawFd) -> Option<(u32, u32)> {
 
 /// Opens the device, if this process may do so, in a descriptor that stays open on exec and after
 /// the rights to open the device are gone.
-pub fn hand_on() -> Option<Handed> {
+pub fn hand_on() -> Option<Inherited> {
     let device = open_device()?;
     // SAFETY: no memory is touched.
     let made = unsafe { libc::syscall(libc::SYS_ioctl, device.raw(), 0xAA00, libc::O_CLOEXEC) };
@@ -169,24 +169,24 @@ pub fn hand_on() -> Option<Handed> {
     // SAFETY: the descriptor was made just now, by this process.
     drop(unsafe { OwnedFd::from_raw_fd(made as RawFd) });
     let number = device.raw();
-    let handed = Handed { number, device: device_of(number)? };
+    let inherited = Inherited { number, device: device_of(number)? };
     // SAFETY: no memory is touched.
-    if number < HANDED_LEAST || unsafe { libc::fcntl(number, libc::F_SETFD, 0) } != 0 {
+    if number < INHERITED_LEAST || unsafe { libc::fcntl(number, libc::F_SETFD, 0) } != 0 {
         return None;
     }
     std::mem::forget(device);
-    Some(handed)
+    Some(inherited)
 }
 
 /// Takes the device that was passed on, if it is still there. From then on its descriptor counts as
 /// the pager's, not the program's.
-pub fn take(handed: Handed) -> bool {
-    if !handed.is_there() {
+pub fn take(inherited: Inherited) -> bool {
+    if !inherited.is_there() {
         return false;
     }
     // SAFETY: the descriptor was opened to be passed to this process, and its number has no other
     // user.
-    let device = Fd::keep(unsafe { OwnedFd::from_raw_fd(handed.number) });
+    let device = Fd::keep(unsafe { OwnedFd::from_raw_fd(inherited.number) });
     DEVICE.set(Some(device)).is_ok()
 }
 
@@ -488,16 +488,16 @@ fn range(at: usize, len: usize) -> raw::uffdio_range {
 
 #[cfg(test)]
 mod tests {
-    use super::{HANDED_LEAST, Handed, device_of, take};
+    use super::{INHERITED_LEAST, Inherited, device_of, take};
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
     #[test]
     fn what_is_handed_on_is_read_again() {
-        let handed = Handed { number: 700, device: (10, 257) };
-        assert_eq!(handed.to_string(), "700,10:257");
-        assert_eq!(handed.to_string().parse(), Ok(handed));
+        let inherited = Inherited { number: 700, device: (10, 257) };
+        assert_eq!(inherited.to_string(), "700,10:257");
+        assert_eq!(inherited.to_string().parse(), Ok(inherited));
         for text in ["", "700", "700,10", "700,10:", "x,10:257", "700,10:257 "] {
-            assert_eq!(text.parse::<Handed>(), Err(()), "{text}");
+            assert_eq!(text.parse::<Inherited>(), Err(()), "{text}");
         }
     }
 
@@ -505,12 +505,12 @@ mod tests {
     fn another_file_of_that_number_is_not_taken() {
         let file = std::fs::File::open("/dev/null").unwrap();
         // SAFETY: no memory is touched.
-        let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HANDED_LEAST) };
+        let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, INHERITED_LEAST) };
         assert_eq!(device_of(high), Some((1, 3)));
-        assert!(!take(Handed { number: high, device: (10, 257) }));
-        assert!(!take(Handed { number: file.as_raw_fd().min(HANDED_LEAST - 1), device: (1, 3) }));
+        assert!(!take(Inherited { number: high, device: (10, 257) }));
+        assert!(!take(Inherited { number: file.as_raw_fd().min(INHERITED_LEAST - 1), device: (1, 3) }));
         // SAFETY: the descriptor was made above, and has no other user.
         drop(unsafe { OwnedFd::from_raw_fd(high) });
-        assert!(!take(Handed { number: high, device: (1, 3) }));
+        assert!(!take(Inherited { number: high, device: (1, 3) }));
     }
 }

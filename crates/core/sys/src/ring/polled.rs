@@ -213,7 +213,7 @@ impl Polled {
     }
 
     /// Completes the timeouts whose time has come. Returns the nanoseconds until the next one.
-    fn tell_time(&mut self) -> Option<u64> {
+    fn expire_timers(&mut self) -> Option<u64> {
         loop {
             let Reverse((until_ns, tag)) = *self.timers.peek()?;
             let left_ns = until_ns.saturating_sub(now_ns());
@@ -342,7 +342,7 @@ impl Polled {
                 Files::Workers(workers) => workers.submit(&mut self.ended),
             }
             files!(self, files => files.reap(&mut self.ended));
-            let next_ns = self.tell_time();
+            let next_ns = self.expire_timers();
             let waits = self.ended.len() < wanted as usize && self.may_sleep();
             let timeout_ms = match next_ns {
                 _ if !waits => 0,
@@ -384,7 +384,7 @@ impl Polled {
         }
         // Faults are noticed between other work, too, as io_uring's events are.
         if !std::mem::take(&mut self.looked) {
-            self.tell_time();
+            self.expire_timers();
             // An error occurs again, and is reported, where the thread waits.
             self.look(0).ok();
         }

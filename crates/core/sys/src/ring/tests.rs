@@ -92,7 +92,7 @@ fn what_cannot_be_is_an_end_with_an_error() {
 }
 
 #[test]
-fn polls_are_told_once_or_each_time() {
+fn polls_report_once_or_each_time() {
     for mut ring in rings() {
         let counter = crate::fd::Fd::event().unwrap();
         ring.poll(counter.raw(), true, 1).unwrap();

@@ -74,7 +74,7 @@ impl ReportedCondition {
         ReportedCondition { place, reason: None }
     }
 
-    fn tell(&mut self, reason: Option<String>) {
+    fn report(&mut self, reason: Option<String>) {
         if reason != self.reason {
             self.place.set(reason.as_deref().unwrap_or(""));
             self.reason = reason;
@@ -284,7 +284,7 @@ impl Engine {
             if let Some(timer) = &self.ticks.timer {
                 self.io.poll(Poll::Timer, timer.raw());
             }
-            self.tell_second();
+            self.report_second();
         }
     }
 
@@ -292,13 +292,13 @@ impl Engine {
     fn tick(&mut self) -> bool {
         self.follow.tick();
         if self.frames.lease.ends_second() {
-            self.tell_second();
+            self.report_second();
         }
         self.ask_share(true);
         self.frames.lease.excess() > 0
     }
 
-    fn tell_second(&mut self) {
+    fn report_second(&mut self) {
         if let Some(each_second) = self.options.each_second {
             each_second(self.counters, self.table.usage.books_bytes() as u64);
         }
@@ -472,7 +472,7 @@ impl Engine {
         counters.retries.store(self.mover.retries, Relaxed);
         self.count_waits();
         counters.prefetch_stopped.store(u64::from(self.ahead.policy.is_stopped()), Relaxed);
-        self.condition.tell(self.io.condition());
+        self.condition.report(self.io.condition());
     }
 
     /// Checks that the parts agree with each other. Under the model checker, each block is checked,
@@ -489,7 +489,7 @@ impl Engine {
         let used = settled + reading + writing + self.trials.frames();
         self.frames.assert_agree(used, reading);
         let lease = (self.frames.lease.frames * self.block) as u64;
-        assert_eq!(self.counters.lease_bytes.load(Relaxed), lease, "the lease is not what is told");
+        assert_eq!(self.counters.lease_bytes.load(Relaxed), lease, "the lease is not what is reported");
         if cfg!(terapage_model) {
             self.table.assert_counts();
             self.io.slots.assert_counts();

@@ -429,7 +429,7 @@ impl Engine {
     }
 
     /// Counts the time in which threads waited, now that these blocks have arrived.
-    fn tell_stall(&mut self, blocks: &[u32]) {
+    fn count_stall(&mut self, blocks: &[u32]) {
         let waited_for = blocks.iter().filter(|&&block| self.table.get(block).has(WANTED)).count();
         if waited_for > 0 {
             let stalled_ns = self.stall.end(waited_for, self.now());
@@ -438,7 +438,7 @@ impl Engine {
     }
 
     fn paged_in(&mut self, operation: &Operation, runs: &[Run]) {
-        self.tell_stall(&operation.blocks);
+        self.count_stall(&operation.blocks);
         for &block in &operation.left_out {
             self.policy.insert(block);
             let entry = self.table.get(block);

@@ -110,7 +110,7 @@ impl Engine {
         }
         let (from, block) = (self.table.address(first), self.block);
         let mut parts: Vec<(u32, u32)> = Vec::new();
-        let told = self.mover.each_present(from..from + (end - first) as usize * block, |there| {
+        let is_listed = self.mover.each_present(from..from + (end - first) as usize * block, |there| {
             let at = first + ((there.start - from) / block) as u32;
             let to = first + (there.end - from).div_ceil(block) as u32;
             match parts.last_mut() {
@@ -118,7 +118,7 @@ impl Engine {
                 _ => parts.push((at, to)),
             }
         })?;
-        if !told {
+        if !is_listed {
             return self.adopt_all(first, end);
         }
         parts.into_iter().try_for_each(|(first, end)| self.adopt_all(first, end))

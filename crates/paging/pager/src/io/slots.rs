@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_any_more_is_told() {
+    fn slots_that_nobody_reads_any_more_are_forgotten() {
         let mut slots = Slots::new(64);
         slots.grown(128);
         slots.take(64);

@@ -324,7 +324,7 @@ pub fn take_some(thread: usize, size: usize, to: &mut [usize]) -> usize {
 pub fn give_back(objects: &[usize]) {
     let mut rest = objects;
     while let Some(heap) = rest.first().and_then(|&at| TABLE.heap_of(at)) {
-        let mut held = ALL_HEAPS[usize::from(heap)].lock();
+        let mut locked = ALL_HEAPS[usize::from(heap)].lock();
         let mut freed = Ok(());
         while let Some((&at, others)) = rest.split_first()
             && freed.is_ok()
@@ -332,9 +332,9 @@ pub fn give_back(objects: &[usize]) {
         {
             rest = others;
             // SAFETY: the object lies in that heap's memory, and the program has freed it.
-            freed = unsafe { held.free(at as *mut u8) };
+            freed = unsafe { locked.free(at as *mut u8) };
         }
-        drop(held);
+        drop(locked);
         or_stop(freed);
     }
 }

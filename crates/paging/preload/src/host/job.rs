@@ -9,7 +9,7 @@ use crate::{exit, process};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use terapage_lease::{File, Handed, Needs, Slot, Table, least_of};
+use terapage_lease::{File, Inherited, Needs, Slot, Table, least_of};
 use terapage_pager::{Share, Use};
 use terapage_policy::frame_need::FrameNeed;
 use terapage_sys::thread;
@@ -24,7 +24,7 @@ const UNTRACKED_BYTES: u64 = 16 << 20;
 
 /// The job, once the library has begun.
 struct Job {
-    handed: Handed,
+    inherited: Inherited,
     /// The process that `terapage run` became, which has the table, too.
     root: Option<u32>,
     table: Table<'static>,
@@ -49,27 +49,27 @@ static BEGAN_WITH: AtomicU64 = AtomicU64::new(0);
 /// The bytes that the process may have, as last read.
 static ALLOWED: AtomicU64 = AtomicU64::new(0);
 
-/// Begins. `handed` says where the table is, and `root` which process began the run.
-pub fn begin(handed: Option<OsString>, root: Option<OsString>) {
-    let Some(handed) = handed else { return };
+/// Begins. `inherited` says where the table is, and `root` which process began the run.
+pub fn begin(inherited: Option<OsString>, root: Option<OsString>) {
+    let Some(inherited) = inherited else { return };
     let number = |text: OsString| text.to_str().and_then(|text| text.parse().ok());
     let root = root.and_then(number);
-    let Some(handed) = handed.to_str().and_then(|text| text.parse::<Handed>().ok()) else { return };
-    let table = match handed.table() {
+    let Some(inherited) = inherited.to_str().and_then(|text| text.parse::<Inherited>().ok()) else { return };
+    let table = match inherited.table() {
         Ok(table) => {
-            handed.keep();
+            inherited.keep();
             Some(table)
         }
         // Somebody on the way has closed all descriptors.
-        Err(_) => handed.open(root).ok().and_then(|file| {
+        Err(_) => inherited.open(root).ok().and_then(|file| {
             FILE.store(file.number(), SeqCst);
             file.table()
         }),
     };
     match table {
         Some(table) => {
-            let budget = table.budget(handed.job());
-            JOB.set(Job { handed, root, table, budget }).ok();
+            let budget = table.budget(inherited.job());
+            JOB.set(Job { inherited, root, table, budget }).ok();
         }
         None => LOST.store(true, SeqCst),
     }
@@ -131,7 +131,7 @@ fn at_table<R>(use_it: impl FnOnce(&'static Job, File, Slot) -> R) -> Option<R> 
 fn join(job: &Job) -> Option<(File, Slot)> {
     let file = match FILE.load(SeqCst) {
         none if none < 0 => {
-            let file = job.handed.open(job.root).ok()?;
+            let file = job.inherited.open(job.root).ok()?;
             FILE.store(file.number(), SeqCst);
             file
         }
@@ -140,10 +140,10 @@ fn join(job: &Job) -> Option<(File, Slot)> {
     if let Some(slot) = SLOT.load(SeqCst).checked_sub(1) {
         return Some((file, Slot::from_number(slot)));
     }
-    let slot = job.table.join(&file, job.handed.job(), std::process::id(), least(0))?;
+    let slot = job.table.join(&file, job.inherited.job(), std::process::id(), least(0))?;
     SLOT.store(slot.number() + 1, SeqCst);
-    if job.table.is_too_small(job.handed.job()) {
-        let all = job.table.overview(job.handed.job());
+    if job.table.is_too_small(job.inherited.job()) {
+        let all = job.table.overview(job.inherited.job());
         thread::say(&format!(
             "terapage: --memory is {} MiB, less than the least that the {} processes of the job need, {} KiB each: it does not hold (raise it, or \
              start fewer)\n",
@@ -226,8 +226,8 @@ impl Share for Member {
         };
         let said = at_table(|job, file, slot| {
             if use_.tick {
-                let all = job.table.overview(job.handed.job());
-                use_.counters.job.store(job.handed.file(), Relaxed);
+                let all = job.table.overview(job.inherited.job());
+                use_.counters.job.store(job.inherited.file(), Relaxed);
                 use_.counters.job_processes.store(all.processes, Relaxed);
             }
             job.table.update(&file, slot, &needs)
@@ -251,11 +251,11 @@ fn used_ns() -> u64 {
 
 /// The peak of the memory of all processes of the job together; `None` if there is no job.
 pub fn peak() -> Option<u64> {
-    JOB.get().map(|job| job.table.peak(job.handed.job()))
+    JOB.get().map(|job| job.table.peak(job.inherited.job()))
 }
 
 /// The job's number, and the number of its processes that have a lease; zeros if there is none.
 pub fn numbers() -> (u64, u64) {
-    let of = |job: &Job| (job.handed.file(), job.table.overview(job.handed.job()).processes);
+    let of = |job: &Job| (job.inherited.file(), job.table.overview(job.inherited.job()).processes);
     JOB.get().map_or((0, 0), of)
 }

@@ -77,7 +77,7 @@ pub struct Lock<T, W: Word = AtomicU32> {
 unsafe impl<T: Send, W: Word + Sync> Sync for Lock<T, W> {}
 
 /// A guard: the lock is taken while it lives.
-pub struct Held<'a, T, W: Word = AtomicU32>(&'a Lock<T, W>);
+pub struct Guard<'a, T, W: Word = AtomicU32>(&'a Lock<T, W>);
 
 impl<T> Lock<T> {
     pub const fn new(value: T) -> Self {
@@ -115,9 +115,9 @@ impl<T, W: Word> Lock<T, W> {
         }
     }
 
-    pub fn lock(&self) -> Held<'_, T, W> {
+    pub fn lock(&self) -> Guard<'_, T, W> {
         self.take();
-        Held(self)
+        Guard(self)
     }
 
     /// Takes the lock without a guard; [`give`](Self::give) releases it.
@@ -208,7 +208,7 @@ impl<T, W: Word> Lock<T, W> {
     }
 }
 
-impl<T, W: Word> Deref for Held<'_, T, W> {
+impl<T, W: Word> Deref for Guard<'_, T, W> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -217,14 +217,14 @@ impl<T, W: Word> Deref for Held<'_, T, W> {
     }
 }
 
-impl<T, W: Word> DerefMut for Held<'_, T, W> {
+impl<T, W: Word> DerefMut for Guard<'_, T, W> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard's thread holds the lock.
         unsafe { &mut *self.0.value.get() }
     }
 }
 
-impl<T, W: Word> Drop for Held<'_, T, W> {
+impl<T, W: Word> Drop for Guard<'_, T, W> {
     fn drop(&mut self) {
         self.0.give();
     }

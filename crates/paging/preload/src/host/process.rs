@@ -172,8 +172,8 @@ fn remember_servers(start: &Start) {
 }
 
 fn take_device(start: &Start) {
-    if let Some(handed) = start.number(DEVICE_VARIABLE) {
-        userfaultfd::take(handed);
+    if let Some(inherited) = start.number(DEVICE_VARIABLE) {
+        userfaultfd::take(inherited);
     }
 }
 

@@ -21,7 +21,7 @@ const PROMISED: u64 = 32 << 20;
 
 /// While the program runs, nothing is reported if at most a tenth of the budget, and this many
 /// bytes, are outside the budget.
-const UNTOLD: u64 = 8 << 20;
+const REPORT_MIN_BYTES: u64 = 8 << 20;
 
 /// Smaller mappings are not counted.
 const LEAST: usize = 64 << 10;
@@ -247,7 +247,7 @@ pub fn look() {
         job::claim(found.private, packed);
         if all > budget + budget / 100 + PROMISED {
             BROKEN.store(true, Relaxed);
-            let is_much = found.total() > BEGAN_WITH.load(Relaxed) + budget / 10 + UNTOLD;
+            let is_much = found.total() > BEGAN_WITH.load(Relaxed) + budget / 10 + REPORT_MIN_BYTES;
             if is_much && !SAID.load(Relaxed) && !process::goes_unpaged() {
                 let line = format!(
                     "terapage: {}: {} are in memory beside the budget of {} MiB, not paged ({}): --memory does not hold (--enforce limits \
@@ -337,7 +337,7 @@ pub fn last_line() -> Option<String> {
         return None;
     }
     let (most, began_with) = (MOST.get(), BEGAN_WITH.load(Relaxed));
-    if !BROKEN.load(Relaxed) || began_with > 0 && most.total() < began_with + UNTOLD {
+    if !BROKEN.load(Relaxed) || began_with > 0 && most.total() < began_with + REPORT_MIN_BYTES {
         return None;
     }
     let heap = match settings.heap {

@@ -23,7 +23,7 @@ pub(super) struct Kept {
     /// The file of standard error at the start.
     pub(super) errors: Option<(u64, u64)>,
     /// The hashed names of programs that were reported as not paged. Forked children share them.
-    pub(super) told: &'static [AtomicU64],
+    pub(super) reported: &'static [AtomicU64],
 }
 
 pub(super) static KEPT: OnceLock<Kept> = OnceLock::new();
@@ -31,12 +31,12 @@ pub(super) static KEPT: OnceLock<Kept> = OnceLock::new();
 /// Remembers the data for executed programs, which get them from now on.
 pub fn open(settings: Vec<CString>) {
     let Some(library) = own_path() else { return };
-    let told = memory::share(PAGE).map_or(&[][..], |at| {
+    let reported = memory::share(PAGE).map_or(&[][..], |at| {
         // SAFETY: the memory was mapped just now, and stays mapped; zeros are valid numbers.
         unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), PAGE / size_of::<AtomicU64>()) }
     });
     let host = instead::find(&library);
-    KEPT.set(Kept { library, host, settings, errors: standard_error(), told }).ok();
+    KEPT.set(Kept { library, host, settings, errors: standard_error(), reported }).ok();
 }
 
 /// The path of this library, as given to the loader.
@@ -338,7 +338,7 @@ mod tests {
     fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
         let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
         let library = b"/l/libterapage_preload.so".to_vec();
-        let kept = Kept { library, host: None, settings, errors: None, told: &[] };
+        let kept = Kept { library, host: None, settings, errors: None, reported: &[] };
         let given: Vec<*const c_char> =
             environment.iter().map(|text| text.as_ptr()).chain([null()]).collect();
         let (mut room, mut bytes) = ([null(); TEXTS], [0; BYTES]);
@@ -374,8 +374,8 @@ mod tests {
 
     #[test]
     fn news_are_news_once() {
-        let told = [const { AtomicU64::new(0) }; 2];
-        let news = [1, 2, 1, 3, 2].map(|number| is_news(&told, number));
+        let reported = [const { AtomicU64::new(0) }; 2];
+        let news = [1, 2, 1, 3, 2].map(|number| is_news(&reported, number));
         assert_eq!(news, [true, true, false, false, false]);
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
         && why.is_some_and(|why| why.is_hostable())
         && kept.host.as_deref().is_some_and(instead::is_there);
     if let (Some(why), Some(first), false) = (why, first, is_hosted) {
-        tell(kept, first, last, why);
+        report(kept, first, last, why);
     }
     crate::set_errno(errno.unwrap_or(0));
     why.map(|why| Seen { why, is_hosted })
@@ -33,7 +33,7 @@ pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
 
 /// Says that a program is not paged, unless that was already said, or standard error is another
 /// file than at the start: then the program may read it.
-pub(super) fn tell(kept: &Kept, first: Name, last: Name, why: Why) {
+pub(super) fn report(kept: &Kept, first: Name, last: Name, why: Why) {
     if standard_error() != kept.errors {
         return;
     }
@@ -47,7 +47,7 @@ pub(super) fn tell(kept: &Kept, first: Name, last: Name, why: Why) {
             )
         }
     };
-    if written.is_ok() && is_news(kept.told, number(&line.bytes[..line.len])) {
+    if written.is_ok() && is_news(kept.reported, number(&line.bytes[..line.len])) {
         line.bytes[line.len] = b'\n';
         thread::say(std::str::from_utf8(&line.bytes[..=line.len]).unwrap_or_default());
     }
@@ -76,10 +76,10 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(start, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)).max(1)
 }
 
-/// Whether a number is new among `told`; adds it. If there is no room, the number does not count as
-/// new.
-pub(super) fn is_news(told: &[AtomicU64], number: u64) -> bool {
-    for place in told {
+/// Whether a number is new among `reported`; adds it. If there is no room, the number does not
+/// count as new.
+pub(super) fn is_news(reported: &[AtomicU64], number: u64) -> bool {
+    for place in reported {
         match place.compare_exchange(0, number, Relaxed, Relaxed) {
             Ok(_) => return true,
             Err(there) if there == number => return false,

@@ -8,48 +8,50 @@ use terapage_sys::fd::Fd;
 use terapage_sys::shared::{self, Identity};
 use terapage_sys::{Error, Result};
 
-/// The environment variable that tells an executed program where the table is, as a [`Handed`].
+/// The environment variable that tells an executed program where the table is, as an [`Inherited`].
 pub const JOB_VARIABLE: &str = "TERAPAGE_JOB";
 
 /// The table in a descriptor that stays open on exec, and the number of the job: as text,
 /// `NUMBER,DEVICE:FILE,JOB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct Inherited {
     number: i32,
     file: Identity,
     job: usize,
 }
 
-impl fmt::Display for Handed {
+impl fmt::Display for Inherited {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{},{}:{},{}", self.number, self.file.0, self.file.1, self.job)
     }
 }
 
-impl FromStr for Handed {
+impl FromStr for Inherited {
     type Err = ();
 
-    fn from_str(text: &str) -> std::result::Result<Handed, ()> {
+    fn from_str(text: &str) -> std::result::Result<Inherited, ()> {
         let [number, file, job] = text.split(',').collect::<Vec<_>>().try_into().map_err(|_| ())?;
         let (device, file) = file.split_once(':').ok_or(())?;
         let parse = |text: &str| text.parse::<u64>().map_err(|_| ());
         let job = parse(job)? as usize;
         let number = number.parse().map_err(|_| ())?;
-        (job < crate::JOBS).then_some(Handed { number, file: (parse(device)?, parse(file)?), job }).ok_or(())
+        (job < crate::JOBS)
+            .then_some(Inherited { number, file: (parse(device)?, parse(file)?), job })
+            .ok_or(())
     }
 }
 
-impl Handed {
+impl Inherited {
     /// Makes the table of a new job with this budget, bytes.
     ///
     /// # Errors
     /// There are no memory files, or too many open files.
-    pub fn make(budget: u64) -> Result<Handed> {
+    pub fn make(budget: u64) -> Result<Inherited> {
         let fd = shared::make(c"terapage-job", TABLE_BYTES)?;
         Table::begin(shared::map(fd.as_raw_fd(), TABLE_BYTES)?, budget);
         let number = shared::hand_on(fd)?;
         let file = shared::identity(number).ok_or_else(not_there)?;
-        Ok(Handed { number, file, job: 0 })
+        Ok(Inherited { number, file, job: 0 })
     }
 
     /// Makes a job inside this one, with its own budget in bytes. `None` if there are too many
@@ -57,13 +59,13 @@ impl Handed {
     ///
     /// # Errors
     /// The table cannot be opened again.
-    pub fn inside(&self, budget: u64) -> Result<Option<Handed>> {
+    pub fn inside(&self, budget: u64) -> Result<Option<Inherited>> {
         let file = self.open(None)?;
         let table = file.table().ok_or_else(not_there)?;
         let Some(job) = table.add_job(&file, self.job, budget) else { return Ok(None) };
         // With the lock of the job, which lasts while any process has the descriptor.
         shared::keep_on_exec(file.number)?;
-        Ok(Some(Handed { number: file.number, job, ..*self }))
+        Ok(Some(Inherited { number: file.number, job, ..*self }))
     }
 
     /// Whether the table is open under that number.
