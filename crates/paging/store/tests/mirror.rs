@@ -325,8 +325,123 @@ fn a_write_waits_until_its_slot_has_been_written_back() {
     assert_eq!(rig.mirror.condition(), None);
 }
 
-/// An operation under way: its slots, their contents, and the number of wrong reads.
-type UnderWay = (OpKind, Range<u32>, Vec<Option<u64>>, u32);
+/// An operation under way.
+struct UnderWay {
+    kind: OpKind,
+    slots: Range<u32>,
+    /// The value of each slot.
+    values: Vec<Option<u64>>,
+    /// The number of wrong reads.
+    tries: u32,
+}
+
+/// Random work on a mirror, compared with what was written last.
+struct Model {
+    seed: u64,
+    state: u64,
+    rig: Rig,
+    /// Perhaps no copy has what was written.
+    may_fail: bool,
+    /// The last write to each slot.
+    truth: HashMap<u32, u64>,
+    under_way: HashMap<u32, UnderWay>,
+    /// The last value that was written.
+    value: u64,
+}
+
+impl Model {
+    fn random(&mut self, below: u64) -> u64 {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % below
+    }
+
+    /// Begins an operation, or ends one.
+    fn step(&mut self) {
+        let free = (0..DEPTH).find(|id| !self.under_way.contains_key(id));
+        let first = self.random(24) as u32;
+        let slots = first..first + 1 + self.random(MOST as u64) as u32;
+        let touches = |other: &UnderWay| other.slots.start < slots.end && slots.start < other.slots.end;
+        if let Some(id) = free
+            && !self.under_way.values().any(touches)
+            && (!self.begin(id, slots) || self.random(3) > 0)
+        {
+            return;
+        }
+        if !self.under_way.is_empty() {
+            self.end();
+        }
+    }
+
+    /// Begins an operation of these slots, or forgets them. Whether one was begun.
+    fn begin(&mut self, id: u32, slots: Range<u32>) -> bool {
+        let kind = if self.random(2) == 0 { OpKind::Read } else { OpKind::Write };
+        if self.random(20) == 0 {
+            self.truth.retain(|slot, _| !slots.contains(slot));
+            self.rig.mirror.forget(slots);
+            return false;
+        }
+        let mut values: Vec<_> = slots.clone().map(|slot| self.truth.get(&slot).copied()).collect();
+        if kind == OpKind::Write {
+            for (index, value) in values.iter_mut().enumerate() {
+                self.value += 1;
+                *value = Some(self.value);
+                let word = self.value.to_le_bytes();
+                let bytes = &mut self.rig.bytes(id, MOST)[index * BLOCK..][..BLOCK];
+                bytes.chunks_exact_mut(8).for_each(|to| to.copy_from_slice(&word));
+            }
+        } else if values.iter().any(Option::is_none) {
+            // Never written: the contents are undefined.
+            return false;
+        }
+        self.rig.begin(id, kind, slots.clone());
+        self.under_way.insert(id, UnderWay { kind, slots, values, tries: 0 });
+        true
+    }
+
+    /// Waits for the end of an operation, and checks it.
+    fn end(&mut self) {
+        let end = self.rig.next();
+        let UnderWay { kind, slots, values, tries } = self.under_way.remove(&end.id).unwrap();
+        let seed = self.seed;
+        match (end.result, kind) {
+            (Err(failure), _) => {
+                assert!(self.may_fail, "seed {seed}: {kind:?} {slots:?} failed: {failure:?}");
+                if kind == OpKind::Write {
+                    self.truth.retain(|slot, _| !slots.contains(slot));
+                }
+            }
+            (Ok(()), OpKind::Write) => {
+                self.truth.extend(slots.zip(values).filter_map(|(slot, value)| Some((slot, value?))));
+            }
+            (Ok(()), OpKind::Read) => {
+                let wrong = self.wrong_bits(end.id, &values);
+                // A store flips a bit: older bytes would differ in more than one.
+                assert!(wrong <= slots.len() as u32, "seed {seed}: {slots:?} has older bytes ({wrong} bits)");
+                self.rig.judge(end.id, slots.clone(), wrong == 0);
+                // Parts of both, then only the bad copy, then the good one.
+                assert!(
+                    wrong == 0 || self.may_fail || tries < 2,
+                    "seed {seed}: {slots:?} was wrong in both copies"
+                );
+                if wrong > 0 && tries < 4 {
+                    self.rig.begin(end.id, OpKind::Read, slots.clone());
+                    self.under_way.insert(end.id, UnderWay { kind, slots, values, tries: tries + 1 });
+                }
+            }
+        }
+    }
+
+    /// The bits in which what was read differs from these values.
+    fn wrong_bits(&mut self, id: u32, values: &[Option<u64>]) -> u32 {
+        let read = self.rig.bytes(id, values.len()).chunks_exact(BLOCK);
+        let words = values
+            .iter()
+            .zip(read)
+            .flat_map(|(value, bytes)| bytes.chunks_exact(8).map(move |word| (value.unwrap(), word)));
+        words.map(|(value, word)| (value ^ u64::from_le_bytes(word.try_into().unwrap())).count_ones()).sum()
+    }
+}
 
 /// Random work with copies that fail and complete late, compared with the last writes. `may_fail`:
 /// perhaps no copy has the bytes.
@@ -336,81 +451,10 @@ fn against_a_model(seed: u64, faults: [Faults; 2], may_fail: bool) -> Option<()>
         let inner = Faulty::new(Disk::default(), faults, seed);
         Box::new(Delayed::new(inner, 0..200_000, seed)) as Box<dyn Store>
     });
-    let mut rig = Rig::new(copies.collect())?;
-    let mut state = seed;
-    let mut random = move |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
-    // The last write to each slot, and the operations under way.
-    let mut truth: HashMap<u32, u64> = HashMap::new();
-    let mut under_way: HashMap<u32, UnderWay> = HashMap::new();
-    let mut number = 0;
-    for _ in 0..400 {
-        let free = (0..DEPTH).find(|id| !under_way.contains_key(id));
-        let first = random(24) as u32;
-        let slots = first..first + 1 + random(MOST as u64) as u32;
-        let touches = |range: &Range<u32>| range.start < slots.end && slots.start < range.end;
-        let is_free = !under_way.values().any(|(_, range, ..)| touches(range));
-        if let (Some(id), true) = (free, is_free) {
-            let kind = if random(2) == 0 { OpKind::Read } else { OpKind::Write };
-            if random(20) == 0 {
-                truth.retain(|slot, _| !slots.contains(slot));
-                rig.mirror.forget(slots);
-                continue;
-            }
-            let mut expected: Vec<_> = slots.clone().map(|slot| truth.get(&slot).copied()).collect();
-            if kind == OpKind::Write {
-                for (index, value) in expected.iter_mut().enumerate() {
-                    number += 1;
-                    *value = Some(number);
-                    let bytes = &mut rig.bytes(id, MOST)[index * BLOCK..][..BLOCK];
-                    bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&number.to_le_bytes()));
-                }
-            } else if expected.iter().any(Option::is_none) {
-                // Never written: the contents are undefined.
-                continue;
-            }
-            rig.begin(id, kind, slots.clone());
-            under_way.insert(id, (kind, slots, expected, 0));
-            if random(3) > 0 {
-                continue;
-            }
-        }
-        if under_way.is_empty() {
-            continue;
-        }
-        let end = rig.next();
-        let (kind, slots, expected, tries) = under_way.remove(&end.id).unwrap();
-        if let Err(failure) = &end.result {
-            assert!(may_fail, "seed {seed}: {kind:?} {slots:?} failed: {failure:?}");
-            if kind == OpKind::Write {
-                truth.retain(|slot, _| !slots.contains(slot));
-            }
-            continue;
-        }
-        if kind == OpKind::Write {
-            truth.extend(slots.zip(expected).filter_map(|(slot, value)| Some((slot, value?))));
-            continue;
-        }
-        let wrong: u32 = expected
-            .iter()
-            .zip(rig.bytes(end.id, slots.len()).chunks_exact(BLOCK))
-            .flat_map(|(value, bytes)| bytes.chunks_exact(8).map(move |word| (value.unwrap(), word)))
-            .map(|(value, word)| (value ^ u64::from_le_bytes(word.try_into().unwrap())).count_ones())
-            .sum();
-        // A store flips a bit: older bytes would differ in more than one.
-        assert!(wrong <= slots.len() as u32, "seed {seed}: {slots:?} has older bytes ({wrong} bits)");
-        rig.judge(end.id, slots.clone(), wrong == 0);
-        if wrong > 0 {
-            // Parts of both, then only the bad copy, then the good one.
-            assert!(may_fail || tries < 2, "seed {seed}: {slots:?} was wrong in both copies");
-            if tries < 4 {
-                rig.begin(end.id, OpKind::Read, slots.clone());
-                under_way.insert(end.id, (kind, slots, expected, tries + 1));
-            }
-        }
-    }
+    let rig = Rig::new(copies.collect())?;
+    let (truth, under_way) = (HashMap::new(), HashMap::new());
+    let mut model = Model { seed, state: seed, rig, may_fail, truth, under_way, value: 0 };
+    (0..400).for_each(|_| model.step());
     Some(())
 }
 
