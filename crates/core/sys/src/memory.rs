@@ -113,7 +113,7 @@ pub fn has_room_for_mappings(more: usize) -> bool {
         // SAFETY: the memory was mapped just now, and has no other user.
         unsafe { libc::syscall(libc::SYS_mprotect, page, crate::PAGE, libc::PROT_READ as i64) == 0 }
     });
-    // SAFETY: as above.
+    // SAFETY: the memory was mapped by this function, and nobody else uses it.
     unsafe { libc::syscall(libc::SYS_munmap, at, len) };
     has_room
 }

@@ -377,7 +377,7 @@ impl Uncancelled {
 impl Drop for Uncancelled {
     fn drop(&mut self) {
         let mut old = 0;
-        // SAFETY: as above.
+        // SAFETY: `old` has room for the state before.
         unsafe { pthread_setcancelstate(self.0, &raw mut old) };
     }
 }
@@ -528,7 +528,7 @@ impl Processors {
 
     /// The set with these [words](Self::words).
     pub fn from_words(words: [u64; Self::WORDS]) -> Processors {
-        // SAFETY: as in `words`.
+        // SAFETY: the set is an array of words of this size in all, and any bits are valid.
         Processors(unsafe { std::mem::transmute::<[u64; Self::WORDS], libc::cpu_set_t>(words) })
     }
 

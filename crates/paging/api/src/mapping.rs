@@ -197,7 +197,7 @@ pub struct MappedFile {
 
 // SAFETY: only the mapping owns the memory, while it lives.
 unsafe impl Send for MappedFile {}
-// SAFETY: as above; a change needs a `&mut`.
+// SAFETY: a change needs a `&mut`.
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
@@ -241,7 +241,7 @@ impl MappedFile {
 
     /// The mapping as values that can be changed.
     pub fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
-        // SAFETY: as above.
+        // SAFETY: a `Plain` may be changed to any bytes, and a mapping begins at a page.
         unsafe { self.align_to_mut().1 }
     }
 }
@@ -257,7 +257,7 @@ impl Deref for MappedFile {
 
 impl DerefMut for MappedFile {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
+        // SAFETY: the mapping lives as long as `self`, which is borrowed for changing.
         unsafe { std::slice::from_raw_parts_mut(self.place.at, self.place.len) }
     }
 }

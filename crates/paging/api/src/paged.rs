@@ -46,7 +46,7 @@ pub struct Paged<T: Plain> {
 
 // SAFETY: the slice owns its memory, like a `Vec`.
 unsafe impl<T: Plain> Send for Paged<T> {}
-// SAFETY: as above; a change needs a `&mut`.
+// SAFETY: a change needs a `&mut`.
 unsafe impl<T: Plain> Sync for Paged<T> {}
 
 impl<T: Plain> Paged<T> {
@@ -80,7 +80,7 @@ impl<T: Plain> Deref for Paged<T> {
 
 impl<T: Plain> DerefMut for Paged<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above.
+        // SAFETY: the values are there, and `self` is borrowed for changing.
         unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
     }
 }

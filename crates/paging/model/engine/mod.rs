@@ -81,7 +81,7 @@ struct Shared(*mut Engine);
 
 // SAFETY: only the pager's thread uses it, or the forking thread while that is parked.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: one thread uses it at a time.
 unsafe impl Sync for Shared {}
 
 impl Shared {

@@ -60,7 +60,7 @@ pub(crate) struct Mailbox {
 // SAFETY: `state` decides which thread uses `posted` and the object behind it: the pager's while it
 // is POSTED, otherwise the requesting thread, which holds `asking`. Requests and answers are Send.
 unsafe impl Sync for Mailbox {}
-// SAFETY: as above.
+// SAFETY: a mailbox owns what it points to: requests and answers, which are Send.
 unsafe impl Send for Mailbox {}
 
 impl Mailbox {

@@ -39,7 +39,8 @@ pub struct Pager {
 // SAFETY: only the pager's thread uses the engine, or the forking thread while that is parked; the
 // rest can be shared.
 unsafe impl Send for Pager {}
-// SAFETY: as above.
+// SAFETY: through a shared reference, threads only read, and post requests, which the mailbox takes
+// one at a time.
 unsafe impl Sync for Pager {}
 
 /// A fork that is about to happen; the pager is parked.
@@ -121,7 +122,7 @@ impl Pager {
             unsafe { (*engine.0).prepare() };
             is_ready.store(1, SeqCst);
             thread::wake(&is_ready);
-            // SAFETY: as above.
+            // SAFETY: the engine is never freed, and this thread has it alone unless parked.
             unsafe { (*engine.0).run() }
         })?;
         // The thread opens descriptors. Forked children often close all descriptors that they did

@@ -97,7 +97,7 @@ impl From<SocketAddr> for Address {
                     sin6_addr: libc::in6_addr { s6_addr: to.ip().octets() },
                     sin6_scope_id: to.scope_id(),
                 };
-                // SAFETY: as above.
+                // SAFETY: the storage is large and aligned enough, and only this function uses it.
                 unsafe { at.cast::<libc::sockaddr_in6>().write(v6) };
                 address.len = size_of_val(&v6) as libc::socklen_t;
             }

@@ -288,7 +288,8 @@ impl Table {
         (entry.hash, entry.half) = (hash, false);
         let region = self.region_of(block);
         if self.splits {
-            // SAFETY: as above, and `self` is borrowed for changing.
+            // SAFETY: the block is in the region, which has parts, and `self` is borrowed for
+            // changing.
             unsafe { *region.parts.add((block - region.first) as usize) = parts };
         }
     }
@@ -345,7 +346,7 @@ impl Table {
 
     pub fn get_mut(&mut self, block: u32) -> &mut Entry {
         let region = self.region_of(block);
-        // SAFETY: as above, and `self` is borrowed for changing.
+        // SAFETY: the block is in the region, and `self` is borrowed for changing.
         unsafe { &mut *region.entries.add((block - region.first) as usize) }
     }
 

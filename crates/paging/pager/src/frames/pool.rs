@@ -122,15 +122,14 @@ impl Pool {
 
     /// The bytes of a filled place.
     pub fn bytes(&self, place: u32) -> &[u8] {
-        // SAFETY: only the pager's thread or the thread that carries a place's load touches it,
-        // never both at once, and only if it is filled. Touching an empty place is a bus error, not
-        // a wrong byte.
+        // SAFETY: only the pager's thread touches a place, and only if it is filled. To touch an
+        // empty place is a bus error, not a wrong byte.
         unsafe { memory::bytes(self.address(place), self.block) }
     }
 
     /// Fills a place with zeros.
     pub fn zero(&mut self, place: u32) {
-        // SAFETY: as above.
+        // SAFETY: the place is filled, and the caller has the pool for changing.
         unsafe { memory::bytes(self.address(place), self.block) }.fill(0);
     }
 

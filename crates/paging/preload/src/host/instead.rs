@@ -108,7 +108,7 @@ impl<'a> Hosted<'a> {
     /// # Safety
     /// The arguments end in a null pointer.
     pub unsafe fn arguments_of_script(&self, arguments: Texts) -> usize {
-        // SAFETY: as the caller promises.
+        // SAFETY: the arguments end in a null pointer.
         let count = || unsafe { crate::exec::texts(arguments) }.count();
         if self.script.is_some() { count() + 4 } else { 0 }
     }
@@ -120,7 +120,7 @@ impl<'a> Hosted<'a> {
     pub unsafe fn arguments(&self, arguments: Texts, room: &mut [*const c_char]) -> Texts {
         let Some((script, line)) = &self.script else { return arguments };
         let before = [Some(line.interpreter()), line.argument(), Some(script)];
-        // SAFETY: as the caller promises.
+        // SAFETY: the arguments end in a null pointer.
         let after = unsafe { crate::exec::texts(arguments) }.skip(1);
         let all = before.into_iter().flatten().chain(after).map(CStr::as_ptr).chain([null()]);
         room.iter_mut().zip(all).for_each(|(place, text)| *place = text);

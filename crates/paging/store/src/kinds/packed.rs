@@ -79,7 +79,8 @@ impl Units {
     }
 
     fn bytes_mut(&mut self, unit: u32) -> &mut [u8] {
-        // SAFETY: as above, and there is no other slice of it.
+        // SAFETY: the unit lies in what was mapped for this store alone, and nobody has another
+        // slice of it.
         unsafe { memory::bytes(self.at + unit as usize * self.size, self.size) }
     }
 

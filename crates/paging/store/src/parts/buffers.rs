@@ -4,14 +4,14 @@ use crate::Error;
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
-/// Blocks that are lent to operations. Each begins at a page boundary, as direct I/O requires.
+/// Blocks that operations take for a while. Each begins at a page boundary, as direct I/O requires.
 pub(crate) struct Buffers {
     at: usize,
     len: usize,
     block: usize,
-    /// The free blocks, by number; the last is lent first, so that few are touched.
+    /// The free blocks, by number; the last is taken first, so that few are touched.
     free: Vec<u32>,
-    /// Vectors that were lent before, now empty.
+    /// Vectors that were given back, now empty.
     spare: Vec<Vec<Piece>>,
 }
 
@@ -43,7 +43,7 @@ impl Buffers {
         Some(pieces)
     }
 
-    /// Takes lent blocks back.
+    /// Takes the blocks of an operation back.
     pub fn give_back(&mut self, mut pieces: Vec<Piece>) {
         for piece in pieces.drain(..).rev() {
             let first = (piece.at() - self.at) / self.block;

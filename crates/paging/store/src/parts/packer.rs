@@ -109,7 +109,8 @@ impl Zstd {
     }
 
     fn unpack(&mut self, packed: &[u8], block: &mut [u8]) -> bool {
-        // SAFETY: as above; bytes that `pack` did not make are refused.
+        // SAFETY: the state is valid, and this value's; both ranges have the lengths given. What
+        // was not made by `pack` is refused.
         let code = unsafe {
             zstd_sys::ZSTD_decompressDCtx(
                 self.unpacks,
