@@ -104,7 +104,8 @@ pub fn keep_device() {
     DEVICE.get_or_init(open_device);
 }
 
-/// The environment variable that tells an executed program where the device is, as an [`Inherited`].
+/// The environment variable that tells an executed program where the device is, as an
+/// [`Inherited`].
 pub const DEVICE_VARIABLE: &str = "TERAPAGE_DEVICE";
 
 /// The device in a descriptor that stays open on exec and on a change of user: as text,
