@@ -54,7 +54,7 @@ struct Pager {
 
 impl Pager {
     fn new(data_at: usize, store: File) -> Result<Pager> {
-        let (program, pool) = (Userfaultfd::open(Kind::Waiting)?, Userfaultfd::open(Kind::Strict)?);
+        let (program, pool) = (Userfaultfd::open(Kind::Faults)?, Userfaultfd::open(Kind::Sigbus)?);
         let pool_at = memory::reserve(FRAMES * BLOCK)? as usize;
         // Frames are made by a first touch, before the pool is watched.
         memory::populate(pool_at, FRAMES * BLOCK)?;
@@ -183,7 +183,7 @@ fn main() {
 
 #[test]
 fn data_beyond_the_frames_come_back_as_they_were() {
-    match Userfaultfd::open(Kind::Waiting) {
+    match Userfaultfd::open(Kind::Faults) {
         Ok(program) if program.can_move() => {}
         Ok(_) => return eprintln!("SKIPPED: this kernel does not move pages (Linux 6.8)"),
         Err(error) => return eprintln!("SKIPPED: {error}"),

@@ -388,7 +388,7 @@ fn an_event_wakes_all_who_sleep() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn canary_a_bell_that_rings_too_early() {
+fn canary_an_event_before_the_work() {
     explore(2, || sleep_until_an_event(false));
 }
 
