@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import shlex
 import sys
 import threading
@@ -16,7 +17,22 @@ _WIDTH = 30
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:  # a cell has no process to end
-        raise ValueError(f"%%terapage: {message}")
+        raise ValueError(message)
+
+
+def _options(words: str) -> argparse.Namespace:
+    """The options of a cell.
+
+    Raises ValueError, with one line that names the option that was probably meant.
+    """
+    parser = _parser()
+    options, unknown = parser.parse_known_args(shlex.split(words))
+    if unknown:
+        known = [name for action in parser._actions for name in action.option_strings]
+        near = difflib.get_close_matches(unknown[0].split("=")[0], known, 1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise ValueError(f"there is no {unknown[0]} ({meant})")
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,13 +131,19 @@ def register(shell: Any) -> None:
         """%%terapage [--memory SIZE] [--store PATH] [--quiet]: the arrays that the cell makes are paged."""
         from . import _arrays
 
-        options = _parser().parse_args(shlex.split(words))
-        if options.memory or options.store:
-            try:
-                _library.init(memory=options.memory, store=options.store)
-            except RuntimeError:
-                _set(options)
-        before = _library.stats()
+        from IPython.core.error import UsageError
+
+        # IPython shows this error as one line, and others with all that led to them.
+        try:
+            options = _options(words)
+            if options.memory or options.store:
+                try:
+                    _library.init(memory=options.memory, store=options.store)
+                except RuntimeError:
+                    _set(options)
+            before = _library.stats()
+        except (ValueError, RuntimeError, OSError) as why:
+            raise UsageError(f"%%terapage: {why}") from None
         if options.quiet:
             with _arrays.arrays():
                 shell.run_cell(cell)

@@ -38,3 +38,21 @@ def test_the_magic_runs_a_cell_in_paged_memory(python):
     )
     lines = done.stderr.splitlines()
     assert "major faults" in lines[0] and "20.0 MiB" in lines[0] and "runs already" in lines[1], done.stderr
+
+
+def test_what_is_wrong_with_the_magic_is_one_line(python):
+    pytest.importorskip("IPython", reason="SKIPPED: IPython is not installed")
+    done = python(
+        """
+        from IPython.core.interactiveshell import InteractiveShell
+        shell = InteractiveShell.instance()
+        shell.run_line_magic("load_ext", "terapage")
+        for words in ("--memry 4G", "--memory", "--memory 4X", '--memory "4G', "words"):
+            done = shell.run_cell(f"%%terapage {words}\\nran = 1\\n")
+            assert not done.success and "ran" not in shell.user_ns, words
+        """
+    )
+    lines = done.stderr.splitlines()
+    assert len(lines) == 5 and all(line.startswith("UsageError: %%terapage: ") for line in lines), done.stderr
+    assert "did you mean --memory?" in lines[0] and "4X" in lines[2], done.stderr
+    assert "Traceback" not in done.stdout, done.stdout
