@@ -489,7 +489,8 @@ fn range(at: usize, len: usize) -> raw::uffdio_range {
 
 #[cfg(test)]
 mod tests {
-    use super::{INHERITED_LEAST, Inherited, device_of, take};
+    use super::{INHERITED_LEAST, Inherited, Kind, Userfaultfd, device_of, take};
+    use crate::{PAGE, memory};
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
     #[test]
@@ -513,5 +514,28 @@ mod tests {
         // SAFETY: the descriptor was made above, and has no other user.
         drop(unsafe { OwnedFd::from_raw_fd(high) });
         assert!(!take(Inherited { number: high, device: (1, 3) }));
+    }
+
+    /// Why faults are not served in the thread that meets them, which takes 6.5 us instead of 9.7.
+    #[test]
+    fn a_system_call_fails_if_it_meets_an_absent_page_of_a_strict_descriptor() {
+        let Ok(strict) = Userfaultfd::open(Kind::Sigbus) else {
+            eprintln!("NOT TESTED: userfaultfd is not allowed here");
+            return;
+        };
+        let at = memory::reserve(PAGE).unwrap();
+        strict.register(at as usize, PAGE, false).unwrap();
+        let zeros = std::fs::File::open("/dev/zero").unwrap();
+        let read = || {
+            // SAFETY: the page belongs to this test, and only the kernel writes to it.
+            let read = unsafe { libc::read(zeros.as_raw_fd(), at.cast(), PAGE) };
+            (read, (read < 0).then(|| std::io::Error::last_os_error().raw_os_error()).flatten())
+        };
+        assert_eq!(read(), (-1, Some(libc::EFAULT)));
+        strict.unregister(at as usize, PAGE).unwrap();
+        assert_eq!(read(), (PAGE as isize, None));
+        drop(strict);
+        // SAFETY: reserved above, and no longer used.
+        unsafe { memory::unmap(at, PAGE) }.unwrap();
     }
 }
