@@ -35,8 +35,8 @@ Examples:
   terapage run -m 2G --block 64K --stats counters.json -- python3 analyse.py
 
 Exit status:
-  that of the program; 125 if terapage itself fails, or the paged program frees memory that malloc
-  did not return or that is free already; 126 if the program cannot be executed; 127 if it is not
+  that of the program; 125 if terapage itself fails, the store is full, or the paged program frees
+  memory that malloc did not return or that is free already; 126 if the program cannot be executed; 127 if it is not
   found."
 )]
 pub struct Run {

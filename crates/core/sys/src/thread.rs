@@ -495,6 +495,15 @@ pub fn stop(line: &str) -> ! {
     }
 }
 
+/// Ends the process with an exit status, as an error of Terapage's own: none of the program's
+/// handlers may run.
+pub fn end(line: &str, status: i32) -> ! {
+    say(line);
+    // SAFETY: the call ends the process and touches no memory.
+    unsafe { libc::syscall(libc::SYS_exit_group, i64::from(status)) };
+    std::process::abort()
+}
+
 /// The id of this process.
 pub fn pid() -> u64 {
     u64::from(std::process::id())

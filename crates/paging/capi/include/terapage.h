@@ -20,7 +20,8 @@
  * not open, before the first use: see docs/c-api.md.
  *
  * If the program cannot have its bytes, it is stopped with a message (SIGABRT):
- * a store or a mapped file cannot be read, or bytes have changed there.
+ * a store or a mapped file cannot be read, or bytes have changed there. If the
+ * store is full, it ends with a message and status 125.
  */
 #ifndef TERAPAGE_H
 #define TERAPAGE_H

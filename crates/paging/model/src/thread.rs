@@ -60,6 +60,14 @@ pub fn stop(line: &str) -> ! {
     panic!("{line}")
 }
 
+/// The pager ends the process: the run fails.
+///
+/// # Panics
+/// Always.
+pub fn end(line: &str, status: i32) -> ! {
+    panic!("{line} ({status})")
+}
+
 /// Lets other threads run.
 ///
 /// # Errors

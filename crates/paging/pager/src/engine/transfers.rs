@@ -2,10 +2,11 @@
 
 use super::Engine;
 use super::table::{State, WANTED};
+use crate::io;
 use crate::io::bounce::Buffer;
 use crate::io::transfers::Operation;
 use terapage_stats::Counters;
-use terapage_store::{Ended, Failure, OpKind};
+use terapage_store::{Ended, Failure, OpKind, Why};
 
 /// Tries of an operation that fails, without a pause in between. Chosen, not measured.
 const TRIES: u32 = 4;
@@ -13,6 +14,15 @@ const TRIES: u32 = 4;
 /// The first and the longest pause, ms, between tries of an operation whose failure may pass. Each
 /// pause is twice the previous one. Chosen, not measured.
 const PAUSES_MS: [u64; 2] = [10, 1000];
+
+/// Whether an operation failed because the store has no room: on the disk, by a quota, or by a
+/// limit on the size of files.
+fn is_full(failure: &Failure) -> bool {
+    const ENOSPC: i32 = 28;
+    const EDQUOT: i32 = 122;
+    const EFBIG: i32 = 27;
+    matches!(failure.why, Why::Errno(ENOSPC | EDQUOT | EFBIG))
+}
 
 impl Engine {
     /// Handles the end of a store's operation.
@@ -64,7 +74,11 @@ impl Engine {
             true => format!("for {} s", failing_ms / 1000),
             false => format!("{TRIES} times"),
         };
-        self.stop(&format!("{doing} store {store} failed {how_long}: {}", failure.why))
+        let why = format!("{doing} store {store} failed {how_long}: {}", failure.why);
+        match operation.kind {
+            OpKind::Write if is_full(failure) => io::end_as_full(&why),
+            _ => self.stop(&why),
+        }
     }
 
     /// Whether any block from `first` to `end` is being read or written.

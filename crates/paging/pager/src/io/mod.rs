@@ -13,7 +13,7 @@ use crate::options::Options;
 use bounce::Bounce;
 use slots::Slots;
 use std::collections::VecDeque;
-use terapage_store::{EXTENT, Ended, Op, OpKind, Store, StoreRing};
+use terapage_store::{EXTENT, Ended, Error as StoreError, Op, OpKind, Store, StoreRing};
 use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 use terapage_sys::thread;
 use transfers::{Operation, Transfers};
@@ -82,6 +82,14 @@ pub(crate) struct Io {
 /// Ends the process: the program cannot get its bytes.
 pub(crate) fn stop(why: &str) -> ! {
     thread::stop(&format!("terapage: {why}; the program is stopped rather than given wrong bytes\n"))
+}
+
+/// The exit status of errors of Terapage itself.
+const OWN_ERROR: i32 = 125;
+
+/// Ends the process because the store is full. That is no defect, and is not to look like a crash.
+pub(crate) fn end_as_full(why: &str) -> ! {
+    thread::end(&format!("terapage: {why}; the program has no room for its data and is ended\n"), OWN_ERROR)
 }
 
 impl Io {
@@ -337,8 +345,10 @@ impl Io {
     /// Makes more slots in this process's own store.
     pub fn grow(&mut self) {
         let store = &mut self.stores[usize::from(self.own)];
-        if let Err(error) = store.grow() {
-            stop(&error.to_string());
+        match store.grow() {
+            Ok(()) => {}
+            Err(full @ StoreError::Full { .. }) => end_as_full(&full.to_string()),
+            Err(error) => stop(&error.to_string()),
         }
         self.slots.grown(store.slots());
     }
