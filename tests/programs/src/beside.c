@@ -2,6 +2,7 @@
  *
  * beside shared MIB        fills shared memory, forks a child that reads it, unmaps it
  * beside code MIB          fills executable memory and unmaps it piece by piece
+ * beside protected MIB     fills memory that it then may only read, and ends
  * beside hog MIB           fills shared memory, and ends
  * beside both MIB FILE     fills as much shared and as much paged memory, writes its process id to
  *                          FILE, and goes on until it is told to stop
@@ -29,6 +30,11 @@ int main(int argc, char **argv) {
         for (size_t at = 0; at < bytes; at += piece)
             CHECK(munmap(memory + at, piece) == 0);
         return 0;
+    }
+    if (strcmp(argv[1], "protected") == 0) {
+        char *memory = map(bytes, 0, MAP_PRIVATE);
+        CHECK(mprotect(memory, bytes, PROT_READ) == 0);
+        return differing(memory, bytes, 1) != 0;
     }
     char *shared = map(bytes, 0, MAP_SHARED);
     if (strcmp(argv[1], "shared") == 0) {

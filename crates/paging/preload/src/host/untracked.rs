@@ -367,7 +367,7 @@ fn kinds(what: &Untracked) -> String {
         (what.brk, "an allocator's by brk"),
         (what.locked, "locked"),
         (what.named, "at addresses that the program named"),
-        (rest, "executable, stacks, or mapped past the arena"),
+        (rest, "executable, protected, stacks, or mapped past the arena"),
     ] {
         if bytes >= 1 << 20 {
             parts.push(format!("{} {kind}", mib(bytes)));
