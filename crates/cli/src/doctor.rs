@@ -79,7 +79,7 @@ pub struct Check {
     status: Status,
     /// The result, one line.
     found: String,
-    /// What mends it.
+    /// What mends it: a line, and others that do so too.
     fix: Option<String>,
     /// For a check that is well: the commands that lead there, in lines.
     how: Option<String>,
@@ -164,7 +164,8 @@ impl Doctor {
             }
             Err(error) => checks.push(Check::of("settings", &format!("{error:#}"), "correct the setting")),
         }
-        checks.extend(container::checks());
+        let missing = checks.iter().any(|check| check.status != Status::Ok);
+        checks.extend(container::checks(missing));
         checks.push(match library::find() {
             Ok(path) => Check::ok("library", path.display().to_string()),
             Err(error) => Check::of("library", &format!("{error:#}"), "install terapage again"),
@@ -190,9 +191,11 @@ fn to_text(checks: &[Check], works: bool) -> String {
     let mut text = String::new();
     for check in checks {
         let _ = writeln!(text, "{:<8} {:<15} {}", check.status.name(), check.name, check.found);
-        for (label, text_of) in [("fix", &check.fix), ("how", &check.how)] {
-            for line in text_of.iter().flat_map(|lines| lines.lines()) {
-                let _ = writeln!(text, "{:<8} {:<15} {label}: {line}", "", "");
+        // The first line is what to do; those after it are other ways.
+        for (label, others, text_of) in [("fix:", "or:", &check.fix), ("how:", "how:", &check.how)] {
+            for (at, line) in text_of.iter().flat_map(|lines| lines.lines()).enumerate() {
+                let label = if at == 0 { label } else { others };
+                let _ = writeln!(text, "{:<8} {:<15} {label:<4} {line}", "", "");
             }
         }
     }
@@ -217,7 +220,13 @@ fn faults() -> Vec<Check> {
             ]
         }
         Err(refusal) => {
-            let fix = if matches!(refusal, Refusal::Permission) { userfaultfd::WAYS } else { refusal.fix() };
+            let fix = match refusal {
+                Refusal::Permission if container::hosts().is_empty() || fix::has_device() => {
+                    format!("{}\n{}", fix::command(), userfaultfd::OTHER_WAYS)
+                }
+                Refusal::Permission => "start it as `place` below says".to_owned(),
+                _ => refusal.fix().to_owned(),
+            };
             vec![Check::failure("userfaultfd", refusal.what(), fix)]
         }
     }
@@ -253,7 +262,7 @@ fn huge_pages() -> Check {
     match chosen {
         "never" => {
             let found = "transparent huge pages are off: blocks of 2 MiB are slower";
-            Check::warning(name, found, format!("echo madvise | sudo tee {file}"))
+            Check::warning(name, found, format!("{}\necho madvise | sudo tee {file}", fix::command()))
         }
         _ => Check::ok(name, format!("transparent huge pages: {chosen}")),
     }
@@ -331,6 +340,9 @@ mod tests {
         let checks = [Check::ok("a", "fine"), Check::failure("b", "broken", "mend it")];
         let text = to_text(&checks, false);
         assert!(text.contains("fix: mend it") && text.contains("cannot work"), "{text}");
+        let several = to_text(&[Check::failure("b", "broken", "first\nsecond")], false);
+        let lines: Vec<_> = several.lines().map(str::trim).collect();
+        assert_eq!(lines[1..3], ["fix: first", "or:  second"], "each stands on a line of its own");
         let value: serde_json::Value = serde_json::from_str(&to_json(&checks, false)).unwrap();
         assert_eq!(value["works"], false);
         assert_eq!(value["checks"][1]["status"], "failure");

@@ -16,6 +16,22 @@ const SETTINGS: &str = "/etc/sysctl.d";
 const SETTINGS_FILE: &str = "/etc/sysctl.d/60-terapage.conf";
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
+/// The command that does what is missing: by the whole path of this one where sudo, which has a
+/// path of its own, would not find it.
+pub fn command() -> String {
+    const FOUND_BY_SUDO: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/usr/sbin"];
+    let own = std::env::current_exe().unwrap_or_default();
+    let is_found =
+        own.parent().is_none_or(|place| FOUND_BY_SUDO.iter().any(|known| place == Path::new(known)));
+    let name = if is_found { "terapage".to_owned() } else { own.display().to_string() };
+    format!("sudo {name} doctor --fix")
+}
+
+/// Whether there is a device that can be given to a group.
+pub fn has_device() -> bool {
+    fs::metadata(DEVICE).is_ok_and(|found| found.file_type().is_char_device())
+}
+
 /// One change of the machine.
 struct Step {
     /// What was done, in words that follow "done".
@@ -62,7 +78,7 @@ pub fn fix(dry: bool) -> anyhow::Result<String> {
 fn steps() -> Vec<Step> {
     let mut steps = Vec::new();
     match fs::metadata(DEVICE) {
-        Ok(found) if found.file_type().is_char_device() => for_group(&found, &mut steps),
+        Ok(found) if has_device() => for_group(&found, &mut steps),
         _ => steps.extend(setting("vm.unprivileged_userfaultfd", &["0"], "1")),
     }
     steps.extend(setting("kernel.io_uring_disabled", &["1", "2"], "0"));

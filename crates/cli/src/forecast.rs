@@ -1,6 +1,7 @@
 //! Which memory of a program will be paged, according to its file, its libraries and its arguments.
 
 use crate::doctor::Check;
+use crate::follow::{self, first_bytes, is_called};
 use crate::program;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use terapage_sys::executable::Why;
 
-/// How many programs that start others are followed: `env` after `env`, and so on.
-const DEPTH: usize = 4;
+/// How many programs that only execute others are followed: `env`, a shim, and so on.
+const DEPTH: usize = 8;
 
 /// The report about a program and its arguments.
 pub fn forecast(command: &[OsString]) -> Vec<Check> {
@@ -36,8 +37,8 @@ pub fn forecast(command: &[OsString]) -> Vec<Check> {
         if why.is_some() {
             break;
         }
-        if is_called(last, &["env"]) {
-            command = after_env(&files, arguments);
+        if let Some(next) = follow::next(&path, &files, arguments) {
+            command = next;
             continue;
         }
         checks.extend(of_memory(last));
@@ -47,36 +48,11 @@ pub fn forecast(command: &[OsString]) -> Vec<Check> {
     checks
 }
 
-/// Whether a file has one of these names.
-fn is_called(path: &Path, names: &[&str]) -> bool {
-    path.file_name().and_then(OsStr::to_str).is_some_and(|name| names.contains(&name))
-}
-
-/// What `env` starts, according to its arguments, or to the first line of a script.
-fn after_env(files: &[PathBuf], arguments: &[OsString]) -> Vec<OsString> {
-    let is_own = |word: &&OsStr| word.as_bytes().starts_with(b"-") || word.as_bytes().contains(&b'=');
-    if files.len() < 2 {
-        return arguments.iter().skip_while(|word| is_own(&word.as_os_str())).cloned().collect();
-    }
-    let line = first_bytes(&files[files.len() - 2]);
-    let line = line.split(|&b| b == b'\n').next().unwrap_or_default();
-    let words = line.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty()).map(OsStr::from_bytes);
-    // The path of `env` comes first.
-    words.skip(1).skip_while(is_own).map(OsStr::to_owned).collect()
-}
-
-fn first_bytes(path: &Path) -> Vec<u8> {
-    let mut head = vec![0; 256];
-    let got = File::open(path).and_then(|file| file.read_at(&mut head, 0)).unwrap_or(0);
-    head.truncate(got);
-    head
-}
-
 /// The result for the file itself.
 fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>) -> Check {
     let chain: Vec<_> = files.iter().skip(1).map(|file| file.display().to_string()).collect();
     let by = if chain.is_empty() { String::new() } else { format!(", run by {}", chain.join(", run by ")) };
-    if files.last().is_some_and(|file| first_bytes(file).get(8..10) == Some(b"AI")) {
+    if files.last().is_some_and(|file| first_bytes(file, 16).get(8..10) == Some(b"AI")) {
         let found = format!("{shown}{by} is an AppImage: its own loader is static, what it starts is paged");
         return Check::warning("program", found, "--appimage-extract, and run squashfs-root/AppRun");
     }
@@ -246,17 +222,6 @@ mod tests {
         let own = Object::read(&std::env::current_exe().unwrap()).unwrap();
         assert!(own.needed.iter().any(|name| name.starts_with("libc.so")), "{:?}", own.needed);
         assert!(Object::read(Path::new("/etc/passwd")).is_none());
-    }
-
-    #[test]
-    fn what_env_starts_is_found() {
-        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-        let direct = after_env(&["/usr/bin/env".into()], &words(&["-i", "A=b", "prog", "-x", "c=d"]));
-        assert_eq!(direct, words(&["prog", "-x", "c=d"]));
-        let here = tempfile::tempdir().unwrap();
-        let script = here.path().join("script");
-        std::fs::write(&script, "#!/usr/bin/env -S A=b python3 -u\nprint()\n").unwrap();
-        assert_eq!(after_env(&[script, "/usr/bin/env".into()], &[]), words(&["python3", "-u"]));
     }
 
     #[test]

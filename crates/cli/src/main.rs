@@ -10,6 +10,7 @@ mod doctor;
 mod enforce;
 mod far;
 mod fix;
+mod follow;
 mod forecast;
 mod job;
 mod library;

@@ -26,27 +26,20 @@ impl Refusal {
         }
     }
 
-    /// What mends it.
+    /// What mends it, in a line.
     pub fn fix(&self) -> &'static str {
         match self {
-            Refusal::Permission => {
-                "give a group the device /dev/userfaultfd, or the program CAP_SYS_PTRACE: terapage doctor says how"
-            }
+            Refusal::Permission => "sudo terapage doctor --fix; terapage doctor has other ways",
             Refusal::Missing => "give the container the device: docker run --device /dev/userfaultfd ...",
             Refusal::Other(_) => "sudo chmod a+rw /dev/userfaultfd",
         }
     }
 }
 
-/// The ways to the right, the gentlest first.
-pub const WAYS: &str = "\
-    for a group, by a rule of udev: sudo groupadd -r userfaultfd; sudo usermod -aG userfaultfd $USER; \
-    echo 'KERNEL==\"userfaultfd\", GROUP=\"userfaultfd\", MODE=\"0660\"' | \
-    sudo tee /etc/udev/rules.d/70-userfaultfd.rules; sudo udevadm control --reload; \
-    sudo udevadm trigger /dev/userfaultfd; log in again. \
-    For one program: CAP_SYS_PTRACE, as in AmbientCapabilities=CAP_SYS_PTRACE of a systemd unit, or \
-    sudo setpriv --reuid $USER --init-groups --inh-caps +sys_ptrace --ambient-caps +sys_ptrace terapage run ... \
-    For everybody: sudo sysctl vm.unprivileged_userfaultfd=1";
+/// Commands that give the right, beside `doctor --fix`: each is a line.
+pub const OTHER_WAYS: &str = "\
+sudo setpriv --reuid $USER --init-groups --inh-caps +sys_ptrace --ambient-caps +sys_ptrace terapage run ...   # one program
+sudo sysctl vm.unprivileged_userfaultfd=1   # everybody, until the next start";
 
 /// The kernel's `UFFD_FEATURE_MOVE`.
 pub const FEATURE_MOVE: u64 = 1 << 16;
