@@ -1,11 +1,13 @@
 //! `terapage top`: paged processes, live.
 
+mod history;
 mod view;
 
 use crate::{complain, print, process, process::Paged, regions, stat::table};
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, terminal};
+use history::History;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use terapage_config::Size;
 use terapage_stats::Snapshot;
-use view::{By, FOLD, HEAD, Line, Rates, Sort};
+use view::{By, HEAD, Line, Rates, Sort, folds};
 
 /// Between two frames.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -32,6 +34,9 @@ Examples:
   terapage top
   terapage top 4711
   terapage top --once --by job --sort stall
+
+Above the table, live: how much of the lease is in use, and the last minute of the STALL%, IN and
+OUT of all processes together.
 
 Keys:
   q quits. p, j, c, r show processes, jobs, cgroups, regions. Capitals sort: N by number, M by
@@ -91,10 +96,12 @@ impl Top {
             }
         }
         let mut before = Looks::new();
+        let mut history = History::new();
         if self.once {
-            self.look(&mut before, usize::MAX);
+            let width = terminal_width().unwrap_or(usize::MAX);
+            self.look(&mut before, &mut history, width);
             std::thread::sleep(ONE_LOOK);
-            let frame = self.look(&mut before, usize::MAX);
+            let frame = self.look(&mut before, &mut history, width);
             if self.has_ended(&before) {
                 return Ok(ExitCode::FAILURE);
             }
@@ -115,7 +122,8 @@ impl Top {
                 // Some terminals report a size of zero.
                 let size = terminal::size().ok().filter(|&(width, height)| width > 0 && height > 0);
                 let (width, height) = size.unwrap_or((80, 24));
-                let frame = self.look(&mut before, width.into());
+                let table = self.look(&mut before, &mut history, width.into());
+                let frame = history.text(width.into()) + &table;
                 let gone = self.pid.is_some() && before.is_empty();
                 if !gone {
                     show(&frame, width, height)?;
@@ -150,8 +158,8 @@ impl Top {
     }
 
     /// A frame of the present processes, with rates since `before`, for lines of `width`
-    /// characters. Replaces `before` by the present counters.
-    fn look(&self, before: &mut Looks, width: usize) -> String {
+    /// characters. Replaces `before` by the present counters, and adds their sums to `history`.
+    fn look(&self, before: &mut Looks, history: &mut History, width: usize) -> String {
         let paged = match self.pid {
             Some(pid) => Paged::find(pid).ok().flatten().into_iter().collect(),
             None => process::all(),
@@ -179,6 +187,7 @@ impl Top {
         if self.by == By::Region && self.pid.is_none() {
             details = regions::table(view::regions(&paged), width);
         }
+        history.add(&Line::sum(String::new(), &lines));
         let rows = view::rows(lines, self.by, self.sort);
         let hidden = rows.is_empty() && process::some_are_hidden();
         frame(&rows, width, hidden) + &jobs + &details
@@ -211,19 +220,31 @@ fn frame(rows: &[String], width: usize, hidden: bool) -> String {
         [] => lines.push("no process is paged (start one with terapage run)\n".to_owned()),
         _ => lines.extend_from_slice(rows),
     }
-    if width < HEAD.trim_end().len() {
-        lines.iter_mut().for_each(|line| *line = folded(line));
-    }
+    lines.iter_mut().for_each(|line| *line = folded(line, folds(width)));
     lines.concat()
 }
 
-/// A row in two lines: the part that does not fit into [`FOLD`] stands at the end of the second
-/// line.
-fn folded(line: &str) -> String {
-    match line.char_indices().nth(FOLD) {
-        None => line.to_owned(),
-        Some((at, _)) => format!("{}\n{:>FOLD$}\n", &line[..at], line[at..].trim_end()),
+/// A row in several lines, which begin at the characters `folds` of the row. Shorter parts stand at
+/// the right.
+fn folded(line: &str, folds: &[usize]) -> String {
+    let Some(&width) = folds.first().filter(|&&fold| line.trim_end().chars().count() > fold) else {
+        return line.to_owned();
+    };
+    let letters: Vec<char> = line.trim_end().chars().collect();
+    let ends = folds.iter().copied().filter(|&fold| fold < letters.len()).chain([letters.len()]);
+    let mut begin = 0;
+    let mut text = String::new();
+    for end in ends {
+        let part: String = letters[begin..end].iter().collect();
+        let _ = writeln!(text, "{part:>width$}");
+        begin = end;
     }
+    text
+}
+
+/// The width in the variable `COLUMNS`. A frame of `--once` needs no terminal.
+fn terminal_width() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok()
 }
 
 /// The terminal while `top` uses it; dropping this value restores the terminal.
@@ -252,11 +273,10 @@ fn show(frame: &str, width: u16, height: u16) -> anyhow::Result<()> {
         screen.extend(line.chars().take(width.into()));
         screen.push_str("\x1b[K\r\n");
     }
+    let keys = "q quits; p j c r: processes, jobs, cgroups, regions; N M U F I O S sort";
+    let keys: String = keys.chars().take(width.into()).collect();
     let mut out = stdout().lock();
-    write!(
-        out,
-        "\x1b[H{screen}\x1b[J\x1b[2mq quits; p j c r: processes, jobs, cgroups, regions; N M B H I O S sort\x1b[0m"
-    )?;
+    write!(out, "\x1b[H{screen}\x1b[J\x1b[2m{keys}\x1b[0m")?;
     Ok(out.flush()?)
 }
 
@@ -337,7 +357,11 @@ mod tests {
         let widths: Vec<_> = frame.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths, [140, 140], "{frame}");
         let widths: Vec<_> = narrow.lines().map(|line| line.chars().count()).collect();
-        assert_eq!(widths, [FOLD; 4], "{narrow}");
+        assert_eq!(widths, [72; 4], "{narrow}");
+        let phone = super::frame(std::slice::from_ref(&row), 58, true);
+        let widths: Vec<_> = phone.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [56; 6], "{phone}");
+        assert_eq!(phone.split_whitespace().count(), narrow.split_whitespace().count());
         assert_eq!(
             narrow.split_whitespace().collect::<Vec<_>>()[11..19].join(" "),
             "STALL% WAIT% HIT% WASTE% DIRTY% P50 P99 42"
@@ -351,5 +375,6 @@ mod tests {
         assert!(row.contains(" - "), "{row}");
         assert!(frame(&[], 80, false).contains("no process is paged (start"));
         assert!(frame(&[], 134, true).contains("that you may inspect"));
+        assert!(frame(&[], 58, true).lines().all(|line| line.chars().count() <= 58));
     }
 }

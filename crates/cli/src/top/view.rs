@@ -48,8 +48,15 @@ pub const HEAD: &str = concat!(
     "     LEASE   RESIDENT  UNTRACKED MAJOR/s MINOR/s IN MB/s OUT MB/s STALL% WAIT%  HIT% WASTE% DIRTY%      P50      P99\n"
 );
 
-/// Characters of a row before the column of page-ins. Longer rows are folded.
-pub const FOLD: usize = 72;
+/// The characters at which rows are cut for a terminal of `width` characters: at the column of
+/// page-ins, or, in narrow terminals, at those of major faults and of prefetched runs.
+pub fn folds(width: usize) -> &'static [usize] {
+    match width {
+        wide if wide >= HEAD.trim_end().len() => &[],
+        72.. => &[72],
+        _ => &[56, 102],
+    }
+}
 
 /// Two readings, from which rates are computed.
 #[derive(Clone, Copy)]
@@ -59,7 +66,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    fn of(&self, now: &Snapshot, counter: fn(&Snapshot) -> u64) -> f64 {
+    /// By how much a counter grew each second.
+    pub fn of(&self, now: &Snapshot, counter: fn(&Snapshot) -> u64) -> f64 {
         // Another process with the same number starts counting from zero.
         counter(now).saturating_sub(counter(&self.old)) as f64 / self.seconds.max(1e-3)
     }
@@ -92,7 +100,7 @@ impl Line {
     }
 
     /// The sum of lines, under the number of the first.
-    fn sum(name: String, lines: &[Line]) -> Line {
+    pub fn sum(name: String, lines: &[Line]) -> Line {
         let (mut now, mut old, mut seconds) = (Sums::default(), Sums::default(), 0.0_f64);
         for line in lines {
             now.add_running(&line.now);
