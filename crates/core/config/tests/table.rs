@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use terapage_config::{Flag, Kind, Partial, SETTINGS, Setting, Settings, StoreSpec, Stores, markdown};
+use terapage_config::{Flag, Kind, Partial, SETTINGS, Setting, Settings, Size, StoreSpec, Stores, markdown};
 
 /// The store check accepts any directory.
 struct AnyStore;
@@ -122,5 +122,54 @@ fn upper_layers_win() {
             assert_eq!(layer.clone().or(Partial::default()), layer);
             assert_eq!(Partial::default().or(layer.clone()), layer);
         }
+    }
+}
+
+/// A page of the project.
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The README's table of settings has the defaults that the settings have.
+#[test]
+fn the_readme_quotes_the_defaults() {
+    let bare = |text: &str| text.replace(['`', ' '], "").replace("KiB", "K").replace("MiB", "M");
+    let mut found = 0;
+    for line in page("README.md").lines().filter(|line| line.starts_with("| `--")) {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let flags = cells[1].split([' ', ',', '`']).filter_map(|word| word.strip_prefix("--"));
+        for flag in flags {
+            let setting = SETTINGS.iter().find(|setting| setting.long() == flag);
+            let Some(default) = setting.and_then(|setting| setting.default) else { continue };
+            assert!(bare(cells[3]).starts_with(&bare(default)), "--{flag}: {default}, and not {}", cells[3]);
+            found += 1;
+        }
+    }
+    assert!(found >= 6, "{found} defaults are in README.md");
+}
+
+/// The least size that a setting takes, by trying.
+fn least(name: &str) -> u64 {
+    let takes = |bytes: u64| Partial::default().set(name, OsStr::new(&bytes.to_string())).is_ok();
+    let (mut refused, mut taken) = (0, 1 << 30);
+    assert!(takes(taken), "{name}");
+    while taken - refused > 1 {
+        let middle = refused + (taken - refused) / 2;
+        if takes(middle) { taken = middle } else { refused = middle }
+    }
+    taken
+}
+
+/// Each page says the same of the least sizes as the settings do.
+#[test]
+fn the_pages_quote_the_least_sizes() {
+    let text = page("docs/configuration.md");
+    for (name, heading) in [("memory", "\n## Memory\n"), ("store-size", "\n## Store\n")] {
+        let section = text.split_once(heading).unwrap_or_else(|| panic!("no {heading}")).1;
+        let section = section.split("\n## ").next().unwrap();
+        let said = format!("at least {}", Size(least(name)));
+        let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(section.contains(&said), "docs/configuration.md, {heading:?}, does not say '{said}'");
     }
 }
