@@ -10,6 +10,7 @@ use crate::recording::{self, Recording};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -105,7 +106,7 @@ impl From<io::Error> for Error {
 pub struct Limits {
     /// What the user allows for all of them; `None` leaves it to the program's own time.
     pub asked: Option<Duration>,
-    /// One native run and one recording, no more.
+    /// One recording, no more.
     pub quick: bool,
 }
 
@@ -182,7 +183,8 @@ impl Program {
                 return Err(self.failed("natively", &ended, &mut errors));
             }
             runs.push(ended);
-            if self.limits.quick || ended.seconds > SHORT_S || runs.len() == 3 {
+            // One short run is no ground for a prediction, however quick a look is wanted.
+            if ended.seconds > SHORT_S || runs.len() == 3 {
                 break;
             }
         }
@@ -220,7 +222,7 @@ impl Program {
             };
             let look = |seconds: f64| look(window, spent + seconds);
             let Some(ended) = self.record_once(native, window, &trace, limit, look)? else { break };
-            best = Some(trace);
+            best = Some(longest(&trace));
             spent += ended.seconds;
             let step = next_window(ended.seconds, all - spent);
             if self.limits.quick || step == 0 {
@@ -271,6 +273,18 @@ impl Program {
     }
 }
 
+/// The longest of the traces of a recording: a program that executes another one, as `env`, a shim
+/// or a script does, leaves a trace of its own, and the later ones have numbers at the end.
+fn longest(trace: &Path) -> PathBuf {
+    let prefix = trace.file_name().map(|name| [name.as_bytes(), b"."].concat()).unwrap_or_default();
+    let entries = trace.parent().and_then(|place| place.read_dir().ok()).into_iter().flatten().flatten();
+    let others = entries.filter(|entry| entry.file_name().as_bytes().starts_with(&prefix));
+    let others = others.filter_map(|entry| Some((entry.metadata().ok()?.len(), entry.path())));
+    let own = trace.metadata().map_or(0, |found| found.len());
+    let longest = others.chain([(own, trace.to_owned())]).max_by_key(|(bytes, _)| *bytes);
+    longest.map_or_else(|| trace.to_owned(), |(_, path)| path)
+}
+
 /// How many windows further down the next recording is, after one that took `seconds`, where `left`
 /// are left: half of them should do. 0 where there is no time for one.
 fn next_window(seconds: f64, left: f64) -> usize {
@@ -280,7 +294,7 @@ fn next_window(seconds: f64, left: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, next_window};
+    use super::{Limits, longest, next_window};
     use std::time::Duration;
 
     #[test]
@@ -291,6 +305,20 @@ mod tests {
         assert_eq!(limits.all(100.0), Duration::from_secs(60));
         let asked = Limits { asked: Some(Duration::from_secs(300)), quick: false };
         assert_eq!((asked.all(0.8), asked.first()), (Duration::from_secs(300), Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn the_trace_of_what_a_shim_executes_is_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let trace = place.path().join("window-500.trace");
+        let write =
+            |name: &str, bytes: usize| std::fs::write(place.path().join(name), vec![0; bytes]).unwrap();
+        write("window-500.trace", 30);
+        write("window-415.trace", 999);
+        assert_eq!(longest(&trace), trace);
+        write("window-500.trace.812", 500);
+        write("window-500.trace.813", 40);
+        assert_eq!(longest(&trace), place.path().join("window-500.trace.812"));
     }
 
     #[test]

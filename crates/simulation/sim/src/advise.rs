@@ -72,7 +72,7 @@ pub struct Advise {
     /// and 60 at most
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: Option<u64>,
-    /// One native run and one recording: quicker, and less exact
+    /// One recording: quicker, and less exact
     #[arg(long, requires = "command")]
     quick: bool,
     /// Keep the recording in this file
