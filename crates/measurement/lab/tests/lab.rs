@@ -454,6 +454,7 @@ fn what_lab_and_janitor_left_is_taken_down_by_the_record() {
             let errors = String::from_utf8_lossy(&second.stderr);
             assert_eq!(second.status.code(), Some(1), "{errors}");
             assert!(errors.contains(&format!("another lab runs (process {id})")), "{errors}");
+            assert_eq!(errors.trim().lines().count(), 1, "{errors}");
         }
         // Things that look like the lab's but are not in its record stay.
         let bystander = place.path().join("terapage-lab-1.swap");

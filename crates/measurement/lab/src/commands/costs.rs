@@ -54,17 +54,23 @@ pub fn costs(experiments: &[(String, Experiment)], devices: usize, guest: bool) 
     Ok(render_text(&Study { tables: vec![table], ..Study::default() }, 80).trim_start().to_owned())
 }
 
-/// Seconds, at least and at most, in whole minutes.
-pub fn minutes((least, most): (f64, f64)) -> String {
-    let of = |seconds: f64| (seconds / 60.0).ceil();
-    if of(least) == of(most) { of(most).to_string() } else { format!("{} to {}", of(least), of(most)) }
+/// The time, at least and at most, in minutes. Short times are in tenths of minutes, so that their
+/// sum is not far above the whole.
+fn minutes((least, most): (f64, f64)) -> String {
+    let of = |seconds: f64| match seconds {
+        few if few < 594.0 => format!("{:.1}", (few / 60.0).max(0.1)),
+        many => format!("{:.0}", many / 60.0),
+    };
+    if of(least) == of(most) { of(most) } else { format!("{} to {}", of(least), of(most)) }
 }
 
-/// The time in minutes, with its unit.
-pub fn in_minutes(seconds: (f64, f64)) -> String {
-    match minutes(seconds).as_str() {
-        "1" => "1 minute".into(),
-        several => format!("{several} minutes"),
+/// The time in whole minutes, with its unit.
+pub fn in_minutes((least, most): (f64, f64)) -> String {
+    let of = |seconds: f64| (seconds / 60.0).ceil().max(1.0);
+    match (of(least), of(most)) {
+        (1.0, 1.0) => "1 minute".into(),
+        (least, most) if least == most => format!("{most} minutes"),
+        (least, most) => format!("{least} to {most} minutes"),
     }
 }
 
@@ -92,4 +98,28 @@ pub fn list() -> anyhow::Result<ExitCode> {
     let text = render_text(&Study { tables: vec![table], ..Study::default() }, columns());
     io::stdout().lock().write_all(text.trim_start().as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{in_minutes, minutes};
+    use crate::campaign::estimate::estimate;
+    use crate::experiment::{Experiment, SHIPPED};
+
+    #[test]
+    fn minutes_are_rounded_and_add_up() {
+        assert_eq!((minutes((1.0, 1.0)), minutes((90.0, 90.0))), ("0.1".into(), "1.5".into()));
+        assert_eq!(
+            (minutes((30.0, 900.0)), in_minutes((30.0, 900.0))),
+            ("0.5 to 15".into(), "1 to 15 minutes".into())
+        );
+        let (mut shown, mut seconds) = (0.0, 0.0);
+        for (name, _) in SHIPPED {
+            let (_, experiment) = Experiment::find(name).expect("it is shipped");
+            let quick = estimate(&experiment.quick()).expect("terms").seconds;
+            shown += minutes((quick.0, quick.0)).parse::<f64>().expect("a number");
+            seconds += quick.0;
+        }
+        assert!((shown - seconds / 60.0).abs() <= 1.0, "{shown} minutes are shown, of {}", seconds / 60.0);
+    }
 }

@@ -86,8 +86,8 @@ pub fn run_all(
         io::stdout().lock().write_all(costs.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let _ = io::stderr().write_all(costs.as_bytes());
     let session = open(command, &experiments, running, may_erase)?;
+    let _ = io::stderr().write_all(costs.as_bytes());
     let janitor = session.site.janitor.clone();
     let mut course = Course {
         settled: None,

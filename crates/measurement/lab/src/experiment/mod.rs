@@ -19,6 +19,7 @@ use disk::DiskForm;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use terapage_config::nearest;
 
 /// Experiments that come with the lab: name and text.
 pub const SHIPPED: [(&str, &str); 14] = [
@@ -63,9 +64,11 @@ impl Experiment {
             return Ok(((*name).into(), Experiment::parse(text, name)?));
         }
         let names: Vec<_> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        let near = nearest(name, names.iter().copied());
+        let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
         ensure!(
             name.ends_with(".toml"),
-            "no experiment is called {name}: there are {}, and files that end in .toml",
+            "no experiment is called {name} ({near}there are {}, and files that end in .toml)",
             names.join(", ")
         );
         let text = fs::read_to_string(name).with_context(|| name.to_owned())?;
@@ -340,6 +343,8 @@ data = "32M"
             assert!(text.starts_with("a.toml: "), "{text}");
         }
         let error = Experiment::find("nonsense").expect_err("there is none").to_string();
-        assert!(error.contains("scan, random, sort"), "{error}");
+        assert!(error.contains("scan, random, sort") && !error.contains("did you mean"), "{error}");
+        let error = Experiment::find("poison").expect_err("there is none").to_string();
+        assert!(error.contains("(did you mean poisson? there are raw, "), "{error}");
     }
 }
