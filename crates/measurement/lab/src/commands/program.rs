@@ -1,16 +1,19 @@
 //! `program`: the user's own program, with more and with less memory than it wants: in memory, on
 //! swap, with Terapage. Its output must be the same each time.
 
-use crate::campaign::Plan;
+use crate::campaign::checks::{stamps, written};
 use crate::campaign::session::Session;
+use crate::campaign::{Plan, text};
 use crate::commands::costs::in_minutes;
 use crate::commands::run::{finish, status};
 use crate::commands::running::Running;
+use crate::contender::run::Run;
 use crate::contender::{Limits, contend};
 use crate::experiment::unit::Unit;
 use crate::experiment::{
     Cost, Experiment, Passes, PlotForm, Program as Form, Repetitions, Under, Value, atom,
 };
+use crate::ground::janitor::OwnedFile;
 use crate::ground::runner::{End, Finished};
 use crate::result::journal::{Journal, results_directory};
 use anyhow::{anyhow, bail, ensure};
@@ -121,8 +124,8 @@ impl Program {
         let each = self.ratios.len() * self.contenders().len() + usize::from(!self.running.quick);
         writeln!(
             io::stdout(),
-            "{} runs of {}, after one that finds out how long it takes natively; on disk at once, and \
-             written by each run that is paged, about what it wants of memory",
+            "{} runs of {}, after two natively that find out what it wants and whether its output stays the \
+             same; on disk at once, and written by each run that is paged, about what it wants of memory",
             from_to(each * rounds.least as usize, each * rounds.most as usize),
             self.command[0]
         )?;
@@ -147,21 +150,7 @@ impl Program {
         if let Some(unknown) = self.running.contenders.iter().find(|name| !able.contains(name)) {
             bail!("--contenders: {unknown} is none of {}", able.join(", "));
         }
-        let limits =
-            Limits { data: 0, memory: u64::MAX / 4, block: None, options: Vec::new(), may_fit: true };
-        let arguments = self.command[1..].iter().map(OsString::from).collect();
-        let run = session.extra(format!("{}: natively, to see what it wants", self.command[0]), || {
-            let program = (PathBuf::from(&self.command[0]), arguments);
-            let output = std::fs::File::options().write(true).open("/dev/null").ok();
-            let place = (&session.site, session.site.throttle());
-            contend(place, Under::Memory, program, &limits, output, |_: &Finished| Vec::new())
-        })?;
-        let run = run.run;
-        let code = match (&run.end, run.code) {
-            (End::Done, _) => 0,
-            (End::Failed(_), Some(code)) => code,
-            (end, _) => bail!("{} does not run natively: {}", self.command[0], end.text()),
-        };
+        let (run, code, first) = self.natively(session, "to see what it wants")?;
         if code != 0 {
             session
                 .progress
@@ -177,6 +166,13 @@ impl Program {
             self.command[0],
             Size(wants)
         );
+        let (_, _, second) = self.natively(session, "to see whether its output is the same each time")?;
+        ensure!(
+            first == second,
+            "{}: its output differs from run to run natively, so runs cannot be compared (fix its seed, its \
+             threads, or the times that it prints)",
+            self.command[0]
+        );
         let experiment = self.form(wants, code, run.seconds);
         let runs = experiment.cells().len() * able.len();
         let rounds = self.rounds();
@@ -190,6 +186,31 @@ impl Program {
             in_minutes((least, least))
         ));
         Ok(experiment)
+    }
+
+    /// Runs it natively: the run, its exit status, a hash of what it writes.
+    fn natively(&self, session: &Session, why: &str) -> anyhow::Result<(Run, i32, Option<String>)> {
+        let limits =
+            Limits { data: 0, memory: u64::MAX / 4, block: None, options: Vec::new(), may_fit: true };
+        let site = &session.site;
+        let (_owned, output) = OwnedFile::create(&site.janitor, site.path("out"), 0o600)?;
+        let taken = output.try_clone()?;
+        let before = stamps(&self.output);
+        let run = session.extra(format!("{}: natively, {why}", self.command[0]), || {
+            let arguments = self.command[1..].iter().map(OsString::from).collect();
+            let program = (PathBuf::from(&self.command[0]), arguments);
+            let place = (site, site.throttle());
+            contend(place, Under::Memory, program, &limits, Some(taken), |_: &Finished| Vec::new())
+        })?;
+        let run = run.run;
+        let code = match (&run.end, run.code) {
+            (End::Done, _) => 0,
+            (End::Failed(_), Some(code)) => code,
+            (end, _) => bail!("{} does not run natively: {}", self.command[0], end.text()),
+        };
+        let files = written(&self.output, &before).map_err(|why| anyhow!("{}: {why}", self.command[0]))?;
+        let hash = text::hash(&site.stop, output)?.map(|hash| format!("{hash:032x}{files}"));
+        Ok((run, code, hash))
     }
 
     fn form(&self, wants: u64, status: i32, seconds: f64) -> Experiment {

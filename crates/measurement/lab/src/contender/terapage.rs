@@ -76,8 +76,7 @@ impl Contender for Terapage {
     }
 
     fn ended(&self, limits: &Limits, room: &Room<'_>, run: Run) -> Run {
-        let counters = room.stats.as_ref().and_then(|stats| fs::read_to_string(stats.path()).ok());
-        let stats: Option<serde_json::Value> = counters.and_then(|text| serde_json::from_str(&text).ok());
+        let stats = room.stats.as_ref().and_then(|stats| counters_of_most(stats.path()));
         if run.end == End::Done && !limits.may_fit && !stats.as_ref().is_some_and(was_paged) {
             // The figures would be those of memory.
             let why = "by its counters it was not paged (its data must be over half of --memory)";
@@ -87,6 +86,30 @@ impl Contender for Terapage {
         let limit = limits.memory + limits.memory / 100 + 32 * MIB;
         Run { resident_limit_bytes: Some(limit), stats, notes: Vec::new(), raw: Vec::new(), ..run }
     }
+}
+
+/// The counters of the paged process that had the most memory: a wrapper that waits for its program
+/// writes counters too. The files of further processes, which end in the process's number, are
+/// removed.
+fn counters_of_most(path: &Path) -> Option<serde_json::Value> {
+    let prefix = format!("{}.", path.file_name()?.to_str()?);
+    let others = fs::read_dir(path.parent()?).ok()?.flatten().map(|entry| entry.path());
+    let is_other = |other: &PathBuf| {
+        let number = other.file_name().and_then(|name| name.to_str()?.strip_prefix(&prefix));
+        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let others: Vec<PathBuf> = others.filter(is_other).collect();
+    let read = |path: &Path| serde_json::from_str(&fs::read_to_string(path).ok()?).ok();
+    let all: Vec<serde_json::Value> =
+        std::iter::once(path).chain(others.iter().map(PathBuf::as_path)).filter_map(read).collect();
+    for other in &others {
+        // Nothing else removes this file.
+        let _ = fs::remove_file(other);
+    }
+    let most = |counters: &serde_json::Value| {
+        (was_paged(counters), counters["resident_peak_bytes"].as_u64().unwrap_or(0))
+    };
+    all.into_iter().max_by_key(most)
 }
 
 /// Whether these are the counters of a paged program: a program that never grew large enough leaves
@@ -122,4 +145,28 @@ pub fn variables() -> Vec<(String, String)> {
         .collect();
     named.sort();
     named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counters_of_most;
+    use std::fs;
+
+    #[test]
+    fn the_counters_are_those_of_the_process_that_was_paged() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("stats.json");
+        let write = |name: &str, text: &str| fs::write(place.path().join(name), text).expect("a file");
+        assert!(counters_of_most(&path).is_none());
+        write("stats.json", r#"{"started_s": 0, "resident_peak_bytes": 9}"#);
+        write("stats.json.71", r#"{"started_s": 5, "resident_peak_bytes": 3}"#);
+        write("stats.json.72", r#"{"started_s": 5, "resident_peak_bytes": 7}"#);
+        write("stats.json.old", "no counters");
+        let found = counters_of_most(&path).expect("counters");
+        assert_eq!(found["resident_peak_bytes"], 7);
+        let mut left: Vec<_> =
+            fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["stats.json", "stats.json.old"]);
+    }
 }

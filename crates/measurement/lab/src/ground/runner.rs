@@ -18,7 +18,16 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
+/// Between two samples of a program's memory, at least and at most.
+const SAMPLE_INTERVAL: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
+/// Between two looks at which processes a program has, at least and at most.
+const MEMBERS_INTERVAL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+
+/// How long to wait until something is looked at again, of a program that has run for some time: a
+/// twentieth of that, so that also a short program is seen near its end.
+fn pause(so_far: Duration, [least, most]: [Duration; 2]) -> Duration {
+    (so_far / 20).clamp(least, most)
+}
 
 /// Why a run did not end in any way.
 #[derive(Debug, thiserror::Error)]
@@ -260,9 +269,9 @@ fn watch(
         let _ = ended.send(Instant::now());
     });
     let mut members = vec![id];
-    let (mut samples, mut peak) = (0u32, 0);
+    let (mut looked, mut peak) = (Duration::ZERO, 0);
     loop {
-        match end.recv_timeout(SAMPLE_INTERVAL) {
+        match end.recv_timeout(pause(start.elapsed(), SAMPLE_INTERVAL)) {
             Ok(at) => return (Ok(End::Done), (at - start).as_secs_f64(), peak),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return (Ok(End::Failed("its end was not seen".into())), start.elapsed().as_secs_f64(), peak);
@@ -276,10 +285,10 @@ fn watch(
         if start.elapsed() > timeout {
             return (Ok(End::TimedOut), seconds, peak);
         }
-        if samples % 10 == 0 {
-            members = group_members(id);
+        let so_far = start.elapsed();
+        if so_far >= looked + pause(so_far, MEMBERS_INTERVAL) {
+            (members, looked) = (group_members(id), so_far);
         }
-        samples += 1;
         let own: u64 = members.iter().map(|id| resident_bytes(*id)).sum();
         peak = peak.max(own + beside.map_or(0, |beside| beside()));
     }
@@ -343,4 +352,18 @@ fn judge(status: ExitStatus, errors: &mut File) -> io::Result<End> {
     let text = String::from_utf8_lossy(&text);
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
     Ok(End::Failed(format!("{status}: {}", last.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MEMBERS_INTERVAL, SAMPLE_INTERVAL, pause};
+    use std::time::Duration;
+
+    #[test]
+    fn short_programs_are_sampled_often_and_long_ones_seldom() {
+        let ms = Duration::from_millis;
+        let sample = |so_far| pause(ms(so_far), SAMPLE_INTERVAL);
+        assert_eq!([0, 20, 100, 60_000].map(sample), [ms(1), ms(1), ms(5), ms(50)]);
+        assert_eq!(pause(ms(60_000), MEMBERS_INTERVAL), ms(500));
+    }
 }
