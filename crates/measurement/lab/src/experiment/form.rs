@@ -386,6 +386,9 @@ pub struct Published {
     /// Whether the value is such a multiple.
     #[serde(default)]
     pub relative: bool,
+    /// A cell of the same contender and pass. The value is a multiple of the figure in that cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<BTreeMap<String, Value>>,
     /// What has changed since its publication.
     #[serde(default)]
     pub note: String,

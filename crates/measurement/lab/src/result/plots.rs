@@ -71,9 +71,14 @@ pub fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &T
         None => X::Name(text.into()),
     };
     let mut series: Vec<Series> = Vec::new();
+    let mut short = 0;
     for cell in solved.cells.iter().filter(|cell| is_in(&form.only, &cell.cell)) {
         for figure in cell.figures.iter().filter(|figure| shown(&figure.pass)) {
             if figure.contender.ends_with(AGAIN) {
+                continue;
+            }
+            if !form.relative && figure.is_short() {
+                short += 1;
                 continue;
             }
             let value = match form.relative {
@@ -95,6 +100,10 @@ pub fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &T
     for (name, across, value) in printed_points(experiment, form, with_pass, texts) {
         add(&mut series, name, Mark::Published, (place(&across), value), None);
     }
+    let left_out = match short {
+        0 => String::new(),
+        short => texts.say("short-not-drawn", &[("short", &short.to_string())]),
+    };
     let log = form.log || far_apart(&series);
     let unit = match experiment.unit {
         _ if form.relative => texts.say("times", &[]),
@@ -118,7 +127,11 @@ pub fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &T
             log,
         },
         series,
-        note: texts.text(&form.note),
+        note: [texts.text(&form.note), left_out]
+            .into_iter()
+            .filter(|note| !note.is_empty())
+            .collect::<Vec<_>>()
+            .join(" "),
     })
 }
 
@@ -130,7 +143,8 @@ pub fn printed_points(
     with_pass: bool,
     texts: &Texts,
 ) -> Vec<(String, String, f64)> {
-    let of_form = experiment.published.iter().filter(|printed| printed.relative == form.relative);
+    let of_form = experiment.published.iter();
+    let of_form = of_form.filter(|printed| printed.relative == form.relative && printed.over.is_none());
     let points: Vec<(&Published, String, String)> = of_form
         .filter_map(|printed| {
             let cell: Cell = printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();

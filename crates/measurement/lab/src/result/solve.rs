@@ -2,12 +2,13 @@
 //! lines, not from the machine.
 
 use crate::contender::run::Run;
-use crate::experiment::unit::Unit;
-use crate::experiment::{Cell, Experiment, Kind, TargetForm, When, atom, is_in, words};
+use crate::experiment::unit::{Side, Unit};
+use crate::experiment::{Cell, Experiment, Kind, TargetForm, Value, When, atom, is_in, words};
 use crate::ground::runner::End;
 use crate::result::journal::{Group, Record};
 use crate::result::pairs::{PAIRS_LEAST, Ratio};
 use crate::result::target::{Held, Target, in_order};
+use crate::workload::Pass;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use terapage_figures::{Spread, median, spread};
@@ -73,11 +74,24 @@ pub struct SolvedFigure {
     pub resident_peak_bytes: u64,
     /// The median duration of its pass, seconds.
     pub seconds: f64,
-    /// Whether this is the measured duration, and not a time computed from it.
+    /// The median of the bytes that a pass goes over.
+    pub bytes: f64,
+    /// Whether `seconds` is the measured duration, and not a time computed from it.
     #[serde(skip)]
     pub timed: bool,
     /// Runs.
     pub runs: usize,
+}
+
+/// The figure of a pass that is shorter than this, in seconds, means little: the start is much of
+/// such a pass. Chosen, not measured.
+pub const SHORT_S: f64 = 0.1;
+
+impl SolvedFigure {
+    /// Whether the passes are too short for the figure to mean much.
+    pub fn is_short(&self) -> bool {
+        self.timed && self.seconds < SHORT_S
+    }
 }
 
 /// A published figure beside the lab's.
@@ -106,7 +120,7 @@ pub fn of_cell<'a>(runs: &'a [Record], cell: &Cell) -> Vec<&'a Record> {
     last.into_values().collect()
 }
 
-fn pass_of<'a>(record: &'a Record, pass: &str) -> Option<&'a crate::workload::Pass> {
+fn pass_of<'a>(record: &'a Record, pass: &str) -> Option<&'a Pass> {
     record.run.passes.iter().find(|known| known.pass == pass)
 }
 
@@ -224,7 +238,8 @@ fn solve_cell(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> SolvedC
                 cpu_share: mean(cpu.map(|record| record.run.cpu_seconds / record.run.seconds).collect()),
                 resident_peak_bytes: own.iter().map(|r| r.run.resident_peak_bytes).max().unwrap_or(0),
                 seconds: median(&found.iter().map(|pass| pass.seconds).collect::<Vec<_>>()).unwrap_or(0.0),
-                timed: experiment.unit != Unit::PerIo && found.iter().all(|pass| pass.bytes != 8),
+                bytes: median(&found.iter().map(|pass| pass.bytes as f64).collect::<Vec<_>>()).unwrap_or(0.0),
+                timed: found.iter().all(|pass| is_timed(experiment.unit, pass)),
                 runs: found.len(),
                 contender: contender.clone(),
                 pass,
@@ -236,10 +251,19 @@ fn solve_cell(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> SolvedC
     SolvedCell { cell: cell.clone(), figures, settled, ends }
 }
 
-/// The targets of a cell.
+/// Whether the time of a pass is its measured duration, and not a time computed from it.
+fn is_timed(unit: Unit, pass: &Pass) -> bool {
+    unit != Unit::PerIo && pass.bytes != 8
+}
+
+/// The targets of a cell. Two that must agree are compared in passes that are long enough.
 fn targets(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> Vec<Target> {
     let plain: Vec<Run> = runs.iter().map(|record| record.run.clone()).collect();
+    let mut long = plain.clone();
+    let is_long = |pass: &Pass| !is_timed(experiment.unit, pass) || pass.seconds >= SHORT_S;
+    long.iter_mut().for_each(|run| run.passes.retain(is_long));
     let mut held = Held::new(experiment.unit, &plain);
+    let mut alike = Held::new(experiment.unit, &long);
     let fits = experiment.sizes_of(cell).is_ok_and(|sizes| {
         let of = |name: &str| sizes.get(name).copied();
         of("data").zip(of("memory")).is_some_and(|(data, memory)| data <= memory / 10 * 9)
@@ -247,9 +271,11 @@ fn targets(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> Vec<Target
     for target in &experiment.target {
         let holds = target.when.is_none_or(|when| (when == When::Fits) == fits);
         if holds && is_in(&target.only, cell) {
-            hold(&mut held, target, cell, runs);
+            let among = if target.side == Side::Within { &mut alike } else { &mut held };
+            hold(among, target, cell, runs);
         }
     }
+    held.targets.extend(alike.targets);
     held.targets
 }
 
@@ -282,29 +308,33 @@ fn published(experiment: &Experiment, solved: &Solved) -> Vec<Beside> {
         .iter()
         .map(|printed| {
             // A value may be written in several ways: 1/4 and 0.25.
-            let same = |key: &String, found: &String| {
-                let wanted = printed.at[key].to_string();
+            let same = |wanted: &Value, found: &String| {
+                let wanted = wanted.to_string();
                 *found == wanted || atom(found).is_some() && atom(found) == atom(&wanted)
             };
-            let is_its = |cell: &&SolvedCell| {
-                printed.at.keys().all(|key| cell.cell.get(key).is_some_and(|value| same(key, value)))
-            };
-            let figure = solved.cells.iter().filter(is_its).find_map(|cell| {
-                cell.figures.iter().find(|figure| {
-                    figure.contender == printed.contender
-                        && (printed.pass.is_empty() || figure.pass == printed.pass)
+            let in_cell = |at: &BTreeMap<String, Value>| {
+                let is_its = |cell: &&SolvedCell| {
+                    at.iter().all(|(key, value)| cell.cell.get(key).is_some_and(|found| same(value, found)))
+                };
+                solved.cells.iter().filter(is_its).find_map(|cell| {
+                    cell.figures.iter().find(|figure| {
+                        figure.contender == printed.contender
+                            && (printed.pass.is_empty() || figure.pass == printed.pass)
+                    })
                 })
-            });
-            let measured = figure.and_then(|figure| match printed.relative {
-                true => figure.times.map(|times| times.center),
-                false => Some(figure.spread.median),
+            };
+            let figure = in_cell(&printed.at);
+            let measured = figure.and_then(|figure| match (printed.relative, &printed.over) {
+                (_, Some(over)) => Some(figure.spread.median / in_cell(over)?.spread.median),
+                (true, None) => figure.times.map(|times| times.center),
+                (false, None) => Some(figure.spread.median),
             });
             Beside {
                 figure: printed.figure.clone(),
                 what: printed.what.clone(),
                 published: printed.value,
                 measured,
-                unit: if printed.relative {
+                unit: if printed.relative || printed.over.is_some() {
                     "times".into()
                 } else {
                     experiment.unit.name_of([printed.pass.as_str()].into_iter()).into()

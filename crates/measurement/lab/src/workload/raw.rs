@@ -24,6 +24,10 @@ const PIECE: usize = 1 << 20;
 /// Alignment of buffers for direct I/O.
 const ALIGNMENT: usize = 4096;
 
+/// Bytes that are written to a small file. At several GiB/s they take a tenth of a second, which is
+/// the shortest time that means something.
+const WRITTEN_MOST: u64 = 512 << 20;
+
 /// Bytes of a huge page.
 pub const HUGE: usize = 2 << 20;
 
@@ -51,8 +55,8 @@ pub struct Raw {
     /// The duration, milliseconds.
     #[arg(long, default_value_t = 1000)]
     pub milliseconds: u64,
-    /// The maximum number of passes over the file; by default as many as there is time for with
-    /// reads, and two with writes, which wear the device.
+    /// The maximum number of passes over the file. By default reads make as many as there is time
+    /// for; writes, which wear the device, make as many as write 512 MiB, and at least two.
     #[arg(long)]
     laps: Option<u64>,
     /// Seed of random places.
@@ -223,7 +227,8 @@ fn check(block: &[u8], offset: u64) -> anyhow::Result<()> {
 impl Raw {
     /// The maximum number of passes over the file.
     pub fn laps(&self) -> Option<u64> {
-        self.laps.or(self.pattern.writes().then_some(2))
+        let of_writes = || (WRITTEN_MOST / self.bytes.max(1)).max(2);
+        self.laps.or_else(|| self.pattern.writes().then(of_writes))
     }
 
     /// Makes the file if it is missing, brings the page cache into a known state, and measures.
