@@ -1,5 +1,6 @@
 //! The first page: a table of the lab's own work relative to memory, sentences, and doubts.
 
+use crate::experiment::unit::Unit;
 use crate::experiment::{Only, is_in};
 use crate::result::checks::cross_checks;
 use crate::result::findings::{Part, all};
@@ -21,6 +22,9 @@ pub struct AnswerForm {
     #[serde(default)]
     at: Only,
     show: Show,
+    /// Whether each pass goes over all of the data, so that the device bounds the time.
+    #[serde(default)]
+    streams: bool,
 }
 
 /// What an answer says about each contender.
@@ -36,13 +40,73 @@ enum Show {
 /// The first page's answers about the lab's own experiments.
 pub fn answers(parts: &[Part<'_>], texts: &Texts) -> Vec<Answer> {
     let answer = |form: &AnswerForm| {
-        let part = parts.iter().find(|part| part.group.head.name == form.experiment)?;
+        let part = part_of(form, parts)?;
         let cell = part.solved.cells.iter().find(|cell| is_in(&form.at, &cell.cell))?;
         let told = told_figures(part.solved, cell, &form.pass, texts);
         let values = [("begin", texts.answer(&form.id)), ("parts", &texts.list(&told))];
-        (!told.is_empty()).then(|| Answer { text: texts.say("answer", &values), ..Answer::default() })
+        let mut text = texts.say("answer", &values);
+        if let Some(note) = reads_ahead(part, cell, &form.pass, texts) {
+            text = format!("{text} {note}");
+        }
+        (!told.is_empty()).then(|| Answer { text, ..Answer::default() })
     };
-    all().answer.iter().filter(|form| form.show == Show::Figures).filter_map(answer).collect()
+    let shown = all().answer.iter().filter(|form| form.show == Show::Figures).filter_map(answer);
+    when_to_use_what(parts, texts).into_iter().chain(shown).collect()
+}
+
+/// The part with an answer's experiment.
+fn part_of<'a>(form: &AnswerForm, parts: &'a [Part<'a>]) -> Option<&'a Part<'a>> {
+    parts.iter().find(|part| part.group.head.name == form.experiment)
+}
+
+/// A device that reads more bytes ahead than this makes mapped files slow at random places. Chosen;
+/// Linux's own default is 128 KiB.
+const READS_FAR_AHEAD: u64 = 1 << 20;
+
+/// A note if the device reads far ahead and a mapped file was measured at random places.
+fn reads_ahead(part: &Part<'_>, cell: &SolvedCell, pass: &str, texts: &Texts) -> Option<String> {
+    let settings = &part.group.head.machine.device_settings;
+    let kib = settings.get("read_ahead_kb")?;
+    let bytes = kib.parse::<u64>().ok()? << 10;
+    let is_random = part.solved.unit == Unit::Latency && figure(cell, "mmap", pass).is_some();
+    (is_random && bytes > READS_FAR_AHEAD)
+        .then(|| texts.say("reads-ahead", &[("size", &Size(bytes).to_string())]))
+}
+
+/// Times within this factor of the shortest count as equal. Chosen, not measured.
+const ALIKE: f64 = 1.05;
+
+/// The contenders with the shortest time in a cell; times that count as equal share the place.
+fn fastest(cell: &SolvedCell, pass: &str) -> Vec<&'static str> {
+    let times: Vec<(&str, f64)> =
+        SHOWN.into_iter().filter_map(|name| Some((name, figure(cell, name, pass)?.times?.center))).collect();
+    let least = times.iter().map(|(_, times)| *times).fold(f64::INFINITY, f64::min);
+    match times.len() {
+        0 | 1 => Vec::new(),
+        _ => times.into_iter().filter(|(_, times)| *times <= least * ALIKE).map(|(name, _)| name).collect(),
+    }
+}
+
+/// Which contender is the fastest for which work, by the row that stands for each work.
+fn when_to_use_what(parts: &[Part<'_>], texts: &Texts) -> Option<Answer> {
+    let mut works: Vec<(&str, Vec<String>)> = SHOWN.map(|name| (name, Vec::new())).into();
+    for form in all().answer.iter().filter(|form| form.show == Show::Times) {
+        let Some(part) = part_of(form, parts) else { continue };
+        let Some(cell) = part.solved.cells.iter().find(|cell| is_in(&form.at, &cell.cell)) else { continue };
+        let first = fastest(cell, &form.pass);
+        works
+            .iter_mut()
+            .filter(|(name, _)| first.contains(name))
+            .for_each(|(_, works)| works.push(texts.answer(&form.id).to_owned()));
+    }
+    works.retain(|(_, works)| !works.is_empty());
+    let part = |(name, works): &(&str, Vec<String>)| {
+        let name = texts.contender(name);
+        texts.say("fastest-for", &[("name", name.trim_end()), ("works", &texts.list(works))])
+    };
+    let told = works.iter().map(part).collect::<Vec<_>>().join("; ");
+    (!works.is_empty())
+        .then(|| Answer { text: texts.say("when-to-use", &[("parts", &told)]), ..Answer::default() })
 }
 
 /// Whose times the table has.
@@ -53,7 +117,8 @@ const SHOWN: [&str; 4] = ["terapage", "far", "mmap", "swap"];
 pub fn overview(parts: &[Part<'_>], texts: &Texts) -> Option<Table> {
     let mut rows = Vec::new();
     for form in all().answer.iter().filter(|form| form.show == Show::Times) {
-        let Some(part) = parts.iter().find(|part| part.group.head.name == form.experiment) else { continue };
+        let Some(part) = part_of(form, parts) else { continue };
+        let bound = |cell: &SolvedCell| bound(form, part, cell, device_rate(parts)?);
         let cells = || part.solved.cells.iter();
         let worst = cells().filter_map(|cell| Some((cell, loss(cell, &form.pass)?)));
         let worst = worst.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cell, _)| cell);
@@ -61,17 +126,17 @@ pub fn overview(parts: &[Part<'_>], texts: &Texts) -> Option<Table> {
         let same = usual.zip(worst).is_some_and(|(usual, worst)| std::ptr::eq(usual, worst));
         for cell in usual.into_iter().chain(worst.filter(|_| !same)) {
             let is_worst = worst.is_some_and(|worst| std::ptr::eq(worst, cell));
-            rows.extend(row(form, part, cell, is_worst, texts));
+            rows.extend(row(form, part, cell, (is_worst, bound(cell)), texts));
         }
     }
     // Who took no part has no column.
     let has = |at: usize| rows.iter().any(|row: &Vec<String>| row[at] != NONE);
-    let shown: Vec<bool> = (0..SHOWN.len()).map(|i| has(2 + i)).collect();
+    let shown: Vec<bool> = (0..SHOWN.len() + 1).map(|i| has(2 + i)).collect();
     let mut columns = vec![texts.say("work", &[]), texts.say("its-memory", &[])];
-    columns.extend(SHOWN.map(|name| texts.contender(name)));
-    columns.push(String::new());
+    columns.extend(SHOWN.map(|name| texts.contender(name).trim_end().to_owned()));
+    columns.extend([texts.say("bound", &[]), texts.say("fastest", &[])]);
     let kept = |row: Vec<String>| -> Vec<String> {
-        let keep = |at: usize| at < 2 || at >= 2 + SHOWN.len() || shown[at - 2];
+        let keep = |at: usize| at < 2 || at > 2 + SHOWN.len() || shown[at - 2];
         row.into_iter().enumerate().filter(|(at, _)| keep(*at)).map(|(_, text)| text).collect()
     };
     (!rows.is_empty()).then(|| Table {
@@ -80,6 +145,23 @@ pub fn overview(parts: &[Part<'_>], texts: &Texts) -> Option<Table> {
         rows: rows.into_iter().map(kept).collect(),
         note: texts.say("overview-note", &[]),
     })
+}
+
+/// The sequential read rate of the device, in MiB/s, if fio has measured it.
+fn device_rate(parts: &[Part<'_>]) -> Option<f64> {
+    let part = parts.iter().find(|part| part.group.head.name == "scan")?;
+    let rate = |cell: &SolvedCell| Some(figure(cell, "fio", "read")?.spread.median);
+    part.solved.cells.iter().find_map(rate)
+}
+
+/// The least time of a pass over all of the data, as a multiple of the time in memory, whatever
+/// pages the data: the part that has no room is read in each pass, at the device's rate.
+fn bound(form: &AnswerForm, part: &Part<'_>, cell: &SolvedCell, device_mib_s: f64) -> Option<f64> {
+    let in_memory = figure(cell, &part.solved.baseline, &form.pass).filter(|_| form.streams)?;
+    let sizes = part.group.head.experiment.sizes_of(&cell.cell).ok()?;
+    let missing = 1.0 - *sizes.get("memory")? as f64 / *sizes.get("data")? as f64;
+    let memory_mib_s = in_memory.bytes / in_memory.seconds / f64::from(1 << 20);
+    Some((missing.max(0.0) * memory_mib_s / device_mib_s).max(1.0))
 }
 
 /// Terapage's time as a multiple; a run that does not end is the worst.
@@ -98,7 +180,7 @@ fn row(
     form: &AnswerForm,
     part: &Part<'_>,
     cell: &SolvedCell,
-    is_worst: bool,
+    (is_worst, bound): (bool, Option<f64>),
     texts: &Texts,
 ) -> Option<Vec<String>> {
     let place = texts.cell(&cell.cell);
@@ -109,8 +191,13 @@ fn row(
     let memory = texts.say("of-data", &[("memory", &size("memory")), ("data", &size("data"))]);
     let told = SHOWN.map(|name| told(cell, (name, &part.solved.baseline), &form.pass, texts));
     let measured = told.iter().any(|text| text != NONE);
-    let mark = if is_worst { texts.say("worst", &[]) } else { String::new() };
-    measured.then(|| [vec![work, memory], told.to_vec(), vec![mark]].concat())
+    let bound = bound.map_or(NONE.to_owned(), |times| texts.say("times-of", &[("times", &number(times))]));
+    let first = fastest(cell, &form.pass).into_iter().map(|name| texts.contender(name).trim_end().to_owned());
+    let mut marks = vec![first.collect::<Vec<_>>().join(&texts.say("and", &[]))];
+    marks.extend(is_worst.then(|| texts.say("worst", &[])));
+    marks.retain(|mark| !mark.is_empty());
+    let mark = marks.join("; ");
+    measured.then(|| [vec![work, memory], told.to_vec(), vec![bound, mark]].concat())
 }
 
 /// The entry of a contender in a row.
@@ -124,7 +211,7 @@ fn told(cell: &SolvedCell, (name, baseline): (&str, &str), pass: &str, texts: &T
     };
     let times = number(times.center);
     // Of a ratio either side may be too short.
-    match is_short(figure) || of(baseline).is_some_and(is_short) {
+    match figure.is_short() || of(baseline).is_some_and(SolvedFigure::is_short) {
         true => texts.say("short", &[("times", &times)]),
         false => texts.say("times-of", &[("times", &times)]),
     }
@@ -134,19 +221,10 @@ fn figure<'a>(cell: &'a SolvedCell, name: &str, pass: &str) -> Option<&'a Solved
     cell.figures.iter().find(|figure| figure.contender == name && figure.pass == pass)
 }
 
-/// Passes shorter than this, seconds, say little: their start is a large part of them. Chosen, not
-/// measured.
-const SHORT_S: f64 = 0.1;
-
-/// Whether a figure comes from passes that are too short.
-fn is_short(figure: &SolvedFigure) -> bool {
-    figure.seconds < SHORT_S
-}
-
-/// The number of figures of an experiment from passes that are too short, if there are any.
+/// How many figures of an experiment are of passes that are too short, if any are.
 pub fn short_passes(solved: &Solved, texts: &Texts) -> Option<String> {
     let figures = || solved.cells.iter().flat_map(|cell| &cell.figures).filter(|figure| figure.timed);
-    let (short, all) = (figures().filter(|figure| is_short(figure)).count(), figures().count());
+    let (short, all) = (figures().filter(|figure| figure.is_short()).count(), figures().count());
     let [short_text, all] = [short, all].map(|count| count.to_string());
     (short > 0).then(|| texts.say("short-passes", &[("short", &short_text), ("all", &all)]))
 }
@@ -230,9 +308,10 @@ mod tests {
         let solved = solve(&group);
         let parts = [Part { group: &group, solved: &solved, plots: Vec::new() }];
         let table = overview(&parts, Texts::of(Language::En)).expect("a table");
-        assert_eq!(table.columns.len(), 6, "far memory took no part: {:?}", table.columns);
+        assert_eq!(table.columns.len(), 6, "far memory and fio took no part: {:?}", table.columns);
         assert_eq!(table.rows.len(), 2, "{:?}", table.rows);
-        assert_eq!(table.rows[0][1..], ["512 MiB of 1 GiB", "1.30 x", "1.00 x", "8.00 x", ""]);
+        let first = ["512 MiB of 1 GiB", "1.30 x", "1.00 x", "8.00 x", "a mapped file"];
+        assert_eq!(table.rows[0][1..], first);
         assert!(table.rows[0][0].contains("ratio 1/2"), "{:?}", table.rows);
         assert_eq!(table.rows[1][1..3], ["128 MiB of 1 GiB", "31.0 x"]);
         assert!(table.rows[1][5].contains("worst"), "{:?}", table.rows);
@@ -241,6 +320,33 @@ mod tests {
         // One cell is of passes of 20 ms.
         let short = short_passes(&solved, Texts::of(Language::En)).expect("a sentence");
         assert!(short.starts_with("1 of "), "{short}");
+    }
+
+    #[test]
+    fn the_device_bounds_what_goes_over_all_of_its_data() {
+        // 100 MiB in 1 s by memory and by the device: half of the data is read again in each pass.
+        let arrays = measured("arrays", 6, "triad", |_, contender| match contender {
+            "memory" => 0.1,
+            "mmap" => 0.9,
+            "swap" => 8.0,
+            _ => 0.88,
+        });
+        let mut scan = measured("scan", 6, "read", |_, _| 1.0);
+        let cell = Cell::new();
+        for round in 1..=6 {
+            let mut run = record(&scan.head, &cell, round, "fio", 1.0);
+            run.run.passes[0].pass = "read".into();
+            scan.runs.push(run);
+        }
+        let solved = [solve(&arrays), solve(&scan)];
+        let part = |group, solved| Part { group, solved, plots: Vec::new() };
+        let parts = [part(&arrays, &solved[0]), part(&scan, &solved[1])];
+        let table = overview(&parts, Texts::of(Language::En)).expect("a table");
+        assert_eq!(table.columns[5], "the device's bound", "{:?}", table.columns);
+        assert_eq!(table.rows[0][5..], ["5.00 x", "Terapage, a mapped file"]);
+        let said = super::when_to_use_what(&parts, Texts::of(Language::En)).expect("a sentence").text;
+        assert!(said.contains("Terapage for Three arrays (triad); a mapped file for Three"), "{said}");
+        assert!(!said.contains("swap for"), "{said}");
     }
 
     #[test]

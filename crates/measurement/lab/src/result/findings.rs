@@ -426,7 +426,7 @@ pub fn findings(parts: &[Part<'_>], guests: &[Told], texts: &Texts) -> Vec<Findi
 #[cfg(test)]
 pub mod tests {
     use super::{Measure, Part, all, findings};
-    use crate::experiment::{Cell, Experiment};
+    use crate::experiment::{Cell, Experiment, Published, is_in};
     use crate::ground::system::Machine;
     use crate::result::journal::tests::record;
     use crate::result::journal::{Group, Head};
@@ -475,6 +475,38 @@ pub mod tests {
             let is_known = |title| known.is_empty() || known.contains(title);
             assert!(form.plots.iter().all(is_known), "{}: {:?}", form.id, form.plots);
         }
+    }
+
+    /// A finding that is held against the baseline is judged where its printed values are drawn.
+    #[test]
+    fn findings_are_judged_where_their_printed_values_are() {
+        let mut judged = 0;
+        let alone = |form: &&super::Form| form.measure == Measure::Times && form.to.is_none();
+        for form in all().finding.iter().filter(alone) {
+            let side = form.side(form.of.as_ref().expect("a side"));
+            let (_, experiment) = Experiment::find(&side.experiment).expect("it is shipped");
+            let own = |printed: &&Published| {
+                let whose = printed.contender == side.contender && printed.pass == side.pass;
+                whose && printed.relative && printed.figure.starts_with(&form.paper)
+            };
+            let printed: Vec<Cell> = experiment
+                .published
+                .iter()
+                .filter(own)
+                .map(|printed| {
+                    printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect()
+                })
+                .collect();
+            let fits = printed.iter().any(|cell| is_in(&side.at, cell));
+            assert!(
+                printed.is_empty() || fits,
+                "{}: judged at {:?}, printed at {printed:?}",
+                form.id,
+                side.at
+            );
+            judged += usize::from(fits);
+        }
+        assert!(judged >= 3, "{judged} findings have printed values");
     }
 
     /// A shipped experiment with runs of these times, `rounds` of each.

@@ -206,6 +206,7 @@ pub mod tests {
             include_str!("compare.rs"),
             include_str!("guest.rs"),
             include_str!("steady.rs"),
+            include_str!("verdict.rs"),
         ];
         let texts = Texts::of(Language::En);
         let mut asked = BTreeSet::new();

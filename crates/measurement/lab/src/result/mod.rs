@@ -17,3 +17,4 @@ pub mod steady;
 pub mod study;
 pub mod tables;
 pub mod target;
+pub mod verdict;
