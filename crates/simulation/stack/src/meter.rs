@@ -117,8 +117,8 @@ pub struct Outcome {
     pub iops: f64,
     /// Time of logical CPUs for an I/O, us, by activity.
     pub busy_us: [f64; Activity::ALL.len()],
-    /// The mean time until an I/O is done, us, from the moment that the program wanted it (paced)
-    /// or issued it.
+    /// The mean time of an I/O, us: at a rate, from the moment that the program wanted it until it
+    /// is done; otherwise, from its call until the program has the result.
     pub latency_mean_us: f64,
     /// The 99th percentile of that time, us.
     pub latency_p99_us: f64,

@@ -280,8 +280,10 @@ impl<'a> Simulator<'a> {
     fn complete(&mut self, request: u32, cpu: u32) -> f64 {
         let Request { call: place, ios, .. } = *self.requests.get(request);
         self.requests.give_back(request);
-        let wanted = self.calls.get(place).wanted;
-        self.meter.done(self.queue.now(), ios, self.queue.now().saturating_sub(wanted));
+        if self.is_paced() {
+            let wanted = self.calls.get(place).wanted;
+            self.meter.done(self.queue.now(), ios, self.queue.now().saturating_sub(wanted));
+        }
         self.part_done(place, ios, cpu)
     }
 
@@ -289,13 +291,27 @@ impl<'a> Simulator<'a> {
     /// waking its thread.
     fn part_done(&mut self, place: u32, parts: u32, cpu: u32) -> f64 {
         let call = self.calls.get_mut(place);
-        let thread = call.thread;
+        let (thread, wanted) = (call.thread, call.wanted);
         call.left -= parts;
         if call.left > 0 {
             return 0.0;
         }
         self.calls.give_back(place);
-        self.call_done(thread, cpu)
+        self.call_done(thread, cpu, wanted)
+    }
+
+    /// Whether calls come at a rate. Otherwise a thread issues its next call when it has the
+    /// results of one before, and an I/O is under way until then.
+    fn is_paced(&self) -> bool {
+        self.setup.load.rate_iops.is_some()
+    }
+
+    /// A thread has the results of a call that it issued at `wanted`.
+    fn taken(&mut self, wanted: Nanos) {
+        if !self.is_paced() {
+            let now = self.queue.now();
+            self.meter.done(now, self.setup.load.multiplicity, now - wanted);
+        }
     }
 
     /// Counts activities that are still going on at the end.

@@ -209,3 +209,22 @@ proptest! {
         prop_assert_eq!(outcome.us(Activity::Transfer), 0.0);
     }
 }
+
+/// Little's law: without a rate, as many I/Os are under way as the program keeps. With few calls,
+/// the time in which the program issues them, one after the other, is short.
+#[test]
+fn rate_times_latency_is_what_is_under_way() {
+    for stack in [Stack::Scsi, Stack::Nvme, Stack::MqNvme, Stack::Uring] {
+        for calls in [1, 3, 12] {
+            let mut setup = Experiment::paper().setup(stack, None, 1);
+            setup.load.threads = 1;
+            setup.load.calls_in_flight = calls;
+            let under_way = mean(&setup, |outcome| outcome.iops * outcome.latency_mean_us / 1e6);
+            let expected = f64::from(calls);
+            assert!(
+                under_way < expected * 1.01 && under_way > expected * 0.95,
+                "{stack:?}, {calls} calls in flight: rate times latency is {under_way}"
+            );
+        }
+    }
+}

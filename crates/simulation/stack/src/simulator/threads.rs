@@ -14,8 +14,8 @@ use terapage_event::Nanos;
 pub(super) struct Thread {
     /// Calls under way, or done and not taken.
     outstanding: u32,
-    /// Calls done and not taken.
-    results: u32,
+    /// Calls done and not taken, by when they were issued.
+    results: Vec<Nanos>,
     /// When its next call is due, ns.
     due_ns: f64,
     /// Whether it sleeps.
@@ -59,7 +59,11 @@ impl Simulator<'_> {
             }
             Stage::Reap => {
                 let thread = &mut self.threads[task as usize];
-                thread.outstanding -= std::mem::take(&mut thread.results);
+                let mut results = std::mem::take(&mut thread.results);
+                thread.outstanding -= results.len() as u32;
+                results.drain(..).for_each(|wanted| self.taken(wanted));
+                // Its memory is used again.
+                self.threads[task as usize].results = results;
             }
             _ => {}
         }
@@ -76,7 +80,7 @@ impl Simulator<'_> {
             self.begin(task, Stage::Complete);
             return true;
         }
-        if thread.results > 0 {
+        if !thread.results.is_empty() {
             self.begin(task, Stage::Reap);
             return true;
         }
@@ -201,13 +205,14 @@ impl Simulator<'_> {
     /// All I/Os of a call are done. Returns the cycles for waking the thread from `cpu`, if it
     /// sleeps until then: a thread that sleeps until its next call is due takes the results when
     /// its timer wakes it.
-    pub(super) fn call_done(&mut self, thread: u32, cpu: u32) -> f64 {
+    pub(super) fn call_done(&mut self, thread: u32, cpu: u32, wanted: Nanos) -> f64 {
         let state = &mut self.threads[thread as usize];
         if self.setup.stack.polls() {
             state.outstanding -= 1;
+            self.taken(wanted);
             return 0.0;
         }
-        state.results += 1;
+        state.results.push(wanted);
         if !state.sleeps || state.outstanding < self.setup.load.calls_in_flight {
             return 0.0;
         }
