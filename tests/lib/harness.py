@@ -42,6 +42,12 @@ def need(*tools):
         raise Skipped("not installed: " + ", ".join(missing))
 
 
+def need_root():
+    """Raises Skipped for other users."""
+    if os.geteuid() != 0:
+        raise Skipped("needs root, for mounts")
+
+
 def terapage():
     """The command under test as a list of words: empty where TERAPAGE is set and empty."""
     command = os.environ.get("TERAPAGE")

@@ -1,0 +1,102 @@
+"""What may go wrong with programs that a host pages: other roots, tools that watch them. And shared memory."""
+
+import os
+import re
+import shutil
+import subprocess
+
+from harness import Child, Skipped, check, need, need_root
+
+SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "programs", "src")
+
+
+def built(bench, name, *words):
+    """Compiles a program."""
+    done = subprocess.run([*words, "-o", bench.path(name)], capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise Skipped(f"{' '.join(words[:2])}: {done.stderr.strip()[-200:]}")
+    return bench.path(name)
+
+
+def source(name):
+    """A source of the test programs."""
+    return os.path.join(SOURCES, name)
+
+
+def libraries_of(programs):
+    """The libraries that dynamic programs load, with their loader."""
+    told = subprocess.run(["ldd", *programs], capture_output=True, text=True, timeout=60, check=True).stdout
+    return sorted(set(re.findall(r"^\s.*?(/\S+) \(0x", told, re.MULTILINE)))
+
+
+def musl_root(bench):
+    """In a root that has musl, as Alpine's, and Terapage with its own libraries: a program for musl's loader, and BusyBox, are paged."""
+    need_root()
+    need("musl-gcc", "busybox", "unshare", "gcc")
+    loader = "/lib/ld-musl-x86_64.so.1"
+    if not os.path.exists(loader):
+        raise Skipped(f"no {loader}")
+    root = bench.path("root")
+    for name in ("lib", "lib64", "bin", "proc", "dev", "tmp", "store"):
+        os.makedirs(os.path.join(root, name))
+    shutil.copy(loader, os.path.join(root, "lib"))
+    shutil.copy(shutil.which("busybox"), os.path.join(root, "bin", "busybox"))
+    os.symlink("busybox", os.path.join(root, "bin", "sh"))
+    shutil.copy(built(bench, "victim", "musl-gcc", "-O2", source("victim.c")), os.path.join(root, "bin"))
+    beside = os.path.dirname(os.path.realpath(bench.command[0]))
+    files = [os.path.join(beside, name) for name in ("terapage", "terapage-host", "libterapage_preload.so")]
+    for file in files:
+        shutil.copy(file, os.path.join(root, "bin"))
+    for library in libraries_of(files):
+        to = root + library
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        shutil.copy(library, to)
+    script = f"mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev && exec chroot {root} /bin/sh -c \"$1\""
+    run = "/bin/terapage run --memory 24M --require --store /store --stats /store/stats"
+    for command, output in ((f"{run} -- /bin/victim 96 once", ""), (f"{run} -- /bin/busybox sh -c 'seq 300000 | sort -rn | head -n 1'", "300000\n")):
+        with Child(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", command], bench.place) as child:
+            status = child.wait(120)
+            check(status == 0 and (not output or child.output() == output), f"{command}: status {status}: {child.last_words()}")
+    stats = [name for name in os.listdir(os.path.join(root, "store")) if name.startswith("stats")]
+    check(stats, "no counters: the program was not paged")
+    return ", ".join(files[1:])
+
+
+def watched(bench):
+    """strace, gdb and perf around a static program: it ends as it does alone."""
+    need("gcc")
+    victim = built(bench, "victim", "gcc", "-static", "-O2", source("victim.c"))
+    tools = {
+        "strace": ["strace", "-o", bench.path("trace"), victim, "64", "once"],
+        "gdb": ["gdb", "-batch", "-nx", "-ex", "handle SIGSYS nostop noprint pass", "-ex", "run", "-ex", "print $_exitcode", "--args", victim, "64", "once"],
+        "perf": ["perf", "stat", "-o", bench.path("counts"), victim, "64", "once"],
+    }
+    tried = []
+    for tool, words in tools.items():
+        if not shutil.which(tool):
+            continue
+        tried.append(tool)
+        with bench.start(words, "--memory", "24M") as child:
+            status, said = bench.end(child), child.output()
+            check(status == 0 and (tool != "gdb" or "$1 = 0" in said), f"{tool}: status {status}: {said[-300:]} {child.last_words()}")
+    if not tried:
+        raise Skipped("no strace, gdb or perf")
+    return ", ".join(tried)
+
+
+def shared_pager(bench):
+    """The prototype of a pager for shared memory: two mappings, two processes, each word right; and where it is blind."""
+    need("gcc")
+    with Child([built(bench, "shared_pager", "gcc", "-O2", "-pthread", source("shared_pager.c")), "32", "2"], bench.place) as child:
+        status, said = bench.end(child), child.output()
+        check(status == 0, f"status {status}: {said} {child.last_words()}")
+        if said.startswith("SKIPPED: "):
+            raise Skipped(said.removeprefix("SKIPPED: ").strip())
+    return said.splitlines()[-1]
+
+
+BODIES = {
+    "hosted-musl-root": musl_root,
+    "hosted-watched": watched,
+    "shared-pager": shared_pager,
+}
