@@ -613,22 +613,27 @@ def hosted(compiler, *flags):
     return {"prepare": prepare, "body": body, "outputs": ("stdout", "other")}
 
 
-def go(with_c):
+def built_by_go(runner, source, with_c=False):
+    """Builds a Go program of one file."""
+    need("go")
+    env = {**os.environ, "CGO_ENABLED": "1" if with_c else "0", "GOCACHE": runner.shared("cache"), "GO111MODULE": "off"}
+    command = ["go", "build", "-o", runner.shared("hosted"), source]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=env)
+    check(built.returncode == 0, f"go: {built.stderr.strip()[-300:]}")
+
+
+def go(name="hosted.go", with_c=False):
     """A Go program, without or with C."""
 
     def prepare(runner, _scale):
-        source = os.path.join(SOURCES, "hosted.go")
+        source = os.path.join(SOURCES, name)
         if with_c:
             text = open(source, encoding="utf-8").read()
             source = runner.shared("with_c.go")
             with open(source, "w", encoding="utf-8") as file:
                 file.write(text.replace("package main\n", "package main\n\n// int one(void) { return 1; }\nimport \"C\"\n", 1))
                 file.write("\nfunc init() {\n\tif C.one() != 1 {\n\t\tpanic(\"C\")\n\t}\n}\n")
-        need("go")
-        env = {**os.environ, "CGO_ENABLED": "1" if with_c else "0", "GOCACHE": runner.shared("cache"), "GO111MODULE": "off"}
-        command = ["go", "build", "-o", runner.shared("hosted"), source]
-        built = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=env)
-        check(built.returncode == 0, f"go: {built.stderr.strip()[-300:]}")
+        built_by_go(runner, source, with_c)
 
     def body(runner, scale):
         runner.run([runner.shared("hosted"), str(scale.amount)])
@@ -739,9 +744,10 @@ CASES = [
     Case("static-pie", Scale(32, 96), Scale(256, 512), **hosted("gcc", "-static-pie", "-pthread"), per_process=True),
     Case("musl", Scale(32, 96), Scale(256, 512), **hosted("musl-gcc"), per_process=True),
     Case("musl-static", Scale(32, 96), Scale(256, 512), **hosted("musl-gcc", "-static"), per_process=True),
-    Case("go", Scale(48, 500_000), Scale(400, 4_000_000), **go(False), per_process=True),
-    Case("go-with-c", Scale(48, 500_000), Scale(400, 4_000_000), **go(True), per_process=True),
-    Case("rust-musl", Scale(32, 3_000_000), Scale(256, 30_000_000), rust_musl_prepare, rust_musl),
+    Case("go", Scale(48, 500_000), Scale(400, 4_000_000), **go(), per_process=True),
+    Case("go-with-c", Scale(48, 500_000), Scale(400, 4_000_000), **go(with_c=True), per_process=True),
+    Case("go-server", Scale(64, 160), Scale(400, 1024), **go("server.go"), per_process=True, only_soak=True),
+    Case("rust-musl", Scale(32, 6_000_000), Scale(256, 60_000_000), rust_musl_prepare, rust_musl),
     Case("busybox", Scale(48, 24), Scale(900, 300), busybox_prepare, busybox),
     Case("own-filter", Scale(32, 96), Scale(256, 512), own_filter_prepare, own_filter, per_process=True),
     Case("raw-exit", Scale(32, 96), Scale(256, 512), raw_exit_prepare, raw_exit, pages=False),

@@ -316,6 +316,57 @@ OTHERS = [
     of("gcc", "compiles 300 functions of templates", ["g++", "-O1", "-c", "{place}/p.cpp", "-o", "{out}/p.o"], apt="g++", outputs=("p.o",), files={"p.cpp": MANY}),
 ]
 
+GO = """
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+)
+
+func main() {
+	mib, _ := strconv.Atoi(os.Args[1])
+	parts := make([][]uint64, mib/8)
+	x := uint64(88172645463325252)
+	for i := range parts {
+		parts[i] = make([]uint64, 1<<20)
+		for j := range parts[i] {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+			parts[i][j] = x
+		}
+	}
+	var sum uint64
+	for turn := 0; turn < 3; turn++ {
+		for _, part := range parts {
+			for _, v := range part {
+				sum = sum*31 + v
+			}
+		}
+	}
+	if os.Args[2] == "sort" {
+		for _, part := range parts {
+			slices.Sort(part)
+		}
+		for _, part := range parts {
+			sum = sum*31 + part[len(part)/2]
+		}
+	}
+	fmt.Println(sum)
+}
+"""
+
+
+def go(does, mib):
+    """Slices in Go."""
+    return of(f"go-{does}-{mib}", f"{does}s {mib} MiB of slices in Go", ["{place}/p", str(mib), does], apt="golang-go", tool="go", version=("version",),
+              prepare=(built, "go", "build", "-o", "p", "p.go"), files={"p.go": GO})
+
+
 SPECIAL = [
+    *(go(does, mib) for mib in (512, 2048) for does in ("scan", "sort")),
     compiled("join", "a hash join, 20 million probes: random touches alone, so that no way ends soon", "cpp", JOIN, ["g++", "-O2", "-o", "p", "p.cpp"]),
 ]

@@ -235,6 +235,20 @@ import "fmt"
 func main() { m := map[int]string{}; for i := 0; i < 1000000; i++ { m[i*7919%1000003] = fmt.Sprint(i) }
  s := 0; for i := 0; i < 1000003; i++ { s = (s*31 + len(m[i])) % 1000003 }; fmt.Println(len(m), s) }
 """}),
+    Program("fzf", "Go: ranks 300,000 lines", ["bash", "-o", "pipefail", "-c", "fzf --filter 7a3f < {place}/text | sha256sum"], apt="fzf", tool="fzf", prepare=(lines, "text", 300_000)),
+    Program("BusyBox", "static: sorts 500,000 lines", ["busybox", "sort", "{place}/text", "-o", "{out}/sorted"], apt="busybox-static", prepare=(lines, "text", 500_000),
+            outputs=("sorted",), env={"LC_ALL": "C"}, version=()),
+    Program("musl", "C, for musl's loader: a list of 2 million, sorted", ["{place}/p"], apt="musl-tools", tool="/lib/ld-musl-x86_64.so.1", version=(),
+            prepare=(built, "musl-gcc", "-O2", "p.c", "-o", "p"), files={"p.c": """
+#include <stdio.h>
+#include <stdlib.h>
+struct node { struct node *next; unsigned long value; };
+static int less(const void *a, const void *b) { unsigned long x = (*(struct node **)a)->value, y = (*(struct node **)b)->value; return (x > y) - (x < y); }
+int main(void) { size_t n = 2000000, i = 0; struct node *first = NULL, **all = malloc(n * sizeof *all); unsigned long x = 1, s = 0;
+ for (; i < n; i++) { struct node *one = malloc(sizeof *one); x = x * 6364136223846793005UL + 1442695040888963407UL; *one = (struct node){first, x >> 20}; first = one; }
+ for (i = 0; first; first = first->next) all[i++] = first;
+ qsort(all, n, sizeof *all, less); for (i = 0; i < n; i += 1000) s = s * 31 + all[i]->value; printf("%zu %lu\\n", n, s); }
+"""}),
     Program("FFmpeg", "encodes 3 s of 1080p with x264", ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=25:duration=3", "-c:v", "libx264", "-preset", "medium", "-threads", "2", "-f", "framemd5", "-"], apt="ffmpeg", version=("-version",)),
     Program("samtools", "sorts 100,000 alignments", ["bash", "-o", "pipefail", "-c", "samtools sort -m 1G -O sam --no-PG {place}/reads.sam 2>/dev/null | sha256sum"], apt="samtools", tool="samtools", prepare=(reads, 2_000_000, 100_000)),
     Program("minimap2", "maps 20,000 reads to a genome of 5 million bases", ["bash", "-o", "pipefail", "-c", "minimap2 -t2 -a {place}/genome.fa {place}/reads.fq 2>/dev/null | sed '/^@PG/d' | sha256sum"], apt="minimap2", tool="minimap2", prepare=(reads, 5_000_000, 20_000)),
