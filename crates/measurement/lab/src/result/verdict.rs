@@ -55,8 +55,10 @@ impl Asked<'_> {
         })
     }
 
+    /// The program and its arguments, as a shell takes them.
     fn program(&self) -> String {
-        self.group.head.experiment.program.run.join(" ")
+        let words = self.group.head.experiment.program.run.iter();
+        words.map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 
     /// What it takes with half of the memory that it wants, or with the nearest part with which it
@@ -121,6 +123,15 @@ fn times(cell: &SolvedCell, name: &str) -> Option<Ratio> {
     cell.figures.iter().find(|figure| figure.contender == name && figure.pass == PASS)?.times
 }
 
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// Whole MiB in words.
 fn size(bytes: u64) -> String {
     Size(bytes >> 20 << 20).to_string()
@@ -169,6 +180,13 @@ mod tests {
         let answers = told(6, 1.2, 9.0, false);
         assert_eq!(answers[1].command, "terapage run --memory 200M -- ./mine");
         assert!(!answers[1].text.contains("Swap"), "{answers:?}");
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        for (word, wanted) in [("./a-b=c", "./a-b=c"), ("", "''"), ("x y", "'x y'"), ("it's", "'it'\\''s'")] {
+            assert_eq!(super::quoted(word), wanted);
+        }
     }
 
     #[test]
