@@ -29,7 +29,7 @@ fn ca_name(key: &KeyPair) -> String {
     format!("Terapage far memory {hex}")
 }
 
-/// How long a CA is valid at least, days.
+/// The least time for which a CA is valid, in days.
 const CA_DAYS: u32 = 3650;
 
 /// The arguments of `terapage far cert`.
@@ -40,17 +40,17 @@ Examples:
   terapage far cert --dir /etc/terapage/tls --client node7
   terapage far cert --dir ./tls --server localhost --days 30
 
-Makes a CA in the directory if there is none yet, with it a server's certificate for all names and
-numbers by which clients call the server, and a client's. Files that are there are left alone: what
-would be written over them is refused.")]
+Makes a CA in the directory if there is none yet. With the CA it makes a certificate for the server,
+with all names and addresses by which clients reach the server, and one for clients. Existing files
+are never overwritten: the command fails instead.")]
 pub struct Cert {
     /// The directory of the files; it is created
     #[arg(short, long, value_name = "DIR")]
     dir: PathBuf,
-    /// Make a server's certificate, for these names and numbers of its host
+    /// Make a certificate for a server, with these names and addresses of its host
     #[arg(short, long, value_name = "HOST", value_delimiter = ',')]
     server: Vec<String>,
-    /// Make a client's certificate, NAME.crt and NAME.key; with --server one is always made
+    /// Make a certificate for clients, NAME.crt and NAME.key; with --server one is always made
     #[arg(short, long, value_name = "NAME")]
     client: Option<String>,
     /// The number of days for which the certificates are valid
@@ -69,18 +69,18 @@ impl Cert {
     /// Makes them.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         if self.server.is_empty() && self.client.is_none() {
-            bail!("neither --server nor --client says what to make");
+            bail!("neither --server nor --client says which certificate to make");
         }
         for host in &self.server {
             let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.:*".contains(&b);
             if host.is_empty() || !host.bytes().all(fits) {
-                bail!("--server: '{}' is no name or number of a host", host.escape_debug());
+                bail!("--server: '{}' is neither the name nor the address of a host", host.escape_debug());
             }
         }
         let client = self.client.clone().unwrap_or_else(|| "client".to_owned());
         let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         if client.is_empty() || client.starts_with('.') || !client.bytes().all(fits) {
-            bail!("--client: a name has letters, digits and -_. (it names the files)");
+            bail!("--client: a name has letters, digits and -_. (the files are named after it)");
         }
         if matches!(&*client, "ca" | "server") {
             bail!("--client: {client}.crt is another file's name");
@@ -110,7 +110,7 @@ impl Cert {
             let text = read(&certificate)?;
             let pair = KeyPair::from_pem(&read(&key)?).ok();
             pair.filter(|pair| terapage_far::has_key(&text, pair.public_key_raw())).with_context(|| {
-                format!("{} is not the key of {CA}, or no CA of this command", key.display())
+                format!("{} is not the key of {CA}, or {CA} was not made by this command", key.display())
             })?
         } else {
             KeyPair::generate()?
@@ -169,9 +169,9 @@ impl Cert {
         server.files.cert = Some(dir.join(format!("{client}.crt")));
         server.files.key = Some(dir.join(format!("{client}.key")));
         text += &format!(
-            "where programs run, with {CA}, {client}.crt and {client}.key:\n  \
-             terapage run --memory 4G --store '{}' -- ./program\n\
-             nowhere else is {CA_KEY} needed: it makes more of them\n",
+            "where programs run, with {CA}, {client}.crt and {client}.key:\n  terapage run \
+             --memory 4G --store '{}' -- ./program\nkeep {CA_KEY} here: with it more certificates \
+             can be made\n",
             server.without_password()
         );
         Ok(text)

@@ -44,7 +44,7 @@ impl Host {
 /// With Docker's default seccomp profile, only the device is needed.
 const DOCKER: &str = "\
 docker run --device /dev/userfaultfd -v /mnt/nvme:/store --memory 8g IMAGE terapage run --memory 85% --store /store -- PROGRAM
-for another user than root in it: --group-add $(stat -c %g /dev/userfaultfd), and on the host: sudo terapage doctor --fix";
+if the user in the container is not root: --group-add $(stat -c %g /dev/userfaultfd), and on the host: sudo terapage doctor --fix";
 
 const PODMAN: &str = "\
 podman run --device /dev/userfaultfd -v /mnt/nvme:/store --memory 8g IMAGE terapage run --memory 85% --store /store -- PROGRAM

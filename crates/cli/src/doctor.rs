@@ -31,7 +31,7 @@ Examples:
   terapage doctor --json | jq '.checks[] | select(.status != \"ok\")'
 
 Exit status:
-  0 if paging works here, and for PROGRAM; 1 if it does not.")]
+  0 if paging works here, and for PROGRAM if one is given; 1 if it does not.")]
 pub struct Doctor {
     /// Check this store instead of the configured one
     #[arg(short, long, value_name = "[file:]PATH", value_hint = ValueHint::AnyPath)]
@@ -39,8 +39,9 @@ pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Do what is advised, as root, and say how to undo it: give /dev/userfaultfd to a group (and
-    /// add the user of sudo to the group), or allow userfaultfd; allow io_uring; allow huge pages
+    /// Make the advised changes, as root, and say how to undo them: give /dev/userfaultfd to a
+    /// group (and add the user of sudo to the group), or allow userfaultfd; allow io_uring; allow
+    /// huge pages
     #[arg(long, conflicts_with = "json")]
     fix: bool,
     /// With --fix: change nothing, and say what would be done
@@ -52,7 +53,7 @@ pub struct Doctor {
     command: Vec<OsString>,
 }
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     /// All is well.
@@ -211,7 +212,10 @@ fn faults() -> Vec<Check> {
             let moves = if features & userfaultfd::FEATURE_MOVE != 0 {
                 Check::ok("move", format!("Linux {release} moves pages without copying"))
             } else {
-                let found = format!("Linux {release} cannot move pages, so they are copied: slower");
+                let found = format!(
+                    "Linux {release} cannot move pages, so they are copied, which \
+                                     is slower"
+                );
                 Check::warning("move", found, "use Linux 6.8 or later")
             };
             vec![
@@ -285,7 +289,8 @@ fn locked_memory() -> Check {
     const ENOUGH: u64 = 1 << 20;
     match getrlimit(Resource::Memlock).current {
         Some(limit) if limit < ENOUGH => {
-            let found = format!("at most {}; kernels before 5.12 charge rings to this limit", Size(limit));
+            let found =
+                format!("at most {}; kernels before 5.12 count rings against this limit", Size(limit));
             Check::warning("locked memory", found, "ulimit -l 8192")
         }
         Some(limit) => Check::ok("locked memory", format!("at most {}", Size(limit))),

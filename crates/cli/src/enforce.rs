@@ -23,7 +23,7 @@ use terapage_lab::cgroup::{self, Version};
 /// memory that the kernel keeps for it (page tables, sockets).
 const ALLOWANCE: u64 = 64 << 20;
 
-/// How names of these cgroups begin.
+/// The beginning of the names of these cgroups.
 const PREFIX: &str = "terapage-run-";
 
 /// The limit of a job with this budget.
@@ -66,8 +66,8 @@ impl Cage {
         };
         made.map_err(|error| {
             anyhow::anyhow!(
-                "--enforce: no memory cgroup can be made: {error} (try as root, or in a scope of your own: systemd-run --user --scope -p \
-                 Delegate=yes terapage run --enforce ...)"
+                "--enforce: no memory cgroup can be made: {error} (try as root, or in a separate \
+                 scope: systemd-run --user --scope -p Delegate=yes terapage run --enforce ...)"
             )
         })
     }
@@ -312,7 +312,7 @@ fn own_pidfd() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: made just now. (It is closed on exec.)
+    // SAFETY: the descriptor was made just now. (It is closed on exec.)
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 

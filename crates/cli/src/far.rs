@@ -58,15 +58,15 @@ Examples:
   terapage far serve --memory 8G --unix /run/far.sock
   terapage far serve --memory 64G -- --tcp-backlog 1024
 
-The server takes the place of this command: it ends as the server does. It keeps all in memory, and
-refuses what it has no room for. Anybody who can connect and has no password to give can read the
-blocks of all programs: without --password-file or --tls-dir it listens on this machine alone. With
---tls-dir only clients with a certificate by the same CA can connect (terapage far cert makes them).")]
+This command becomes the server, and ends when the server ends. The server keeps all blocks in memory,
+and refuses blocks for which it has no room. Without --password-file or --tls-dir it listens only on
+this machine, since every client could read the blocks of all programs. With --tls-dir only clients
+with a certificate by the same CA can connect (terapage far cert makes such certificates).")]
 pub struct Serve {
-    /// Memory to give; a tenth of it stays free: 64G 64G
+    /// Memory to give, as in 64G; a tenth of it stays free
     #[arg(short, long, value_name = "SIZE")]
     memory: String,
-    /// The port to listen on; 0: none
+    /// The port to listen on, or 0 for none
     #[arg(short, long, default_value_t = 6379)]
     port: u16,
     /// The address to listen on; repeat it for several
@@ -85,7 +85,7 @@ pub struct Serve {
     /// The server's program, instead of valkey-server or redis-server
     #[arg(long, value_name = "PROGRAM")]
     server: Option<OsString>,
-    /// More of the server's own options
+    /// Further options of the server's program
     #[arg(last = true, value_name = "OPTIONS")]
     more: Vec<OsString>,
 }
@@ -110,17 +110,20 @@ impl Serve {
         let memory: Size = self.memory.parse().map_err(|error| anyhow!("--memory: {error}"))?;
         let all = terapage_config::memory_bytes().map(Size);
         if let Some(all) = all.filter(|&all| memory > all) {
-            bail!("--memory: {memory} is more than the {all} that there are");
+            bail!("--memory: {memory} is more than this machine's {all}");
         }
         if memory.0 < 64 << 20 {
-            bail!("--memory: {memory} is too little (64M is the least)");
+            bail!("--memory: {memory} is too little (at least 64M)");
         }
         for option in &self.more {
             let option = option.to_string_lossy();
             if let Some(name) = option.strip_prefix("--")
                 && (FIXED.iter().any(|(fixed, _)| *fixed == name) || name == "maxmemory")
             {
-                bail!("--{name}: the server would lose blocks, or this sets it (leave it out)");
+                bail!(
+                    "--{name}: with it the server would lose blocks, or this command sets it \
+                       (leave it out)"
+                );
             }
         }
         let path = self.find()?;
@@ -170,7 +173,10 @@ impl Serve {
             [] => add("bind", "127.0.0.1 -::1"),
             all => {
                 if !is_guarded && !all.iter().all(IpAddr::is_loopback) {
-                    bail!("--bind: others could read all blocks: give a --password-file, or a --tls-dir");
+                    bail!(
+                        "--bind: others could read all blocks (give a --password-file or a \
+                           --tls-dir)"
+                    );
                 }
                 let all: Vec<String> = all.iter().map(IpAddr::to_string).collect();
                 add("bind", &all.join(" "));
@@ -258,7 +264,7 @@ fn why_no_tls(program: &Path, text: &str) -> anyhow::Error {
     let message = |line: &str| line.split_once(" # ").map_or(line, |(_, rest)| rest).trim().to_owned();
     let lines: Vec<String> = text.lines().map(message).filter(|line| !line.is_empty()).collect();
     let line = lines.iter().find(|line| line.contains("Failed to load")).or(lines.last());
-    anyhow!("--tls-dir: {program} says: {}", line.map_or("nothing", |line| line))
+    anyhow!("--tls-dir: {program} reports: {}", line.map_or("nothing", |line| line))
 }
 
 /// A configuration file in memory that sets the password: everybody could read it on the command
@@ -310,7 +316,8 @@ pub fn hand_over(settings: Settings) -> anyhow::Result<Settings> {
         let mut server = Server::parse(url).map_err(|why| anyhow!("--store: {why}"))?;
         if !settings.verify && terapage_far::is_replicated(url) {
             bail!(
-                "--no-verify: {} has replicas, which may give older bytes when they take over: nothing would notice",
+                "--no-verify: {} has replicas, which may return older bytes when they take over, \
+                 and without checks this would not be found",
                 server.shown()
             );
         }
@@ -345,7 +352,7 @@ fn with_numbers(server: &mut Server) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut all = terapage_far::addresses(server)?.into_iter().map(|at| (at.ip().to_string(), at.port()));
-    let (host, port) = all.next().context("it has no address")?;
+    let (host, port) = all.next().context("the host has no address")?;
     server.seeds = all.collect();
     (server.address, server.numbers) = (Address::Tcp(host, port), Vec::new());
     Ok(())
@@ -436,8 +443,8 @@ Examples:
   terapage far sweep valkey://far1:6379
   terapage far sweep valkey://far1 --grace 5m --rate 2G
 
-A process is dead if it has given no sign for the time of grace, or at once if it ran on this
-machine and is gone.")]
+A process counts as dead if it has written nothing to the server for the time of --grace. A process
+that ran on this machine counts as dead as soon as it has ended.")]
 pub struct Sweep {
     /// The server
     #[arg(value_name = "URL")]

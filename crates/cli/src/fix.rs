@@ -58,7 +58,7 @@ pub fn fix(dry: bool) -> anyhow::Result<String> {
     let steps = steps();
     let mut text = String::new();
     if steps.is_empty() {
-        text += "nothing is to be fixed for this machine's users\n";
+        text += "nothing has to be fixed for this machine's users\n";
     }
     for step in steps {
         if !dry && let Err(error) = (step.act)() {

@@ -27,7 +27,7 @@ pub fn forecast(command: &[OsString]) -> Vec<Check> {
                     program::Missing::NotFound => format!("{shown}: not found"),
                     program::Missing::NotExecutable => format!("{shown}: not executable"),
                 };
-                checks.push(Check::failure("program", found, "name a program, or its path"));
+                checks.push(Check::failure("program", found, "name a program by its name or path"));
                 break;
             }
         };
@@ -69,7 +69,7 @@ fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>) -> Check {
     Check::failure("program", found, remedy(why))
 }
 
-/// How to make a program pageable that is not.
+/// The way to make a program pageable that is not.
 fn remedy(why: Why) -> &'static str {
     match why {
         Why::Static => "link it dynamically, with the GNU C library; its children can be paged",
@@ -79,7 +79,8 @@ fn remedy(why: Why) -> &'static str {
         }
         Why::Narrow | Why::Machine(_) => "use a build of it for this machine's processor, 64 bits",
         Why::Privileged(_) => {
-            "run terapage as the user that it becomes: sudo terapage run ... instead of terapage run -- sudo ..."
+            "run terapage as the user that the program becomes: sudo terapage run ... instead of \
+             terapage run -- sudo ..."
         }
     }
 }
@@ -109,7 +110,10 @@ fn of_memory(path: &Path) -> Option<Check> {
     }
     let own = ["tc_malloc", "je_malloc", "mi_malloc", "malloc"];
     let own = own.into_iter().find(|own| object.defined.iter().any(|defined| defined == own))?;
-    let found = format!("the program's own ({own}): what it maps, or takes by moving the break, is paged");
+    let found = format!(
+        "the program's own ({own}): the memory that it maps or gets by moving the \
+                         break is paged"
+    );
     Some(Check::ok(name, found))
 }
 
@@ -128,7 +132,8 @@ fn of_known(path: &Path, arguments: &[OsString]) -> Option<Check> {
         } else {
             Check::ok(
                 "java",
-                "the heap is private memory: paged; keep -Xmx near the data, since a collection reads it all",
+                "the heap is private memory and is paged; keep -Xmx near the size of the data, \
+                 since a collection reads all of it",
             )
         });
     }
@@ -140,7 +145,7 @@ fn of_known(path: &Path, arguments: &[OsString]) -> Option<Check> {
             Check::ok("node", format!("{flag} sets the limit of V8's own heap"))
         } else {
             let found = "V8 ends the program at a limit of its own heap, 2 to 4 GiB by default";
-            Check::warning("node", found, format!("{flag}=MIB where the data is larger"))
+            Check::warning("node", found, format!("{flag}=MIB if the data is larger"))
         });
     }
     None

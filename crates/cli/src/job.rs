@@ -23,16 +23,14 @@ pub fn prepare(settings: &Settings) -> anyhow::Result<Option<Inherited>> {
     };
     let all = Size(outer.budget()?);
     if budget > all {
-        complain(&format!("warning: --memory {budget} is within a job of {all}: that is the limit"));
+        complain(&format!("warning: --memory {budget} is within a job of {all}: the limit is {all}"));
     }
     if budget >= all {
         return Ok(Some(outer));
     }
     let inner = outer.inside(budget.0).context("the table of the job's memory")?;
     if inner.is_none() {
-        complain(&format!(
-            "warning: there are too many jobs in one another: the limit is that of the outer one, {all}"
-        ));
+        complain(&format!("warning: too many jobs are nested: the limit is that of the outer one, {all}"));
     }
     Ok(Some(inner.unwrap_or(outer)))
 }

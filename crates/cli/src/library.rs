@@ -57,7 +57,8 @@ fn check(path: &Path) -> anyhow::Result<()> {
     file.take(5).read_to_end(&mut head).with_context(|| path.display().to_string())?;
     if head != b"\x7fELF\x02" {
         bail!(
-            "{} is no library that can be loaded (install {NAME} again, or name it in TERAPAGE_LIBRARY)",
+            "{} cannot be loaded as a library (install {NAME} again, or name it in \
+             TERAPAGE_LIBRARY)",
             path.display()
         );
     }
@@ -69,7 +70,7 @@ pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<OsStri
     let library = library.as_os_str().as_bytes();
     if library.iter().any(|b| b": \t\n".contains(b)) {
         bail!(
-            "{}: the loader cannot load a library with a blank or colon in its path (move it)",
+            "{}: the loader cannot load a library whose path has a blank or colon (move it)",
             String::from_utf8_lossy(library)
         );
     }

@@ -39,7 +39,7 @@ use terapage_config::nearest;
 /// The exit status of terapage's own errors.
 const OWN_ERROR: u8 = 125;
 
-/// Data larger than memory for unmodified Linux programs, by paging in user space.
+/// Run unmodified Linux programs on data larger than memory, by paging in user space.
 #[derive(Parser)]
 #[command(
     name = "terapage",
@@ -60,20 +60,21 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a program with a budget of memory; the rest of its data lives in a store.
+    /// Run a program with a budget of memory; the rest of its data is kept in a store.
     Run(Box<run::Run>),
     /// Show the counters of a paged process.
     Stat(stat::Stat),
     /// Watch paged processes live.
     Top(top::Top),
-    /// Tell the counters of all paged processes to Prometheus: once, as a file, or by HTTP.
+    /// Print the counters of all paged processes for Prometheus, or export them to a file or by
+    /// HTTP.
     Metrics(metrics::Metrics),
-    /// Far memory: serve this machine's, list and clean up a server's.
+    /// Serve memory to other machines, and list or remove the blocks on a server.
     #[command(subcommand)]
     Far(far::Command),
     /// Check whether paging works here, and say how to fix what is missing.
     Doctor(doctor::Doctor),
-    /// Measure programs larger than memory: in memory, on swap, on mmap, on Terapage.
+    /// Measure programs larger than memory: in memory, on swap, with mmap, with Terapage.
     #[command(subcommand)]
     Lab(terapage_lab::Command),
     /// Predict how much memory a program needs, which settings suit it, and how long it then takes.

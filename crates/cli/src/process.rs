@@ -31,12 +31,15 @@ impl Paged {
         }
         let descriptors = match fs::read_dir(process.join("fd")) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                bail!("process {pid} cannot be inspected (run this as that process's user, or as root)");
+                bail!(
+                    "process {pid} cannot be inspected (run this as the user of that process, or \
+                       as root)"
+                );
             }
             other => other.with_context(|| format!("process {pid}"))?,
         };
         let wanted = format!("/memfd:{FILE_NAME}");
-        // One that closes while this reads is no error.
+        // A descriptor that closes meanwhile is not an error.
         for descriptor in descriptors.flatten() {
             let path = descriptor.path();
             let found = fs::read_link(&path);

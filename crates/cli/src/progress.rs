@@ -76,7 +76,7 @@ pub fn watch() -> anyhow::Result<Option<ExitCode>> {
 struct Shown {
     is_there: bool,
     last: Option<(Instant, Snapshot)>,
-    /// When there was paging for the first time.
+    /// The time when paging was first seen.
     began: Option<Instant>,
 }
 

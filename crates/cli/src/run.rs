@@ -42,11 +42,11 @@ Exit status:
 pub struct Run {
     #[command(flatten)]
     options: Options,
-    /// Limit all memory of the program and its children, by a cgroup: to the budget, 1 % and 64
-    /// MiB, or to SIZE. The kernel kills processes that need more
+    /// Limit all memory of the program and its children with a cgroup: to SIZE, or to the budget
+    /// plus 1 % and 64 MiB. The kernel kills processes that need more
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = Group::Memory.heading())]
     enforce: Option<String>,
-    /// Write to standard error, at the end, what the run has used, and what would help
+    /// At the end, print on standard error what the run has used, and which settings would help
     #[arg(long, help_heading = Group::Output.heading())]
     summary: bool,
     /// Show on standard error, if that is a terminal, one line while the program runs: memory,
@@ -74,7 +74,7 @@ impl Run {
         };
         if limit < budget {
             bail!(
-                "--enforce: {limit} is less than --memory, {budget} (the least that makes sense: {})",
+                "--enforce: {limit} is less than --memory, {budget} (the least possible is {})",
                 enforce::limit_of(budget)
             );
         }

@@ -39,27 +39,27 @@ Above the table, live: how much of the lease is in use, and the last minute of t
 OUT of all processes together.
 
 Keys:
-  q quits. p, j, c, r show processes, jobs, cgroups, regions. Capitals sort: N by number, M by
-  resident memory, U by untracked memory, F by major faults, I and O by page-ins and page-outs, S by
-  stalled time.
+  q quits. p, j, c, r show processes, jobs, cgroups, regions. Capital letters sort: N by number,
+  M by resident memory, U by untracked memory, F by major faults, I and O by page-ins and page-outs,
+  S by stalled time.
 
 Columns:
-  LEASE is the part of the budget that the process has now: all of it, if each process has its own
-  (--per-process). RESIDENT counts against it; UNTRACKED is memory that does not: shared,
-  executable, stacks. STALL% is the share of the time in which at least one thread waited for a page-in; of
-  several processes it is the mean. WAIT% is the share of the time in which threads waited for
-  memory, of the time in which they did or worked, since the start: page-ins, frames that were
-  still there, and calls for memory.
-  HIT% and WASTE% are the shares of prefetched runs that were used and that were not. DIRTY% is the
-  share of page-outs that needed a write. P50 and P99 are percentiles of how long major faults took.
+  LEASE is the part of the budget that the process has now, or all of it with --per-process. RESIDENT
+  is memory that counts against the budget; UNTRACKED is other memory: shared, executable, stacks.
+  STALL% is the share of the time in which at least one thread waited for a page-in; for several
+  processes it is the mean. WAIT% is the time that threads have waited for memory since the start, as
+  a share of the time in which they waited or worked. HIT% and WASTE% are the shares of prefetched
+  runs that were used and that were not used. DIRTY% is the share of page-outs that needed a write.
+  P50 and P99 are percentiles of the time that major faults took.
 
 Exit status:
-  0, even if the process has ended; 1 if it is not paged, or ends before the frame of --once.")]
+  0, even if the process has ended; 1 if the process is not paged, or ends before --once has printed
+  its frame.")]
 pub struct Top {
     /// The number of the process; without it, all paged processes
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Print one frame and end; needs no terminal
+    /// Print one frame and end; this needs no terminal
     #[arg(long)]
     once: bool,
     /// What a line stands for
@@ -109,10 +109,10 @@ impl Top {
             return Ok(ExitCode::SUCCESS);
         }
         if !stdout().is_terminal() {
-            anyhow::bail!("standard output is no terminal (use terapage top --once)");
+            anyhow::bail!("standard output is not a terminal (use terapage top --once)");
         }
         let ended_by = Arc::new(AtomicUsize::new(0));
-        // Not SIGHUP: without a terminal, waiting for keys would never end.
+        // SIGHUP is not among them: without a terminal, waiting for keys would never end.
         for signal in [SIGTERM, SIGINT] {
             signal_hook::flag::register_usize(signal, ended_by.clone(), signal as usize)?;
         }
@@ -215,7 +215,11 @@ fn frame(rows: &[String], width: usize, hidden: bool) -> String {
     let mut lines = vec![HEAD.to_owned()];
     match rows {
         [] if hidden => {
-            lines.push("no paged process that you may inspect (root sees those of all users)\n".to_owned());
+            lines.push(
+                "no paged process that you may inspect (root sees the processes of all \
+                        users)\n"
+                    .to_owned(),
+            );
         }
         [] => lines.push("no process is paged (start one with terapage run)\n".to_owned()),
         _ => lines.extend_from_slice(rows),

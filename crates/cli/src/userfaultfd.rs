@@ -1,4 +1,4 @@
-//! Whether faults can be had from the kernel.
+//! Whether the kernel reports faults to this process.
 
 use linux::{IOC_NEW, UFFD_API, UFFDIO_API, UffdioApi};
 use std::fs::File;

@@ -118,11 +118,15 @@ fn settings_that_cannot_be_are_refused_in_one_line() {
     let both = place.path().join("both");
     let both = both.to_str().unwrap();
     let output = place.terapage(&["run", "--stats", both, "--trace", both, "--", "true"]);
-    assert_error(&output, 125, "is to take the trace, too");
+    assert_error(&output, 125, "is the file for the trace, too");
     let file = place.path().join("both.toml");
     fs::write(&file, format!("stats = '{both}'\n")).unwrap();
     let mut command = place.command(&["run", "--config", file.to_str().unwrap(), "--", "true"]);
-    assert_error(&command.env("TERAPAGE_TRACE", both).output().unwrap(), 125, "is to take the trace, too");
+    assert_error(
+        &command.env("TERAPAGE_TRACE", both).output().unwrap(),
+        125,
+        "is the file for the trace, too",
+    );
     assert_error(&place.terapage(&["run", "--config", "/no/file", "--", "true"]), 125, "/no/file");
     let output = place.command(&["run", "--", "true"]).env("TERAPAGE_BLOCK", "99").output().unwrap();
     assert_error(&output, 125, "TERAPAGE_BLOCK");
@@ -155,7 +159,7 @@ fn a_library_that_is_missing_is_an_error() {
     let text = place.path().join("lib.so");
     fs::write(&text, "no library").unwrap();
     let output = place.command(&["run", "--", "true"]).env("TERAPAGE_LIBRARY", &text).output().unwrap();
-    assert_error(&output, 125, "is no library");
+    assert_error(&output, 125, "cannot be loaded as a library");
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn a_sweep_goes_on_where_it_was_cut() {
     std::fs::write(&path, &bytes[..end + 40]).unwrap();
     let output = terapage(&arguments);
     let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("cut short after 39 bytes; dropped"), "{said}");
+    assert!(output.status.success() && said.contains("incomplete after 39 bytes; dropped"), "{said}");
     assert!(said.contains("8 points, 5 of them there already"), "{said}");
     assert_eq!(results(&path), (whole, 8));
     // No work is left.

@@ -34,16 +34,17 @@ Examples:
   terapage metrics --textfile /var/lib/prometheus/node-exporter
   terapage metrics | promtool check metrics
 
-Stalled seconds are those in which at least one thread of a process waited for a page-in, as in the
-kernel's pressure stall information (some). contrib/grafana/terapage.json is a dashboard.
+Stalled seconds are the time in which at least one thread of a process waited for a page-in, like
+\"some\" in the kernel's pressure stall information. contrib/grafana/terapage.json is a dashboard.
 
 Exit status:
-  0; that of a signal that ended it; 125 if the port is in use, or the directory cannot be written.")]
+  0; that of the signal that ended the command; 125 if the port is in use, or the directory cannot be
+  written.")]
 pub struct Metrics {
     /// Answer HTTP requests for /metrics at this address, until a signal
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9464")]
     listen: Option<SocketAddr>,
-    /// Write the file terapage.prom into this directory, again and again, until a signal: for the
+    /// Write the file terapage.prom into this directory repeatedly, until a signal, for the
     /// textfile collector of node_exporter
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "listen", value_hint = ValueHint::DirPath)]
     textfile: Option<PathBuf>,

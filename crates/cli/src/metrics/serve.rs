@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// How long a request may take to arrive, and an answer to be sent.
+/// The time in which a request must arrive, and an answer must be sent.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest request.
 const REQUEST_MAX: usize = 8192;
@@ -23,7 +23,7 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> 
             Ok((listener, address))
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            bail!("--listen: {address} is in use (name another port, or 0 for any that is free)")
+            bail!("--listen: {address} is in use (name another port, or 0 for any free one)")
         }
         Err(error) => bail!("--listen: {address}: {error}"),
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use terapage_stats::BUCKETS;
 
-/// Which of the two formats.
+/// The format, of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Version 0.0.4 of Prometheus' text format.
@@ -56,13 +56,14 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_processes",
         kind: Kind::Gauge,
-        help: "Paged processes that run.",
+        help: "Running processes that are paged.",
         samples: &[one(|s| s.processes as f64)],
     },
     Metric {
         name: "terapage_budget_bytes",
         kind: Kind::Gauge,
-        help: "Bytes of frames that paged data may take now: the process's part of its job's budget.",
+        help: "Bytes of frames that the paged data of the process may occupy now: its part of the \
+               job's budget.",
         samples: &[one(|s| s.sums.lease_bytes as f64)],
     },
     Metric {
@@ -74,7 +75,7 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_untracked_bytes",
         kind: Kind::Gauge,
-        help: "Bytes in memory that the budget does not count.",
+        help: "Bytes in memory that do not count against the budget.",
         samples: &[one(|s| s.sums.untracked_bytes as f64)],
     },
     Metric {
@@ -92,7 +93,8 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_faults",
         kind: Kind::Counter,
-        help: "Touches of blocks that were not in the program: never touched before (first), with their frame still in memory (minor), or read from the store (major).",
+        help: "Touches of blocks that were not in the program: never touched before (first), with \
+               their frame still in memory (minor), or read from the store (major).",
         samples: &[
             of("kind", "first", |s| s.sums.first_touches as f64),
             of("kind", "minor", |s| s.sums.minor_faults as f64),
@@ -108,7 +110,8 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_waited_seconds",
         kind: Kind::Counter,
-        help: "Time that threads waited for memory, all threads together: for major faults, for minor faults and first touches, for requests.",
+        help: "Time that threads waited for memory, all threads together: for major faults, for \
+               minor faults and first touches, and for requests.",
         samples: &[
             of("for", "major", |s| s.sums.major_wait_us as f64 / 1e6),
             of("for", "minor", |s| s.sums.minor_wait_us as f64 / 1e6),
@@ -130,7 +133,7 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_page_in_blocks",
         kind: Kind::Counter,
-        help: "Blocks read because a thread waited (demand) or ahead (prefetch).",
+        help: "Blocks read because a thread waited (demand) or ahead of use (prefetch).",
         samples: &[
             of("cause", "demand", |s| s.sums.demand_blocks as f64),
             of("cause", "prefetch", |s| s.sums.prefetched_blocks as f64),
@@ -139,7 +142,8 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_page_out_blocks",
         kind: Kind::Counter,
-        help: "Blocks that left memory: with a write (dirty), or without one, since the store had the same bytes (clean) or all were zero (zero).",
+        help: "Blocks that left memory: with a write (dirty), or without one, because the store \
+               had the same bytes (clean) or all bytes were zero (zero).",
         samples: &[
             of("kind", "dirty", |s| s.sums.dirty_page_outs as f64),
             of("kind", "clean", |s| s.sums.clean_page_outs as f64),
@@ -158,7 +162,7 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_retries",
         kind: Kind::Counter,
-        help: "Pages that could not be moved at once.",
+        help: "Pages that could not be moved at the first attempt.",
         samples: &[one(|s| s.sums.retries as f64)],
     },
     Metric {

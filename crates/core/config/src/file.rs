@@ -76,7 +76,7 @@ fn is_absent(path: &Path, error: &std::io::Error) -> bool {
 fn set(partial: &mut Partial, setting: &Setting, value: &Value) -> Result<(), String> {
     match (setting.kind, value) {
         (Kind::List, Value::Array(texts)) => texts.iter().try_for_each(|text| {
-            let text = text.as_str().ok_or("it holds something else than paths")?;
+            let text = text.as_str().ok_or("it holds a value that is not a path")?;
             partial.add(setting, OsStr::new(text))
         }),
         (Kind::Switch, Value::Boolean(on)) => partial.add(setting, OsStr::new(&on.to_string())),

@@ -48,7 +48,7 @@ fn can_be_made(path: &Path) -> Result<(), String> {
     let directory = match path.parent() {
         Some(directory) if directory.as_os_str().is_empty() => Path::new("."),
         Some(directory) => directory,
-        None => return Err("is no file (name a file)".to_owned()),
+        None => return Err("is not a file (name a file)".to_owned()),
     };
     if !directory.is_dir() {
         return Err("is in a directory that does not exist (make it, or name another file)".to_owned());

@@ -93,7 +93,7 @@ impl Partial {
             }
         }
         if let Some(path) = settings.stats.as_ref().filter(|path| settings.trace.as_ref() == Some(path)) {
-            let why = format!("{} is to take the trace, too (name another file)", path.display());
+            let why = format!("{} is the file for the trace, too (name another file)", path.display());
             return Err(Error::Value { name: "stats".to_owned(), why });
         }
         Ok(settings)
@@ -137,11 +137,12 @@ fn check_ram(settings: &Settings) -> Result<(), Error> {
     if ram.0 > settings.memory.0 / 4 * 3 {
         let budget = settings.memory;
         return no(format!(
-            "{ram} in memory leave less than a quarter of the budget of {budget} (raise --memory or lower ram:)"
+            "{ram} in memory leave less than a quarter of the budget of {budget} (raise --memory \
+             or lower ram:)"
         ));
     }
     if ram.0 > 0 && settings.stores.len() > 1 {
-        return no("one in memory stands before others only as in tier:ram:2G+/mnt/nvme0".to_owned());
+        return no("a store in memory can only stand before others, as in tier:ram:2G+/mnt/nvme0".to_owned());
     }
     Ok(())
 }
@@ -193,8 +194,8 @@ mod tests {
     fn counters_and_trace_take_a_file_each() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("same");
-        assert!(refused(&file, &file).contains("is to take the trace, too"));
-        assert!(refused(&file, &place.path().join("./same")).contains("is to take the trace, too"));
+        assert!(refused(&file, &file).contains("is the file for the trace, too"));
+        assert!(refused(&file, &place.path().join("./same")).contains("is the file for the trace, too"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct Setting {
     /// Whether the setting is only for tests, recordings and measurements: then it has a variable,
     /// and no flag, key or row in the documents.
     pub hidden: bool,
-    /// Where `--help` shows the flag.
+    /// The place of the flag in `--help`.
     pub group: Group,
     /// Reads the setting's value from a text.
     pub(crate) set: fn(&mut Partial, &OsStr) -> Result<(), String>,
@@ -42,7 +42,7 @@ pub struct Setting {
 pub enum Group {
     /// How much memory.
     Memory,
-    /// Where blocks without a frame are kept.
+    /// The stores for blocks without a frame.
     Stores,
     /// What is paged.
     Paged,

@@ -47,7 +47,7 @@ impl Codec {
         let shown = text.escape_debug();
         level.map(Codec::Zstd).ok_or_else(|| {
             format!(
-                "'{shown}' is no compression (write lz4, zstd, or zstd:LEVEL from 1 to {})",
+                "'{shown}' is not a way to compress (write lz4, zstd, or zstd:LEVEL from 1 to {})",
                 Codec::LEVEL_MAX
             )
         })
@@ -99,7 +99,7 @@ impl StoreSpec {
                     let shown = shown.escape_debug();
                     if bytes[at + 1..].starts_with(b"//") {
                         let url = text.to_str().filter(|url| !url.contains(char::is_control));
-                        let no = || format!("'{shown}' holds what no address can");
+                        let no = || format!("'{shown}' holds characters that no address has");
                         return url.map(|url| StoreSpec::Url(url.to_owned())).ok_or_else(no);
                     }
                     let scheme = String::from_utf8_lossy(scheme);
@@ -319,7 +319,7 @@ fn mirror(bytes: &[u8]) -> Result<StoreSpec, String> {
     let few = "a mirror needs two stores or more, as in mirror:/mnt/nvme0+/mnt/nvme1";
     let copies = several(bytes).ok_or(few)??;
     if copies.iter().any(|copy| matches!(copy, StoreSpec::Mirror(_))) {
-        return Err("a mirror in a mirror is one mirror (write mirror:A+B+C)".to_owned());
+        return Err("a mirror within a mirror is the same as one mirror (write mirror:A+B+C)".to_owned());
     }
     if copies.iter().any(|copy| copy.ram_bytes(Size(1)) > 0) {
         return Err("a mirror has no copy in memory (write tier:ram:2G+mirror:A++B)".to_owned());
@@ -331,7 +331,7 @@ fn tier(bytes: &[u8]) -> Result<StoreSpec, String> {
     let few = "tiers are two stores or more, the fastest first, as in tier:ram:2G+/mnt/nvme0";
     let tiers = several(bytes).ok_or(few)??;
     if tiers.iter().any(|tier| matches!(tier, StoreSpec::Tier(_))) {
-        return Err("tiers in tiers are tiers of one store (write tier:A+B+C)".to_owned());
+        return Err("tiers within tiers are the same as one list of tiers (write tier:A+B+C)".to_owned());
     }
     Ok(StoreSpec::Tier(tiers))
 }
@@ -355,8 +355,10 @@ pub(crate) fn check_room(known: &dyn Stores, stores: &[StoreSpec], size: Size) -
     match known.room(stores) {
         Some(room) if size.0 > room => {
             let free = Size(room);
-            let why =
-                format!("{size} is more than the {free} free there (free some, or name another --store)");
+            let why = format!(
+                "{size} is more than the {free} that are free there (free some, or name \
+                         another --store)"
+            );
             Err(Error::Value { name: "store-size".to_owned(), why })
         }
         _ => Ok(()),

@@ -144,8 +144,8 @@ settings! {
         flag: Flag::Value("SIZE|PERCENT"),
         short: Some('m'),
         kind: Kind::Number,
-        help: "Memory that the data of the program, and of all that it starts, may take together: \
-               4G, 500M, or 50% of the machine or container",
+        help: "Memory that the data of the program and of its children may occupy together: 4G, \
+               500M, or 50% of the memory of the machine or container",
     }
 
     /// Each process has all of the memory for itself.
@@ -157,7 +157,7 @@ settings! {
         group: Group::Memory,
         flag: Flag::On,
         kind: Kind::Switch,
-        help: "Give each process all of --memory for itself, instead of one budget for all",
+        help: "Give each process a budget of --memory, instead of one budget for all",
     }
 
     /// Stores; never empty once the settings are resolved.
@@ -173,10 +173,10 @@ settings! {
         short: Some('s'),
         kind: Kind::List,
         choices: Choices::Path,
-        help: "Where the rest lives: a directory, an empty file, a block device, whose content is \
-               lost, or a memory server, as in valkey://HOST:6379; mirror:A+B (each has all); \
-               tier:A+B (each block in the first that takes it), also with ram:SIZE, as in \
-               tier:ram:2G+/mnt/nvme0; repeat it for several",
+        help: "Where paged-out data is stored: a directory, an empty file, a block device (its \
+               content is lost) or a memory server, as in valkey://HOST:6379. mirror:A+B writes to \
+               each of them, tier:A+B to the first with room; a tier can be memory, as in \
+               tier:ram:2G+/mnt/nvme0. Repeat it for several stores",
     }
 
     /// How blocks are spread over the stores.
@@ -188,7 +188,7 @@ settings! {
         group: Group::Stores,
         flag: Flag::Value("HOW"),
         choices: Choices::Names(Placement::NAMES),
-        help: "How blocks spread over several --store: simple (fill one, then the next) or \
+        help: "How blocks are spread over several --store: simple (fill one, then the next) or \
                round-robin",
     }
 
@@ -204,8 +204,8 @@ settings! {
         default_note: Some("as [far.md](far.md#encryption) says"),
         flag: Flag::On,
         kind: Kind::Switch,
-        help: "Encrypt what goes to all stores, with a key that only the program's process has. \
-               What goes to a memory server that others may see is encrypted in any case",
+        help: "Encrypt the data in all stores, with a key that only the program's process has. \
+               Data on a memory server that others may see is always encrypted",
     }
 
     /// How blocks are compressed on their way to all stores; `None` is `off`.
@@ -216,7 +216,7 @@ settings! {
         default: Some("off"),
         group: Group::Stores,
         flag: Flag::Value("HOW"),
-        help: "Compress what goes to the stores: lz4, zstd or zstd:LEVEL (1 to 9); or off",
+        help: "Compress the data in the stores: lz4, zstd or zstd:LEVEL (1 to 9), or off",
     }
 
     /// Bytes that the store may use; `None` is `auto`: it grows as needed.
@@ -229,7 +229,7 @@ settings! {
         flag: Flag::Value("SIZE"),
         kind: Kind::Number,
         choices: Choices::Names(&["auto"]),
-        help: "Bytes that the store may take, or auto: as much as is needed",
+        help: "Bytes that the store may occupy, or auto: as much as is needed",
     }
 
     /// Whether the program may have more memory than the store could hold. If not, an allocation
@@ -242,8 +242,8 @@ settings! {
         group: Group::Stores,
         flag: Flag::Value("WHICH"),
         kind: Kind::Switch,
-        help: "Whether the program may have more memory than the store could hold: yes or no. \
-               With no, an allocation that it could not hold is refused (ENOMEM)",
+        help: "Whether the program may have more memory than the store could hold: yes or no. With \
+               no, an allocation that the store could not hold is refused (ENOMEM)",
     }
 
     /// Bytes of a block; `None` is `auto`.
@@ -258,8 +258,8 @@ settings! {
         choices: Choices::Names(&[
             "auto", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M",
         ]),
-        help: "Bytes that move at once: a power of two from 4K to 2M, or auto: 16K, and 4K once \
-               the program is found to touch scattered pages",
+        help: "Size of a block: a power of two from 4K to 2M, or auto: 16K, and 4K for a program \
+               that touches scattered pages",
     }
 
     /// Replacement policy, one of `terapage_policy::replacement::NAMES`.
@@ -270,7 +270,7 @@ settings! {
         default: Some("auto"),
         flag: Flag::Value("NAME"),
         choices: Choices::Names(replacement::NAMES),
-        help: "Which blocks leave first: {choices}",
+        help: "Which blocks are paged out first: {choices}",
     }
 
     /// Prefetch policy, one of `terapage_policy::prefetch::NAMES`.
@@ -281,7 +281,7 @@ settings! {
         default: Some("auto"),
         flag: Flag::Value("NAME"),
         choices: Choices::Names(prefetch::NAMES),
-        help: "What is read ahead: {choices}",
+        help: "Which blocks are read ahead: {choices}",
     }
 
     /// How stores are read and written.
@@ -292,8 +292,8 @@ settings! {
         default: Some("auto"),
         flag: Flag::Value("HOW"),
         choices: Choices::Names(Io::NAMES),
-        help: "How stores are read and written: uring, aio, threads, or auto: io_uring, or, where \
-               that is forbidden, libaio",
+        help: "How stores are read and written: uring, aio, threads, or auto: io_uring, or libaio \
+               if io_uring is forbidden",
     }
 
     /// Which allocations are paged.
@@ -318,8 +318,8 @@ settings! {
         group: Group::Paged,
         flag: Flag::Value("WHICH"),
         kind: Kind::Switch,
-        help: "Whether programs that load no library are paged, too: static executables, Go, musl: \
-               on or off (docs/host.md)",
+        help: "Whether programs that load no library are paged as well: static executables, Go, \
+               musl: on or off (docs/host.md)",
     }
 
     /// Whether the bytes of a page-in are checked against the hash from the page-out.
@@ -330,7 +330,7 @@ settings! {
         default: Some("true"),
         flag: Flag::Off("no-verify"),
         kind: Kind::Switch,
-        help: "Do not check that bytes come back from the store unchanged",
+        help: "Do not check that bytes read from the store are those that were written",
     }
 
     /// The file for the counters, at the end, as JSON.
@@ -372,7 +372,7 @@ settings! {
         short: Some('v'),
         kind: Kind::Switch,
         run_only: true,
-        help: "Report on standard error what happens",
+        help: "Report what happens on standard error",
     }
 
     /// With the default policy, threads whose blocks displace each other's take turns.
@@ -384,7 +384,7 @@ settings! {
         hidden: true,
         kind: Kind::Switch,
         flag: Flag::Value("WHICH"),
-        help: "For measurements: whether threads that lose their blocks to each other take turns",
+        help: "For measurements: whether threads that displace each other's blocks take turns",
     }
 
     /// Microseconds that the pager spins before it sleeps; `None`: the pager's default.
@@ -443,6 +443,7 @@ settings! {
         variable: "TERAPAGE_FAULTS",
         default: None,
         hidden: true,
-        help: "For tests: how often what goes wrong in the stores, as in errors=1000,copy=1",
+        help: "For tests: how often each kind of fault occurs in the stores, as in \
+               errors=1000,copy=1",
     }
 }

@@ -40,7 +40,7 @@ fn line(text: &OsStr) -> Result<&str, String> {
     Ok(text)
 }
 
-/// That a value is none of the names.
+/// The error that a value is none of the names.
 pub(crate) fn unknown(value: &str, names: &[&str]) -> String {
     format!("'{}' is unknown (one of {})", value.escape_debug(), names.join(", "))
 }
@@ -49,10 +49,10 @@ pub(crate) fn memory(text: &OsStr) -> Result<Memory, String> {
     let text = line(text)?;
     if let Some(number) = text.trim().strip_suffix('%') {
         let percent: f64 =
-            number.trim().parse().map_err(|_| format!("'{text}' is no percentage (write 50%)"))?;
+            number.trim().parse().map_err(|_| format!("'{text}' is not a percentage (write 50%)"))?;
         // This form of the condition also refuses NaN.
         if !(percent > 0.0 && percent <= 100.0) {
-            return Err(format!("'{text}' is not more than 0% and at most 100% (write 50%)"));
+            return Err(format!("'{text}' is not a percentage above 0% and at most 100% (write 50%)"));
         }
         return Ok(Memory::Percent(percent));
     }

@@ -1,8 +1,8 @@
-//! Variables whose names begin like those of settings, but which nobody reads.
+//! Variables whose names begin like those of settings, but that no setting reads.
 
 use crate::SETTINGS;
 
-/// How the names of all variables of Terapage begin.
+/// The beginning of the names of all variables of Terapage.
 const PREFIX: &str = "TERAPAGE_";
 
 /// Variables that are not settings: those of the command and of the library in a program.
@@ -37,7 +37,7 @@ const OF_TESTS: &[&str] = &[
     "TERAPAGE_TRACES",
 ];
 
-/// A variable whose name begins like those of settings, and that nobody reads.
+/// A variable whose name begins like those of settings, but that no setting reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownVariable {
     /// Its name, in which control characters are escaped.
@@ -46,7 +46,7 @@ pub struct UnknownVariable {
     pub nearest: Option<&'static str>,
 }
 
-/// Those of `names` that nobody reads, in the given order.
+/// Those of `names` that no setting reads, in the given order.
 pub fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<UnknownVariable> {
     let settings = || SETTINGS.iter().map(|setting| setting.variable);
     let known = |name: &str| OTHERS.iter().chain(OF_TESTS).any(|other| *other == name);

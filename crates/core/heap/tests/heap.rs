@@ -323,8 +323,8 @@ fn what_one_heap_gave_back_is_another_s() {
         let one = turn % 2;
         let mine = fill(&mut heaps[one]);
         let theirs: Vec<_> = (0..3000).map(|_| heaps[1 - one].allocate(48, 1) as usize).collect();
-        // Backwards, and the other way round, so that each slab once has the cells that are
-        // remembered last.
+        // Forwards and backwards, so that in each slab the remembered cells are once those freed
+        // last.
         let order: Vec<_> = if turn < 3 { mine.clone() } else { mine.iter().rev().copied().collect() };
         for at in order {
             // SAFETY: it is an object.

@@ -8,7 +8,8 @@ use terapage_sys::fd::Fd;
 use terapage_sys::shared::{self, Identity};
 use terapage_sys::{Error, Result};
 
-/// The environment variable that tells an executed program where the table is, as an [`Inherited`].
+/// The environment variable that gives an executed program the place of the table, as an
+/// [`Inherited`].
 pub const JOB_VARIABLE: &str = "TERAPAGE_JOB";
 
 /// The table in a descriptor that stays open on exec, and the number of the job: as text,

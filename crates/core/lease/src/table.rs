@@ -34,7 +34,7 @@ enum Word {
     /// The process, by the number that it has for itself; 0: no process.
     Pid,
     Job,
-    /// Bytes that the process may have: it has no more, apart from `Claim`.
+    /// The bytes that the process may have, apart from `Claim`.
     Lease,
     /// Bytes that the process has beside the lease, and cannot return.
     Claim,
@@ -56,8 +56,8 @@ const TABLE_BYTE: u64 = 1 << 20;
 /// The byte of the first job; those of slots begin at 0.
 const JOB_BYTE: u64 = 1 << 16;
 
-/// Processes without a pager have together the budget divided by this: nobody can make them return
-/// it.
+/// Processes without a pager have together the budget divided by this, since they cannot be made to
+/// return it.
 const UNPAGED_PART: u64 = 8;
 
 /// The least of a process, bytes, if the budget is large.

@@ -10,7 +10,7 @@ use terapage_lease::{Locks, Needs, Slot, TABLE_BYTES, Table, least_of};
 const MIB: u64 = 1 << 20;
 const LEAST: u64 = 4 * MIB;
 
-/// Who has which byte, for all processes.
+/// The owner of each byte, for all processes.
 #[derive(Default)]
 struct Kernel {
     owners: RefCell<HashMap<u64, usize>>,

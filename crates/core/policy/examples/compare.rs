@@ -7,7 +7,7 @@ use terapage_policy::belady::{belady, simulate, simulate_soft};
 use terapage_policy::replacement::{NAMES, by_name};
 use terapage_policy::soft::SoftFrames;
 
-/// Blocks of each trace, about.
+/// The approximate number of blocks of each trace.
 const FOOTPRINT: u32 = 20_000;
 
 /// Budgets, in per cent of the footprint.

@@ -38,7 +38,7 @@ pub fn most_read(frames: usize) -> usize {
     (frames / 4).max(1)
 }
 
-/// How many blocks are paged out if a thread waits for a frame, and there is none.
+/// The number of blocks that are paged out if a thread waits for a frame, and there is none.
 pub fn at_once(frames: usize) -> usize {
     (frames / 8).clamp(1, 8)
 }
@@ -65,7 +65,7 @@ impl Need {
         self.run.min(self.target.div_ceil(2)).max(1)
     }
 
-    /// How many frames are lacking.
+    /// The number of frames that are lacking.
     pub fn missing(&self) -> usize {
         (self.target + self.extra).saturating_sub(self.ready + self.on_their_way)
     }

@@ -49,7 +49,7 @@ pub trait Replacement: Send {
         block..block
     }
 
-    /// `block`, an earlier victim, is in the address space again, though nobody touched it.
+    /// `block`, an earlier victim, is in the address space again, though it was not touched.
     fn back(&mut self, block: u32) {
         self.rescue(block);
     }
@@ -142,7 +142,7 @@ pub const NAMES: &[&str] = &names::<{ POLICIES.len() }>(false);
 /// The names of policies that accept objects of different sizes.
 pub const SIZED: &[&str] = &names::<{ sized() }>(true);
 
-/// How many policies are [sized](Known::sized).
+/// The number of policies that are [sized](Known::sized).
 const fn sized() -> usize {
     let (mut at, mut count) = (0, 0);
     while at < POLICIES.len() {

@@ -105,7 +105,7 @@ fn divide(bytes: u64, claimants: &[(Claimant, u64)]) -> Vec<u64> {
 }
 
 /// Divides `rest` bytes among claimants with a weight, in proportion to it, up to their caps.
-/// Returns the bytes that nobody wants.
+/// Returns the bytes that no process wants.
 fn fill(mut rest: u64, weights: &[f64], claimants: &[(Claimant, u64)], has: &mut [u64]) -> u64 {
     // Each round satisfies at least one claimant, or gives all bytes.
     for _ in 0..claimants.len() {

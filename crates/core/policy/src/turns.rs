@@ -70,7 +70,7 @@ struct Turns {
     faults: usize,
     /// Major faults of blocks that left a short time before.
     soon: usize,
-    /// How often a prefetched block was used.
+    /// The number of uses of a prefetched block.
     streamed: usize,
     gone: usize,
 }
@@ -206,8 +206,8 @@ impl Turns {
 pub struct InTurns<P> {
     policy: P,
     turns: Turns,
-    /// When the turn was last judged, and the processor time that its thread had used until then,
-    /// both ns.
+    /// The times at which the turn was last judged, ns, and the processor time that its thread had
+    /// used until then, ns.
     judged: (u64, u64),
 }
 

@@ -48,7 +48,7 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// Bytes in memory that the budget counts: frames, buffers and books.
+    /// Bytes in memory that the budget counts: frames, buffers and bookkeeping.
     pub fn counted_bytes(&self) -> u64 {
         self.counters.resident_bytes.load(Relaxed) + self.counters.books_bytes.load(Relaxed)
     }
@@ -134,7 +134,7 @@ macro_rules! counters {
 counters! {
     /// The process number.
     pid,
-    /// When paging started, in seconds since 1970.
+    /// The time when paging started, in seconds since 1970.
     started_s,
     /// The budget, bytes.
     budget_bytes,
@@ -169,7 +169,8 @@ counters! {
     prefetch_used_blocks,
     /// Blocks read ahead that were paged out untouched: an estimate from samples.
     prefetch_wasted_blocks,
-    /// How often prefetch has stopped because the program used little of what was read ahead.
+    /// The number of times that prefetch has stopped because the program used few of the blocks
+    /// that were read ahead.
     prefetch_stops,
     /// Whether prefetch is stopped (1, or 0).
     prefetch_stopped,

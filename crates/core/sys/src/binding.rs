@@ -55,7 +55,7 @@ impl Bound {
     }
 }
 
-/// How many threads are bound.
+/// The number of bound threads.
 pub fn count() -> usize {
     match COUNT.load(SeqCst) {
         CHANGING => 0,

@@ -93,7 +93,7 @@ pub(crate) fn begin_to_wait() -> bool {
     join().0.awaits.swap(1, Relaxed) == 0
 }
 
-/// Notes that no thread waits any longer: no thread could begin, or this is a forked child.
+/// Notes that no thread waits now: no thread could begin, or this is a forked child.
 pub(crate) fn wait_no_more() {
     join().0.awaits.store(0, Relaxed);
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const HIGH: RawFd = 700;
 
 /// The numbers that have a bit: a process with many forked children has a pipe for each. Higher
-/// numbers cannot be noted as the pager's.
+/// numbers have no bit, and cannot be marked as the pager's.
 const NUMBERS: usize = 1 << 16;
 static OURS: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
@@ -115,7 +115,8 @@ pub fn move_up(fd: OwnedFd) -> Result<OwnedFd> {
 }
 
 /// The message if a thread has a separate table of descriptors: it cannot reach the pager's.
-const OWN_TABLE: &str = "terapage: a thread does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES); the program is stopped\n";
+const OWN_TABLE: &str = "terapage: a thread does not have the pager's descriptors (a direct \
+                         unshare or clone without CLONE_FILES); the program is stopped\n";
 
 /// A descriptor of the pager, closed on exec, and closed when dropped.
 #[derive(Debug)]

@@ -50,17 +50,17 @@ pub fn reserve_huge(len: usize) -> Result<usize> {
     Ok((reserve(len + HUGE)? as usize).next_multiple_of(HUGE))
 }
 
-/// Puts fresh private anonymous memory at exactly `at`, over whatever is there.
+/// Puts fresh private anonymous memory at exactly `at`, in place of any other mapping.
 ///
 /// # Safety
-/// Nobody relies on the memory that was mapped there.
+/// No code relies on the memory that was mapped there.
 pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
-    // SAFETY: the caller promises that nobody relies on the old mappings.
+    // SAFETY: the caller promises that no code relies on the old mappings.
     unsafe { put_over(at, len, libc::PROT_READ | libc::PROT_WRITE) }
 }
 
 unsafe fn put_over(at: *mut u8, len: usize, prot: i32) -> Result<()> {
-    // SAFETY: the caller promises that nobody relies on the old mappings.
+    // SAFETY: the caller promises that no code relies on the old mappings.
     let replaced = unsafe { map_with(at, len, prot, libc::MAP_NORESERVE | libc::MAP_FIXED) };
     let replaced = replaced.or_else(|error| {
         if error.errno() != libc::ENOMEM {
@@ -68,8 +68,8 @@ unsafe fn put_over(at: *mut u8, len: usize, prot: i32) -> Result<()> {
         }
         // A process that has all the mappings that it may have (vm.max_map_count) gets no more,
         // even in place of others: so the others are unmapped first. SAFETY: the caller promises
-        // that nobody relies on the old mappings. If another thread maps something there meanwhile,
-        // its mapping stays, and this call fails.
+        // that no code relies on the old mappings. If another thread maps something there
+        // meanwhile, its mapping stays, and this call fails.
         unsafe {
             check("munmap", libc::syscall(libc::SYS_munmap, at, len))?;
             map_with(at, len, prot, libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE)
@@ -81,9 +81,9 @@ unsafe fn put_over(at: *mut u8, len: usize, prot: i32) -> Result<()> {
 /// Makes addresses inaccessible again, whatever is mapped there. A core dump leaves them out.
 ///
 /// # Safety
-/// Nobody relies on the memory that was mapped there.
+/// No code relies on the memory that was mapped there.
 pub unsafe fn close(at: usize, len: usize) -> Result<()> {
-    // SAFETY: the caller promises that nobody relies on the old mappings.
+    // SAFETY: the caller promises that no code relies on the old mappings.
     unsafe { put_over(at as *mut u8, len, libc::PROT_NONE) }?;
     advise(at, len, libc::MADV_DONTDUMP);
     Ok(())
@@ -184,7 +184,7 @@ pub unsafe fn unmap(at: *mut u8, len: usize) -> Result<()> {
 /// bytes up to the smaller length are kept; new bytes are zero.
 ///
 /// # Safety
-/// Only the caller uses the mapping, and nobody uses its old place any longer.
+/// Only the caller uses the mapping, and no code uses its old place.
 pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> Result<*mut u8> {
     // SAFETY: the caller promises that only it uses the mapping.
     let answer = unsafe { libc::syscall(libc::SYS_mremap, at, len, new_len, libc::MREMAP_MAYMOVE as i64) };
@@ -198,9 +198,9 @@ pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> Result<*mut u8> 
 /// or faults.
 ///
 /// # Safety
-/// Nobody relies on the bytes.
+/// No code relies on the bytes.
 pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
-    // SAFETY: the caller promises that nobody relies on the bytes.
+    // SAFETY: the caller promises that no code relies on the bytes.
     unsafe { drop_bytes(at, len, libc::MADV_DONTNEED) }
 }
 
@@ -208,7 +208,7 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
 /// it interrupts other processors once for all ranges, otherwise once for each range.
 ///
 /// # Safety
-/// Nobody relies on the bytes.
+/// No code relies on the bytes.
 pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
     /// Names the memory of the calling thread, without a descriptor (Linux 6.15, `linux/pidfd.h`).
     /// The process itself cannot be named, because its first thread may have ended.
@@ -221,8 +221,8 @@ pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
             let piece = |&(at, len): &(usize, usize)| libc::iovec { iov_base: at as *mut _, iov_len: len };
             let pieces: Vec<libc::iovec> = ranges.iter().map(piece).collect();
             let (first, count) = (pieces.as_ptr(), pieces.len());
-            // SAFETY: the pieces are an array of `count`; the caller promises that nobody relies on
-            // their memory.
+            // SAFETY: the pieces are an array of `count`; the caller promises that no code relies
+            // on their memory.
             let done = unsafe {
                 libc::syscall(
                     libc::SYS_process_madvise,
@@ -238,7 +238,7 @@ pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
             }
             UNKNOWN.store(true, Relaxed);
         }
-        // SAFETY: the caller promises that nobody relies on the bytes; discarding a range twice is
+        // SAFETY: the caller promises that no code relies on the bytes; discarding a range twice is
         // harmless.
         ranges.iter().try_for_each(|&(at, len)| unsafe { discard(at, len) })?;
     }
@@ -249,9 +249,9 @@ pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
 /// `MADV_REMOVE`).
 ///
 /// # Safety
-/// Nobody relies on the bytes.
+/// No code relies on the bytes.
 pub unsafe fn drop_bytes(at: usize, len: usize, advice: i32) -> Result<()> {
-    // SAFETY: the caller promises that nobody relies on the bytes.
+    // SAFETY: the caller promises that no code relies on the bytes.
     check("madvise", unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) }).map(|_| ())
 }
 
@@ -387,7 +387,7 @@ mod tests {
         for ranges in [0, 1, 2, PAGES / 2] {
             memory.fill(7);
             let pieces: Vec<_> = (0..ranges).map(|index| (at + 2 * index * PAGE, PAGE)).collect();
-            // SAFETY: nobody relies on these pages.
+            // SAFETY: no code relies on these pages.
             unsafe { discard_all(&pieces) }.unwrap();
             for (page, bytes) in memory.chunks(PAGE).enumerate() {
                 let discarded = page % 2 == 0 && page / 2 < ranges;

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 /// The device and the number of a file.
 pub type Identity = (u64, u64);
 
-/// Makes a memory file called `name` of `len` zero bytes, which nobody can shorten.
+/// Makes a memory file called `name` of `len` zero bytes, which cannot be shortened.
 pub fn make(name: &std::ffi::CStr, len: usize) -> Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends in a zero byte.
@@ -50,7 +50,7 @@ pub fn keep_on_exec(number: RawFd) -> Result<()> {
     check("fcntl(F_SETFD)", unsafe { libc::fcntl(number, libc::F_SETFD, 0) }.into()).map(|_| ())
 }
 
-/// Closes a descriptor that was [opened again](reopen), and that no value owns any longer.
+/// Closes a descriptor that was [opened again](reopen), and that no value owns.
 pub fn close(number: RawFd) {
     // SAFETY: the caller gives the descriptor up, and it has no other owner.
     drop(Fd::keep(unsafe { OwnedFd::from_raw_fd(number) }));
@@ -61,7 +61,7 @@ pub fn take(number: RawFd) {
     note(number);
 }
 
-/// Which file is open under this number.
+/// The file that is open under this number.
 pub fn identity(number: RawFd) -> Option<Identity> {
     // SAFETY: plain data, for which zeros are a value.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };

@@ -113,7 +113,7 @@ static CREATE_SIMPLY: AtomicUsize = AtomicUsize::new(0);
 /// `pthread_create`, which takes memory of the program and waits for the new thread. It would wait
 /// for the pager, which the new thread itself must become. So this function uses the
 /// `pthread_create` behind this library if it is the C library's, and otherwise `thrd_create`,
-/// which nobody replaces. Without this call, the first function that the loader finds begins
+/// which no library replaces. Without this call, the first function that the loader finds begins
 /// threads. After this call, threads whose signals are blocked are not cancelled either.
 pub fn find() {
     // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are
@@ -258,10 +258,12 @@ fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -
     drop(unsafe { Box::from_raw(argument) });
     let call = match errno {
         libc::EAGAIN => {
-            "pthread_create; there may be no more threads and processes (ulimit -u, or pids.max of the cgroup)"
+            "pthread_create; the limit on threads and processes may be reached (ulimit -u, or \
+             pids.max of the cgroup)"
         }
         libc::EINVAL => {
-            "pthread_create; its children get a PID namespace of their own (unshare): only they may start threads"
+            "pthread_create; children of the program start in another PID namespace (unshare), and \
+             only they may start threads"
         }
         _ => "pthread_create",
     };
@@ -296,8 +298,8 @@ fn set_cancel_state(state: libc::c_int) -> Option<libc::c_int> {
 }
 
 /// The blocked signals, one bit each, in the kernel's form, and whether the thread could be
-/// cancelled. (Others may replace the C library's functions for its own form, and these cannot be
-/// called at every moment.) `None` if nothing had to be changed.
+/// cancelled. (Libraries may replace the C library's functions for this, and their functions cannot
+/// be called at every moment.) `None` if nothing had to be changed.
 #[derive(Clone, Copy)]
 pub struct Signals(Option<(u64, Option<libc::c_int>)>);
 
@@ -585,8 +587,8 @@ pub fn processor_of(thread: u32) -> Option<usize> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()
 }
 
-/// How long a thread of this process has run, and how long it was ready to run and waited for a
-/// processor, ns; `None` if the kernel does not count that.
+/// The time for which a thread of this process has run, and for which it was ready to run and
+/// waited for a processor, ns; `None` if the kernel does not count it.
 pub fn ran_and_waited(thread: u32) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);

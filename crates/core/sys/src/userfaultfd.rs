@@ -104,7 +104,7 @@ pub fn keep_device() {
     DEVICE.get_or_init(open_device);
 }
 
-/// The environment variable that tells an executed program where the device is, as an
+/// The environment variable that gives an executed program the place of the device, as an
 /// [`Inherited`].
 pub const DEVICE_VARIABLE: &str = "TERAPAGE_DEVICE";
 
@@ -295,7 +295,7 @@ impl Userfaultfd {
     /// `patience` times.
     ///
     /// # Safety
-    /// Nobody relies on the bytes at `from` staying there.
+    /// No code relies on the bytes at `from` staying there.
     pub unsafe fn shift(
         &self,
         to: usize,
@@ -476,7 +476,7 @@ fn in_steps(
 /// At the edges of a range that is registered or unregistered, the kernel splits its mappings.
 fn of_mappings(error: Error) -> Error {
     let call = if error.errno() == libc::ENOMEM {
-        "userfaultfd; the process has as many mappings as it may (sysctl vm.max_map_count)"
+        "userfaultfd; the process has as many mappings as it may have (sysctl vm.max_map_count)"
     } else {
         error.call
     };

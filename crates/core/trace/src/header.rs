@@ -17,7 +17,7 @@ pub struct Header {
     pub block_bytes: u32,
     /// The process.
     pub pid: u32,
-    /// When the recording began: microseconds since 1970 (UTC). Records count from here.
+    /// The time when the recording began: microseconds since 1970 (UTC). Records count from here.
     pub start_us: u64,
     /// The bytes of frames that the process may use.
     pub budget_bytes: u64,

@@ -90,7 +90,7 @@ impl<R: Read> Reader<R> {
             return Err(Error::Corrupt { offset, expected: "a frame of up to 1 MiB", found });
         }
         self.packed.resize(packed_len, 0);
-        fill(&mut self.from, &mut self.packed, offset, "all of a frame's bytes")?;
+        fill(&mut self.from, &mut self.packed, offset, "all bytes of a frame")?;
         let real = frame_hash(&head[..8], &self.packed);
         if real != hash {
             let found = format!("bytes with the hash {real:016x}");
@@ -104,7 +104,7 @@ impl<R: Read> Reader<R> {
         let unpacked = zstd_safe::decompress(&mut self.raw[..], &self.packed);
         if unpacked != Ok(raw_len) {
             let found = match unpacked {
-                Ok(len) => format!("{len} bytes where the frame says {raw_len}"),
+                Ok(len) => format!("{len} bytes, where the frame names {raw_len}"),
                 Err(code) => zstd_safe::get_error_name(code).to_owned(),
             };
             return Err(Error::Corrupt { offset, expected: "zstd's compressed bytes", found });
@@ -134,7 +134,7 @@ impl<R: Read> Reader<R> {
         let record = self.before.take(&mut rest).map_err(|expected| Error::Corrupt {
             offset: self.frame,
             expected,
-            found: format!("something else at byte {} of the frame's records", self.at),
+            found: format!("unknown bytes at byte {} of the frame's records", self.at),
         })?;
         self.at = self.raw.len() - rest.len();
         Ok(Some(record))

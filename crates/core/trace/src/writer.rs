@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 /// Writes a trace: a header, frames of records, and an end.
 ///
-/// After an error, the trace is valid up to the previous frame; write no more.
+/// After an error, the trace is valid up to the previous frame; write nothing further.
 pub struct Writer<W: Write> {
     out: W,
     raw: Vec<u8>,

@@ -145,7 +145,7 @@ pub struct Guest {
 pub enum Part {
     /// I/Os by path and scheduler, and files.
     Paths,
-    /// I/Os by queues, an array, limits.
+    /// I/Os by the number of queues, the array, and limits.
     More,
 }
 
@@ -330,7 +330,7 @@ fn paths() -> Vec<(String, String)> {
     found.sort_by_key(|(path, _)| wanted.iter().position(|name| name == path));
     for path in wanted {
         if !found.iter().any(|(known, _)| known == path) {
-            println!("left out: {path}: no such device came up");
+            println!("left out: {path}: no such device appeared");
         }
     }
     found

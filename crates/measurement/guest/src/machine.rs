@@ -71,10 +71,12 @@ impl Kernel {
             return unpack(package, &cache, &name);
         }
         tools::find("apt-cache")
-            .map_err(|why| Cannot(format!("{why}; or --kernel FILE.deb names a kernel")))?;
+            .map_err(|why| Cannot(format!("{why}; or name a kernel with --kernel FILE.deb")))?;
         let Some(name) = known_to_apt()? else {
             bail!(Cannot(
-                "apt knows no kernel for the machine (apt-get update; or --kernel FILE.deb names one)".into()
+                "apt knows no kernel for the machine (apt-get update; or name a kernel with \
+                 --kernel FILE.deb)"
+                    .into()
             ));
         };
         if let Ok(kernel) = Kernel::found(&cache.join(&name), &name) {
@@ -231,7 +233,7 @@ impl<W: Write> Archive<W> {
 /// Writes the archive.
 ///
 /// # Errors
-/// When a file cannot be read or written.
+/// A file cannot be read or written.
 pub fn pack(to: File, kernel: &Kernel) -> anyhow::Result<()> {
     let mut archive = Archive::new(BufWriter::new(to));
     let program = fs::read("/proc/self/exe").context("the lab's own program")?;
@@ -478,7 +480,7 @@ fn devices() -> Vec<OsString> {
     all
 }
 
-/// Those of the second.
+/// The devices of the second machine.
 fn devices_with_queues() -> Vec<OsString> {
     let device = |queues: u32| {
         let text =

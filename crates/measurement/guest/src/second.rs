@@ -28,7 +28,7 @@ pub const MULTIPLICITIES: [usize; 3] = [1, 4, 32];
 /// Serial numbers of the nvme devices begin with this; the number of queues follows.
 pub const QUEUES_SERIAL: &str = "queues-";
 
-/// Where devices of null_blk are made.
+/// The directory in which devices of null_blk are created.
 const NULL_BLK: &str = "/sys/kernel/config/nullb";
 
 /// Devices of an array, and bytes of each.

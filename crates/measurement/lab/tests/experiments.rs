@@ -285,7 +285,7 @@ fn swap_that_has_other_users_is_said() {
     };
     let why = "left out: swap: /elsewhere/their.swap is swap of the highest priority too";
     assert!(errors.contains(why), "{out}{errors}");
-    // Others' pages in the lab's own.
+    // Pages of other programs in the lab's own swap.
     let (out, errors) =
         with("'\"$PWD\"'/terapage-lab-'$$'.swap file 65532 4096 10", "shared").expect("as before");
     if errors.contains("left out: swap") {
@@ -419,15 +419,15 @@ fn what_is_wrong_is_one_line() {
         (&["run", "large.toml", "--dir", ".", "--results", "res"][..], "97.7 TiB of disk needed, "),
         (&["run", "large.toml", "--dir", ".", "--results", "res", "--steady", "8"], "of disk needed, "),
         (&["run", "wrong.toml"], "wrong.toml: line 2, column 1: unknown field `tittle`"),
-        (&["run", "nonsense"], "no experiment is called nonsense"),
+        (&["run", "nonsense"], "there is no experiment nonsense"),
         (&["run", "absent.toml"], "absent.toml"),
         (&["run", "scan", "--contenders", "tape"], "tape is none of memory, swap"),
         (&["run", "scan", "--dir", "/nonexistent", "--dry-run", "--html", "/var/tmp"], "--html"),
-        (&["report", "letters.jsonl"], "letters.jsonl: line 1: not a line of the lab's"),
+        (&["report", "letters.jsonl"], "letters.jsonl: line 1: not a line that the lab wrote"),
         (&["report", "absent.jsonl"], "absent.jsonl"),
         (&["report", "--html", "letters.jsonl", "other.jsonl"], "exists, and holds something else"),
         (&["report", "--json", "lines.jsonl", "other.jsonl"], "exists, and holds something else"),
-        (&["program", "--ratios", "2,x", "--", "true"], "--ratios: x is no part"),
+        (&["program", "--ratios", "2,x", "--", "true"], "--ratios: x is not a fraction"),
         (&["program", "--results", "res", "--dir", ".", "--", "/nonexistent/x"], "does not run natively"),
         (&["program", "--results", "res", "--dir", ".", "--", "true"], "too little to be paged"),
     ] {

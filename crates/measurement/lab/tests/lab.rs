@@ -62,7 +62,7 @@ fn directory() -> TempDir {
     tempfile::Builder::new().prefix("terapage-lab-test-").tempdir_in("/var/tmp").expect("a directory")
 }
 
-/// Where a test's labs keep their record and lock: tests run at the same time.
+/// The directory for the record and lock of a test's labs, since tests run at the same time.
 fn state(directory: &Path) -> PathBuf {
     directory.join("state")
 }
@@ -254,7 +254,7 @@ fn sorts_are_compared_and_the_killed_are_named() {
         let runs = runs(place.path());
         assert_eq!(ends(&runs, "memory"), ["done", "done"]);
         for end in ends(&runs, "terapage") {
-            // Which of the outputs differs is said by the pass's name, or by none.
+            // The pass's name, or no name, says which of the outputs differs.
             match expected.is_object() {
                 true => {
                     assert!(end["failed"].as_str().is_some_and(|why| why.starts_with("its output differs")))

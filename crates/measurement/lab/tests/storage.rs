@@ -144,7 +144,7 @@ fn what_is_in_force_is_said_and_what_can_no_longer_be_chosen() {
     assert!(output.status.success(), "{out}{errors}");
     let plain = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(plain.contains("nobarrier"), "what /proc/mounts shows: {out}");
-    let ignored = "nobh is no longer selectable: it mounts, and is ignored, because it does nothing";
+    let ignored = "nobh is no longer selectable: the mount accepts and ignores it, because it does nothing";
     // Newer kernels may also refuse it.
     let refused = errors.contains("left out: nobh: no longer selectable");
     assert!(plain.contains(ignored) || refused, "{out}{errors}");
@@ -266,7 +266,7 @@ fn a_device_that_dies_is_a_failure_and_leaves_nothing() {
     let child =
         command(&program, place.path(), &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.expect("the lab runs");
-    // The second time that there is a loop is the run's: the first was a trial.
+    // The second loop is that of the run: the first one was a trial.
     let group = |child: &Child| {
         let path = format!("/proc/{0}/task/{0}/children", child.id());
         fs::read_to_string(path).unwrap_or_default().split_whitespace().count()
@@ -454,6 +454,6 @@ fn without_root_what_needs_it_is_named() {
         println!("SKIPPED: nobody may not run it: {errors}");
         return;
     }
-    assert!(errors.contains("left out: disk: no loop device can be had, which needs root"), "{errors}");
+    assert!(errors.contains("left out: disk: no loop device is available, which needs root"), "{errors}");
     assert!(out.contains("plain") && output.status.success(), "{out}{errors}");
 }

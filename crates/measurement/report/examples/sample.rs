@@ -1,4 +1,4 @@
-//! Writes a study with each kind of plot, each mark and awkward values, as JSON: what
+//! Writes a study with each kind of plot, each mark and awkward values, as JSON, which
 //! `tests/report/run` renders.
 use terapage_report::{
     Answer, Axis, Ends, Finding, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Verdict,
@@ -174,7 +174,7 @@ fn finding(printed: &str, claim: &str, verdict: Verdict, here: &str, figures: Ve
 }
 
 fn part(title: &str, plot: Plot) -> Study {
-    let summary = vec!["A part has a summary, plots and tables of its own.".into()];
+    let summary = vec!["A part has its own summary, plots and tables.".into()];
     Study { title: title.into(), summary, plots: vec![plot], ..Study::default() }
 }
 

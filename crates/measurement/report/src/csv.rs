@@ -6,8 +6,8 @@ use crate::study::{Ends, Mark, Plot, Study, X};
 const HEADS: [&str; 12] =
     ["part", "plot", "series", "mark", "x", "x_name", "x_unit", "y", "y_name", "y_unit", "low", "high"];
 
-/// The points of all plots as CSV, with a line of heads; lines end as RFC 4180 has it. A number
-/// that is not finite is empty. `low`, `high` and `ends` are those of the whisker.
+/// The points of all plots as CSV, with a header line; lines end as in RFC 4180. A number that is
+/// not finite gives an empty cell. `low`, `high` and `ends` describe the whisker.
 pub fn render_csv(study: &Study) -> String {
     let mut out = HEADS.join(",") + ",ends\r\n";
     parts(&mut out, study, "");

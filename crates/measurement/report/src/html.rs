@@ -9,7 +9,7 @@ use crate::view::{View, share_slots};
 use crate::words::{Words, filled};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Apache ECharts, as it is published; see `assets/echarts/README.md`.
+/// Apache ECharts, as published; see `assets/echarts/README.md`.
 const ECHARTS: &str = include_str!("../assets/echarts/echarts.common.min.js");
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
@@ -77,8 +77,8 @@ fn body(study: &Study, views: &[View], words: &Words) -> Markup {
     }
 }
 
-/// The plots and tables of a study, and then its parts. `next` is the number of its first plot;
-/// `id` begins the names of its parts.
+/// The plots and tables of a study, followed by its parts. `next` is the number of its first plot;
+/// `id` is the beginning of the names of its parts.
 fn shown(study: &Study, views: &[View], next: &mut usize, id: &str, words: &Words) -> Markup {
     let first = *next;
     *next += study.plots.len();
@@ -97,7 +97,7 @@ fn shown(study: &Study, views: &[View], next: &mut usize, id: &str, words: &Word
     }
 }
 
-/// What ends a study: its parameters, its machine and its command.
+/// The end of a study: its parameters, its machine and its command.
 fn ending(study: &Study, words: &Words) -> Markup {
     html! {
         (parameters(&study.parameters, words))

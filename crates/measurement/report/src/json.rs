@@ -7,13 +7,13 @@ use crate::study::Study;
 #[error("not a study in JSON: {0}; give a file that a command wrote with --json")]
 pub struct JsonError(serde_json::Error);
 
-/// The study as JSON in one line, with a newline at its end. A number that is not finite is `null`.
+/// The study as JSON in one line, which ends in a newline. A number that is not finite is `null`.
 pub fn to_json(study: &Study) -> String {
     let text = serde_json::to_string(study).expect("strings and numbers always serialise");
     text + "\n"
 }
 
-/// Reads the text of [`to_json`]. `null` in a point becomes not-a-number; missing fields are empty.
+/// Reads the output of [`to_json`]. `null` in a point becomes NaN; missing fields are empty.
 ///
 /// # Errors
 /// The text is not JSON, or not a study.
@@ -25,7 +25,7 @@ pub fn from_json(text: &str) -> Result<Study, JsonError> {
     Ok(study)
 }
 
-/// The form of a number that may not be finite: `null` then.
+/// The form of a number that may not be finite; it is then `null`. `null` then.
 pub(crate) mod number {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -6,8 +6,8 @@ use crate::study::{Plot, Study, Table, X};
 use crate::view::{View, category};
 use crate::words::Words;
 
-/// The study as Markdown (GitHub's, which has tables). Texts of the study mean nothing in it: signs
-/// that would are escaped.
+/// The study as Markdown (GitHub's, which has tables). Texts of the study have no effect as markup,
+/// because signs are escaped.
 pub fn render_markdown(study: &Study) -> String {
     let words = Words::of(study.language);
     let mut page = Page(String::new());
@@ -136,7 +136,7 @@ impl Page {
     }
 }
 
-/// A text in one line, whose signs mean nothing.
+/// A text in one line, with its signs escaped.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for letter in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {

@@ -28,7 +28,7 @@ const COUNTS: [(f64, &str); 5] = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"),
 /// thousand of something.
 const COUNTS_FROM: f64 = 10_000.0;
 
-/// What is known about a unit.
+/// The description of a unit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unit {
     /// The unit as written.
@@ -165,7 +165,7 @@ pub fn is_number(cell: &str) -> bool {
     cell.starts_with(|first: char| first.is_ascii_digit()) && cell.replace(',', "").parse::<f64>().is_ok()
 }
 
-/// Which columns of a table have numbers: at least half of their cells that are not empty.
+/// The columns of a table that have numbers: at least half of their cells that are not empty.
 pub fn number_columns(columns: usize, rows: &[Vec<String>]) -> Vec<bool> {
     let is_silent = |cell: &&String| matches!(cell.trim(), "" | "-" | "–" | "n/a");
     let holds = |column: usize| {

@@ -15,7 +15,7 @@ pub struct Scale {
     pub low: f64,
     /// The value at the end of the axis.
     pub high: f64,
-    /// How values are spread between them.
+    /// The spread of values between the ends.
     pub spread: Spread,
 }
 
@@ -24,16 +24,16 @@ pub struct Scale {
 pub enum Spread {
     /// Linearly.
     Linear,
-    /// By their logarithm, with ticks at powers of ten.
+    /// By logarithm, with ticks at powers of ten.
     Decimal,
-    /// By their logarithm, with ticks at powers of two.
+    /// By logarithm, with ticks at powers of two.
     Binary,
 }
 
 impl Scale {
     /// A range that contains the values and ends on round numbers. Values that cannot be drawn are
-    /// ignored. A linear range begins at zero if `from_zero`, or if the values reach more than half
-    /// way down to zero.
+    /// ignored. A linear range begins at zero if `from_zero` is set, or if the values reach more
+    /// than half of the way down to zero.
     pub fn fit(values: impl IntoIterator<Item = f64>, spread: Spread, from_zero: bool) -> Scale {
         let log = spread != Spread::Linear;
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -82,7 +82,7 @@ fn around_linear(mut low: f64, mut high: f64, from_zero: bool) -> Scale {
         (low, high) = if low == 0.0 { (0.0, more) } else { (low - more, high + more) };
     }
     let step = round_step((high - low) / 5.0);
-    // A little tolerance, or 0.6 / 0.2 would make an additional step.
+    // Without a little tolerance, 0.6 / 0.2 would add a step.
     let low = (low / step + 1e-9).floor() * step;
     let high = (high / step - 1e-9).ceil() * step;
     Scale { low, high, spread: Spread::Linear }
@@ -99,14 +99,14 @@ fn around_log(low: f64, high: f64, spread: Spread) -> Scale {
     Scale { low, high, spread }
 }
 
-/// The smallest of 1, 2, 5, 10 ... that is not less.
+/// The smallest of 1, 2, 5, 10 ... that is at least `value`.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0];
     power * factors.into_iter().find(|factor| power * factor >= value * 0.999_999_9).unwrap_or(10.0)
 }
 
-/// The largest of 1, 2, 5, 10 ... that is not more.
+/// The largest of 1, 2, 5, 10 ... that is at most `value`.
 fn round_down(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let factors = [5.0, 2.0, 1.0];

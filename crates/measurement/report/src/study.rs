@@ -9,23 +9,23 @@ use terapage_figures::{Origin, Sourced};
 pub struct Study {
     /// The heading.
     pub title: String,
-    /// The language of its own words, and of those that are shown around them.
+    /// The language of its own words, and of the words around them.
     #[serde(skip_serializing_if = "Language::is_english")]
     pub language: Language,
-    /// What the reader came for, before everything else.
+    /// What the reader wants to know first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answer>,
     /// The results in a table or two, below the answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overview: Vec<Table>,
-    /// Paragraphs: the question, the results, and what to be careful with.
+    /// Paragraphs: the question, the results, and cautions.
     pub summary: Vec<String>,
-    /// What papers found, and what was found here.
+    /// The findings of papers, and the results here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
     /// The command that makes this report again.
     pub command: String,
-    /// The machine or model that it ran on, as pairs of name and value.
+    /// The machine or model of the run, as pairs of name and value.
     pub machine: Vec<(String, String)>,
     /// Every parameter that the result depends on.
     pub parameters: Vec<Parameter>,
@@ -33,13 +33,13 @@ pub struct Study {
     pub plots: Vec<Plot>,
     /// Tables, in order, after the plots.
     pub tables: Vec<Table>,
-    /// Studies of which this one is made, in order; shown after its own tables.
+    /// The studies of which this one consists, in order; shown after its own tables.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Study>,
 }
 
 impl Study {
-    /// All plots, those of the parts after its own: the order in which a page numbers them.
+    /// All plots, with those of the parts after its own, in the order of a page's numbers.
     pub fn all_plots(&self) -> Vec<&Plot> {
         self.plots.iter().chain(self.parts.iter().flat_map(Study::all_plots)).collect()
     }
@@ -76,20 +76,20 @@ impl Language {
 pub struct Answer {
     /// A sentence or two.
     pub text: String,
-    /// The command to use then; may be empty.
+    /// The command for this case; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub command: String,
 }
 
-/// A paper's finding, and what was found here.
+/// A finding of a paper, and the result here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Finding {
-    /// Where it is printed: paper and figure.
+    /// Where the finding is printed: paper and figure.
     pub printed: String,
-    /// What was found there, in a sentence.
+    /// The finding, in a sentence.
     pub claim: String,
-    /// Whether it was found here too.
+    /// Whether the finding holds here.
     pub verdict: Verdict,
     /// The values found here, or the reason why there are none.
     pub here: String,
@@ -97,15 +97,15 @@ pub struct Finding {
     pub figures: Vec<usize>,
 }
 
-/// What became of a finding.
+/// The verdict on a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It was found here too.
+    /// The finding holds here.
     Holds,
-    /// Something else was found here.
+    /// The result here is different.
     Differs,
-    /// It cannot be measured any more.
+    /// The finding can no longer be measured.
     NoLonger,
     /// It was not measured.
     #[default]
@@ -122,14 +122,14 @@ pub struct Parameter {
     pub value: String,
     /// The unit; empty for numbers without one.
     pub unit: String,
-    /// What kind of value it is.
+    /// The kind of the value.
     pub origin: Origin,
     /// The source: a paper, a data sheet, a fit.
     pub source: String,
 }
 
 impl Parameter {
-    /// One from a data file; `value` is what is shown of its value.
+    /// A parameter from a data file; `value` is the text that is shown.
     pub fn sourced<T>(name: impl Into<String>, value: String, known: &Sourced<T>) -> Parameter {
         let (unit, source) = (known.unit.clone(), known.source.clone());
         Parameter { name: name.into(), value, unit, origin: known.origin, source }
@@ -187,13 +187,13 @@ pub struct Axis {
 pub struct Series {
     /// The name of the series.
     pub name: String,
-    /// How the points came about: published ones are drawn faintly beside the others.
+    /// The origin of the points: published ones are drawn faintly beside the others.
     pub mark: Mark,
     /// The points, in the order in which they are joined. A point whose y is not finite is a gap.
     #[serde(with = "crate::json::points")]
     pub points: Vec<(X, f64)>,
-    /// How far the values behind each point are spread, in the order of the points; points without
-    /// one, and all beyond its end, have no whisker.
+    /// The spread of the values behind each point, in the order of the points; points beyond the
+    /// end of the list, and those with `None`, have no whisker.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub whiskers: Vec<Option<Whisker>>,
 }
@@ -215,7 +215,7 @@ pub struct Whisker {
     /// Its upper end.
     #[serde(with = "crate::json::number")]
     pub high: f64,
-    /// What the ends are.
+    /// The meaning of the ends.
     pub ends: Ends,
 }
 
@@ -226,20 +226,20 @@ impl Whisker {
     }
 }
 
-/// What the ends of a whisker are.
+/// The meaning of the ends of a whisker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ends {
-    /// Those of a 95 % interval of the value that is drawn.
+    /// The ends of a 95 % interval of the drawn value.
     Interval,
-    /// The least and the greatest of the values behind it.
+    /// The least and the greatest of the values behind the point.
     #[default]
     Range,
-    /// One standard deviation below and above it.
+    /// One standard deviation below and above the point.
     Deviation,
 }
 
-/// How a series came about. Each kind looks different, so that none is taken for another.
+/// The origin of a series. Each kind looks different, so that kinds cannot be confused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {

@@ -3,7 +3,8 @@
 use rustix::termios::tcgetwinsize;
 use std::os::fd::AsFd;
 
-/// Characters of a line of `out`: what `COLUMNS` says, or the terminal; `None` if neither does.
+/// Characters of a line of `out`: `COLUMNS`, or the width of the terminal; `None` if neither is
+/// known.
 pub fn columns(out: impl AsFd) -> Option<usize> {
     let named = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let terminal = || tcgetwinsize(out).ok().map(|size| size.ws_col.into());

@@ -60,7 +60,7 @@ fn paragraphs(page: &mut Page, summary: &[String]) {
     }
 }
 
-/// The plots and tables of a study, its parts, and what ends it.
+/// The plots and tables of a study, its parts, and its end.
 fn contents(page: &mut Page, study: &Study, options: &TextOptions, words: &'static Words) {
     if options.charts {
         study.plots.iter().for_each(|plot| plot_of(page, plot, words));

@@ -1,4 +1,4 @@
-//! The view of a plot: what is drawn, the same for the page and for the terminal.
+//! The view of a plot, which is the same on the page and in the terminal.
 
 use crate::number::{Unit, number};
 use crate::scale::{Scale, Spread, can_be_drawn};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct View<'a> {
     /// The plot itself.
     pub plot: &'a Plot,
-    /// The words around it.
+    /// The words around the plot.
     pub words: &'static Words,
     /// The x values if they are categories; a point's x counts them from 0.
     pub categories: Option<Vec<String>>,
@@ -21,7 +21,7 @@ pub struct View<'a> {
     pub y: AxisView,
     /// The series that are drawn.
     pub series: Vec<SeriesView>,
-    /// Sentences about whiskers, and about points that are not drawn; empty if there are none.
+    /// Sentences about whiskers, and about points that are not drawn; empty if there are neither.
     pub remarks: String,
 }
 
@@ -42,16 +42,16 @@ pub struct AxisView {
 /// A series, ready to be drawn.
 #[derive(Clone, Debug)]
 pub struct SeriesView {
-    /// The name of the series, with a word on how it came about if that is not obvious.
+    /// The name of the series, with its origin unless that is obvious.
     pub label: String,
-    /// How it came about.
+    /// The origin of the series.
     pub mark: Mark,
     /// The number of its colour and shape. Series with the same name, such as simulated and
     /// published ones, share it.
     pub slot: usize,
     /// The points, divided by the divisors of the axes. The second value is not-a-number at a gap.
     pub points: Vec<(f64, f64)>,
-    /// The ends of each point's whisker, divided alike; `None` if there is none to draw.
+    /// The ends of each point's whisker, divided like the points; `None` if there is none to draw.
     pub whiskers: Vec<Option<(f64, f64)>>,
 }
 
@@ -110,7 +110,7 @@ impl AxisView {
             (true, false) => Spread::Decimal,
             (true, true) => Spread::Binary,
         };
-        // On a logarithmic axis bars have no zero to begin at: the least of them needs some length.
+        // On a logarithmic axis bars cannot begin at zero, and the least of them needs some length.
         let least = values.iter().fold(f64::INFINITY, |least, value| least.min(*value));
         let below = Some(least * 0.7).filter(|_| axis.log && from_zero && least.is_finite());
         let scale =
@@ -118,7 +118,7 @@ impl AxisView {
         AxisView { unit, divisor, title, scale }
     }
 
-    /// The end of a whisker, divided; the axis' own end where it has no place for it.
+    /// The end of a whisker, divided, or the end of the axis if it lies beyond.
     fn end(&self, value: f64) -> f64 {
         match can_be_drawn(value, self.scale.spread != Spread::Linear) {
             true => value / self.divisor,
@@ -184,7 +184,8 @@ impl LeftOut {
     }
 }
 
-/// What the whiskers of a plot are, and of how many points if they differ; empty without any.
+/// Says what the whiskers of a plot are, and how many points have them if not all do; empty without
+/// whiskers.
 fn whiskers(plot: &Plot, words: &Words) -> String {
     let mut counts: BTreeMap<Ends, usize> = BTreeMap::new();
     for series in &plot.series {
@@ -244,8 +245,8 @@ fn drawn(
     (points, whiskers)
 }
 
-/// The name of a series, and how it came about unless the name says so or all series of the plot
-/// are alike. Published and synthetic series always say so.
+/// The name of a series, with its origin unless the name contains it or all series of the plot have
+/// the same. Published and synthetic series always have it.
 fn label(series: &Series, plot: &Plot, words: &Words) -> String {
     let alike =
         plot.series.iter().all(|other| matches!(other.mark, Mark::Published) || other.mark == series.mark);
@@ -274,10 +275,11 @@ fn slots(series: &[Series], words: &Words) -> Vec<usize> {
     series.iter().map(place).collect()
 }
 
-/// Colours of a page; from the seventh on they come again.
+/// Colours of a page; the seventh is the first again.
 const COLOURS: usize = 6;
 
-/// Lets series of the same name have the same slot in all plots of a page, as far as slots suffice.
+/// Gives series of the same name the same slot in all plots of a page, as far as there are enough
+/// slots.
 pub fn share_slots(views: &mut [View]) {
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     for view in views {
@@ -305,7 +307,7 @@ pub fn share_slots(views: &mut [View]) {
     }
 }
 
-/// A name without the words on how the series came about.
+/// A name without the words on the origin of the series.
 fn stem(name: &str, words: &Words) -> String {
     let name = name.to_lowercase();
     let parts = name.split(|letter: char| letter.is_whitespace() || "(),;:（）".contains(letter));
@@ -419,7 +421,7 @@ mod tests {
         let view = View::new(&plot, Words::of(Language::En));
         let wanted = "95 % interval (2 points), one standard deviation to each side (1 points).";
         assert!(view.remarks.contains(wanted), "{}", view.remarks);
-        // Half of it is where a logarithmic axis has no place.
+        // Half of it has no place on a logarithmic axis.
         plot.y.log = true;
         plot.series[0].whiskers[3] = whisker(-1.0, 7.0, Ends::Deviation);
         let view = View::new(&plot, Words::of(Language::En));

@@ -1,4 +1,4 @@
-//! The words around a study, in its language: one file for each, in `assets/words`.
+//! The words around a study, in its language; each language has a file in `assets/words`.
 
 use crate::study::{Ends, Language, Mark, PlotKind, Verdict};
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,7 @@ fn read(text: &str) -> Words {
 }
 
 impl Words {
-    /// Those of a language.
+    /// The words of a language.
     pub fn of(language: Language) -> &'static Words {
         static ALL: [OnceLock<Words>; 2] = [OnceLock::new(), OnceLock::new()];
         match language {
@@ -125,7 +125,7 @@ impl Words {
         }
     }
 
-    /// The word for what became of a finding.
+    /// The word for a verdict.
     pub fn verdict(&self, verdict: Verdict) -> &str {
         match verdict {
             Verdict::Holds => &self.holds,
@@ -160,7 +160,7 @@ impl Words {
     }
 }
 
-/// A text with its `{names}` filled in. What is filled in is not looked at again.
+/// A text with its `{names}` filled in. The values that are filled in are not searched for names.
 pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What the terminal shows: golden examples, and no line that is too wide.
+//! Text for the terminal: golden examples, and no line that is too wide.
 
 use proptest::prelude::*;
 use std::path::Path;
@@ -111,7 +111,7 @@ fn whiskers() -> Plot {
     Plot { title: "Spread".into(), kind: PlotKind::Bar, series: vec![series], ..Plot::default() }
 }
 
-/// Compares with a kept file; with BLESS=1 writes it.
+/// Compares with a kept file, or writes it with BLESS=1.
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("BLESS").is_some() {

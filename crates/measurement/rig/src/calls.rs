@@ -1,4 +1,4 @@
-//! Ways to hand reads to the kernel, several in one call. Each counts its own calls.
+//! Ways to submit reads to the kernel, several in one call. Each way counts its own calls.
 
 use anyhow::{Context, ensure};
 use io_uring::{IoUring, opcode, types};
@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Duration;
 
-/// A read: where, and into which part of the buffer.
+/// A read: its place, and the part of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// The part of the buffer.
@@ -17,12 +17,12 @@ pub struct Read {
     pub offset: u64,
 }
 
-/// Calls of the kernel so far.
+/// Calls to the kernel so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// That hand in reads.
+    /// Calls that submit reads.
     pub submit: u64,
-    /// That wait for their end.
+    /// Calls that wait for completions.
     pub wait: u64,
 }
 
@@ -43,16 +43,16 @@ impl Parts {
     /// Memory for `count` reads of `block` bytes.
     ///
     /// # Errors
-    /// When there is none.
+    /// No memory is available.
     pub fn new(block: usize, count: usize) -> anyhow::Result<Parts> {
         Parts::aligned(block, count, ALIGNMENT)
     }
 
-    /// The same in huge pages. Memory of single pages is in one piece or in several, as it
-    /// happens, and a driver takes more instructions for several.
+    /// The same in huge pages. Memory of single pages may or may not be contiguous, and a driver
+    /// needs more instructions if it is not.
     ///
     /// # Errors
-    /// When there is none.
+    /// No memory is available.
     pub fn huge(block: usize, count: usize) -> anyhow::Result<Parts> {
         Parts::aligned(block, count, HUGE)
     }
@@ -64,23 +64,24 @@ impl Parts {
         let error = unsafe { libc::posix_memalign(&mut start, alignment, bytes) };
         ensure!(error == 0, "no memory for {bytes} bytes of buffers");
         if alignment >= HUGE {
-            // SAFETY: the memory is ours, whole pages of it.
+            // SAFETY: the memory belongs to this value, and consists of whole pages.
             let answer = unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) };
             ensure!(answer == 0, "huge pages: {}", io::Error::last_os_error());
         }
-        // SAFETY: this is the memory that was just had; touched now, not while it is measured.
+        // SAFETY: the memory was just allocated. It is touched now rather than during the
+        // measurement.
         unsafe { ptr::write_bytes(start.cast::<u8>(), 1, bytes) };
         Ok(Parts { start: start.cast(), block, count })
     }
 
     /// All of it.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the memory has that many bytes, all written to when it was made, and is borrowed
-        // as this is.
+        // SAFETY: the memory has this length, was written as a whole when it was allocated, and is
+        // borrowed like `self`.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.block * self.count) }
     }
 
-    /// Where a part begins.
+    /// The beginning of a part.
     fn at(&self, slot: usize) -> *mut u8 {
         assert!(slot < self.count);
         // SAFETY: the part is inside the memory.
@@ -90,8 +91,8 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        // SAFETY: it came from posix_memalign, and no read is under way any more: whoever hands
-        // reads in waits for them ([`Way`]'s drop) before its parts go.
+        // SAFETY: the memory came from posix_memalign, and no read is in flight: a [`Way`] waits on
+        // drop for its reads before its parts are dropped.
         unsafe { libc::free(self.start.cast()) };
     }
 }
@@ -99,22 +100,22 @@ impl Drop for Parts {
 /// A way.
 #[allow(clippy::large_enum_variant, reason = "there are few, and they live long")]
 pub enum Way {
-    /// pread: one at a time, each a call.
+    /// pread: one read at a time, each in one call.
     Pread {
         /// The device or file.
         file: File,
-        /// Where its bytes go.
+        /// The destination of its bytes.
         parts: Parts,
-        /// Reads that have ended, and were not told of yet.
+        /// Reads that have ended, but were not reported yet.
         done: Vec<usize>,
         /// Calls so far.
         calls: Calls,
     },
-    /// No read at all, but a sleep of a known length: what the measurement itself makes of it.
+    /// No read, but a sleep of a known length, to find the effect of the measurement itself.
     Sleep {
         /// How long.
         each: Duration,
-        /// Reads that have ended, and were not told of yet.
+        /// Reads that have ended, but were not reported yet.
         done: Vec<usize>,
         /// Calls so far.
         calls: Calls,
@@ -126,17 +127,17 @@ pub enum Way {
 }
 
 impl Way {
-    /// Hands in reads, all in one call where the way can do that.
+    /// Submits reads, all in one call if the way can do that.
     ///
     /// # Errors
-    /// When the kernel refuses, or takes only a part of them.
+    /// The kernel refuses the reads, or accepts only a part of them.
     pub fn submit(&mut self, reads: &[Read]) -> anyhow::Result<()> {
         match self {
             Way::Pread { file, parts, done, calls } => {
                 for read in reads {
                     let count = loop {
                         calls.submit += 1;
-                        // SAFETY: the part has that many bytes, and is nobody else's.
+                        // SAFETY: the part has this length, and has no other user.
                         let count = unsafe {
                             let (at, offset) = (parts.at(read.slot).cast(), read.offset as i64);
                             libc::pread(file.as_raw_fd(), at, parts.block, offset)
@@ -165,10 +166,11 @@ impl Way {
         }
     }
 
-    /// Waits for `least` reads to end, at most until `until` (of [`now_ns`]); gives their slots.
+    /// Waits until at least `least` reads complete, at most until `until` (of [`now_ns`]), and
+    /// returns their slots.
     ///
     /// # Errors
-    /// When a read has failed.
+    /// A read has failed.
     pub fn reap(&mut self, least: usize, until: Option<u64>, ended: &mut Vec<usize>) -> anyhow::Result<()> {
         match self {
             Way::Pread { done, .. } | Way::Sleep { done, .. } => ended.append(done),
@@ -241,7 +243,7 @@ const _: () = assert!(size_of::<Control>() == 64 && size_of::<Event>() == 32);
 
 const IOCB_CMD_PREAD: u16 = 0;
 
-/// libaio, by its three system calls.
+/// libaio, through its three system calls.
 pub struct Aio {
     file: File,
     parts: Parts,
@@ -256,10 +258,10 @@ impl Aio {
     /// For as many reads at once as there are parts.
     ///
     /// # Errors
-    /// When the kernel has no place for them.
+    /// The kernel has no place for them.
     pub fn new(file: File, parts: Parts) -> anyhow::Result<Aio> {
         let mut context: libc::c_ulong = 0;
-        // SAFETY: `context` is 0, as it must be, and ours to write to.
+        // SAFETY: `context` is 0, as required, and can be written.
         let answer = unsafe { libc::syscall(libc::SYS_io_setup, parts.count as u32, &raw mut context) };
         ensure!(answer == 0, "io_setup: {}", io::Error::last_os_error());
         let (controls, events) = (vec![Control::default(); parts.count], vec![Event::default(); parts.count]);
@@ -283,7 +285,8 @@ impl Aio {
             pointers.push(control);
         }
         self.calls.submit += 1;
-        // SAFETY: the controls and the parts that they name live until the reads' end is seen.
+        // SAFETY: the control blocks and the parts that they name live until the completion of the
+        // reads is seen.
         let taken = unsafe {
             libc::syscall(libc::SYS_io_submit, self.context, pointers.len() as i64, pointers.as_ptr())
         };
@@ -298,8 +301,8 @@ impl Aio {
         let left = until.map(|until| timespec(until.saturating_sub(now_ns())));
         let timeout = left.as_ref().map_or(ptr::null(), |left| &raw const *left);
         self.calls.wait += 1;
-        // SAFETY: the events are ours to write to, and as many as is said; the time lives through
-        // the call.
+        // SAFETY: the events can be written, and their number is given; the time lives through the
+        // call.
         let count = unsafe {
             let (most, events) = (self.events.len() as i64, self.events.as_mut_ptr());
             libc::syscall(libc::SYS_io_getevents, self.context, least as i64, most, events, timeout)
@@ -320,12 +323,12 @@ impl Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: the context is ours; the call waits for reads that are under way.
+        // SAFETY: the context belongs to this value; the call waits for reads in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }
 
-/// What a read gave.
+/// Checks the result of a read.
 fn check(result: i64, block: usize) -> anyhow::Result<()> {
     if result < 0 {
         return Err(io::Error::from_raw_os_error(-result as i32).into());
@@ -334,14 +337,15 @@ fn check(result: i64, block: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long the kernel's polling thread waits before it sleeps, ms.
+/// The time that the kernel's polling thread waits before it sleeps, ms.
 const POLL_IDLE_MS: u32 = 50;
 
-/// A ring of one thread's own, whose ends are worked off when that thread waits for them, as fio's
-/// are: without that, each end interrupts the thread. Before Linux 6.1 a plain one.
+/// A ring for a single thread. Completions are processed when that thread waits for them, like
+/// fio's; otherwise each completion would interrupt the thread. Before Linux 6.1 it is a plain
+/// ring.
 ///
 /// # Errors
-/// When the kernel has none.
+/// The kernel has no io_uring.
 pub fn ring(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.setup_coop_taskrun().setup_single_issuer().setup_defer_taskrun();
@@ -358,7 +362,7 @@ pub struct Ring {
     ring: IoUring,
     /// Whether file and buffers are known to the ring beforehand.
     registered: bool,
-    /// Whether a thread of the kernel takes the reads, without a call.
+    /// Whether a kernel thread takes the reads, without a call.
     polled: bool,
     in_flight: usize,
     calls: Calls,
@@ -368,7 +372,7 @@ impl Ring {
     /// For as many reads at once as there are parts.
     ///
     /// # Errors
-    /// When the kernel has none.
+    /// The kernel has no io_uring.
     pub fn new(file: File, parts: Parts, polled: bool, registered: bool) -> anyhow::Result<Ring> {
         let entries = parts.count.next_power_of_two() as u32;
         let ring = match polled {
@@ -380,7 +384,7 @@ impl Ring {
             let buffers: Vec<libc::iovec> = (0..parts.count)
                 .map(|slot| libc::iovec { iov_base: parts.at(slot).cast(), iov_len: parts.block })
                 .collect();
-            // SAFETY: the parts live as long as the ring, and are given back by its end.
+            // SAFETY: the parts live as long as the ring, and are freed only after it.
             unsafe { ring.submitter().register_buffers(&buffers) }.context("io_uring's buffers")?;
             ring.submitter().register_files(&[file.as_raw_fd()]).context("io_uring's files")?;
         }
@@ -395,7 +399,7 @@ impl Ring {
 
     fn submit(&mut self, reads: &[Read]) -> anyhow::Result<()> {
         let block = self.parts.block as u32;
-        // The kernel's thread may be late if others use its processor.
+        // The kernel's thread may be late if other threads use its processor.
         while self.polled && self.room() < reads.len() {
             self.calls.submit += 1;
             self.ring.submit()?;
@@ -411,8 +415,8 @@ impl Ring {
                     opcode::Read::new(file, at, block).offset(read.offset).build()
                 }
             };
-            // SAFETY: the part stays where it is until the read's end is seen, and no other read
-            // has it.
+            // SAFETY: the part stays at its place until the read's completion is seen, and no other
+            // read uses it.
             unsafe { queue.push(&entry.user_data(read.slot as u64)) }.context("io_uring is full")?;
         }
         let wakes = self.polled && queue.need_wakeup();
@@ -449,7 +453,7 @@ impl Ring {
         self.take(ended)
     }
 
-    /// What has ended by now.
+    /// Returns the reads that have completed.
     fn take(&mut self, ended: &mut Vec<usize>) -> anyhow::Result<()> {
         for end in self.ring.completion() {
             self.in_flight -= 1;
@@ -468,7 +472,7 @@ impl Drop for Ring {
             self.in_flight -= ended;
         }
         if self.in_flight > 0 {
-            // They cannot be waited for: the parts are never given back.
+            // The reads cannot be waited for, so the parts are never freed.
             self.parts.start = ptr::null_mut();
         }
     }

@@ -1,4 +1,5 @@
-//! Block devices: which one a path lies on, how it is mounted and set, what it has moved.
+//! Block devices: the device of a path, its mount, its settings, and the bytes that it has
+//! transferred.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,13 +13,13 @@ const SECTOR: u64 = 512;
 /// The device that a path lies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its name, such as `vda`; of a partition that of its disk.
+    /// Its name, such as `vda`; for a partition the name of its disk.
     pub name: String,
-    /// Where its files are in sysfs.
+    /// The directory of its files in sysfs.
     sysfs: PathBuf,
 }
 
-/// What a device has moved so far, bytes.
+/// The bytes that a device has transferred so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// Read from it.
@@ -28,7 +29,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// What was moved since `earlier`.
+    /// The bytes transferred since `earlier`.
     pub fn since(self, earlier: Moved) -> Moved {
         Moved {
             read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
@@ -38,13 +39,13 @@ impl Moved {
 }
 
 impl Device {
-    /// The device of `path`; `None` where its file system has none, such as tmpfs, overlay and
-    /// those over several devices.
+    /// The device of `path`; `None` if its file system has no single device, such as tmpfs, overlay
+    /// and those over several devices.
     pub fn of(path: &Path) -> Option<Device> {
         let number = fs::metadata(path).ok()?.dev();
         let (major, minor) = (libc::major(number), libc::minor(number));
         let found = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-        // Partitions lie in the directory of their disk, and have no queue of their own.
+        // Partitions lie in the directory of their disk, and have no queue themselves.
         let disk = match found.join("queue").is_dir() {
             true => found,
             false => found.parent()?.to_owned(),
@@ -52,13 +53,13 @@ impl Device {
         Some(Device { name: disk.file_name()?.to_str()?.to_owned(), sysfs: disk })
     }
 
-    /// The device of this name, where it is a whole one.
+    /// The device with this name, if it is a whole disk.
     pub fn named(name: &str) -> Option<Device> {
         let sysfs = fs::canonicalize(Path::new("/sys/block").join(name)).ok()?;
         Some(Device { name: name.to_owned(), sysfs })
     }
 
-    /// A value of its `queue` directory; of a choice such as the scheduler, the one in force.
+    /// A value from its `queue` directory; for a choice such as the scheduler, the current one.
     pub fn setting(&self, name: &str) -> Option<String> {
         let text = fs::read_to_string(self.setting_path(name)).ok()?;
         Some(in_force(text.trim()).to_owned())
@@ -69,18 +70,18 @@ impl Device {
         self.sysfs.join("queue").join(name)
     }
 
-    /// What it has moved since it is there.
+    /// The bytes that it has transferred since it exists.
     pub fn moved(&self) -> Option<Moved> {
         let text = fs::read_to_string(self.sysfs.join("stat")).ok()?;
         moved(&text)
     }
 
-    /// The processors of each of its hardware queues; none where the kernel does not say.
+    /// The processors of each of its hardware queues; none if the kernel does not list them.
     pub fn queues(&self) -> Vec<Vec<usize>> {
         queues_in(&self.sysfs)
     }
 
-    /// All that is worth knowing about how it is set.
+    /// All settings that matter.
     pub fn settings(&self) -> BTreeMap<String, String> {
         let names =
             ["scheduler", "wbt_lat_usec", "nr_requests", "read_ahead_kb", "rotational", "write_cache"];
@@ -117,7 +118,7 @@ fn moved(stat: &str) -> Option<Moved> {
     Some(Moved { read_bytes, written_bytes })
 }
 
-/// Where the file system of `path` is mounted, its type and its options as they are in force.
+/// The mount of the file system of `path`: its place, type and current options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// What is mounted.
@@ -131,14 +132,14 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Of `path`, as /proc/mounts has it.
+    /// The mount of `path` according to /proc/mounts.
     pub fn of(path: &Path) -> Option<Mount> {
         let path = path.canonicalize().ok()?;
         find_mount(&fs::read_to_string("/proc/mounts").ok()?, &path)
     }
 }
 
-/// Of several mounts over one place the last holds.
+/// Of several mounts at one place the last one counts.
 fn find_mount(mounts: &str, path: &Path) -> Option<Mount> {
     let mut found: Option<Mount> = None;
     for line in mounts.lines() {

@@ -1,38 +1,38 @@
-//! A thread that hands reads in, by a schedule or as many as there are slots.
+//! A thread that submits reads, by a schedule or as fast as slots become free.
 
 use crate::calls::{Read, Way, now_ns, sleep_until};
 use anyhow::{Context, bail};
 use hdrhistogram::Histogram;
 use terapage_figures::SplitMix;
 
-/// Longer latencies are all the same, ns.
+/// Latencies above this count as equal, ns.
 const LATENCY_MOST_NS: u64 = 60_000_000_000;
 
-/// A thread that hands reads in.
+/// A thread that submits reads.
 pub struct Driver {
-    /// How reads are handed in.
+    /// The way in which reads are submitted.
     pub way: Way,
     /// Blocks that can be read.
     places: u64,
     block: u64,
     numbers: SplitMix,
     free: Vec<usize>,
-    /// When the read of each slot was due.
+    /// The time when the read of each slot was due.
     due: Vec<u64>,
     batch: Vec<Read>,
     ended: Vec<usize>,
-    /// How late reads ended, ns.
+    /// The lateness of reads, ns.
     pub latency: Histogram<u64>,
     /// Reads that have ended.
     pub ios: u64,
 }
 
 impl Driver {
-    /// One that reads `block` bytes at `places` places, seeded, with `slots` slots for batches of
-    /// `m`; latencies have this many digits.
+    /// A driver that reads `block` bytes at `places` places, chosen by a seed, with `slots` slots
+    /// for batches of `m`; latencies have this number of digits.
     ///
     /// # Errors
-    /// When there is no memory for the histogram.
+    /// There is no memory for the histogram.
     pub fn new(
         way: Way,
         (places, block): (u64, u64),
@@ -54,10 +54,10 @@ impl Driver {
         })
     }
 
-    /// Hands in `m` reads that were due at `due`.
+    /// Submits `m` reads that were due at `due`.
     ///
     /// # Errors
-    /// When a read fails.
+    /// A read fails.
     pub fn hand_in(&mut self, m: usize, due: u64) -> anyhow::Result<()> {
         self.batch.clear();
         for _ in 0..m {
@@ -69,10 +69,10 @@ impl Driver {
         self.way.submit(&self.batch)
     }
 
-    /// Waits for reads to end, and notes how late they are.
+    /// Waits for completions, and notes how late they are.
     ///
     /// # Errors
-    /// When a read fails.
+    /// A read fails.
     pub fn reap(&mut self, least: usize, until: Option<u64>) -> anyhow::Result<()> {
         self.way.reap(least, until, &mut self.ended)?;
         let now = now_ns();
@@ -84,7 +84,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads that are under way.
+    /// The number of reads in flight.
     fn in_flight(&self) -> usize {
         self.due.len() - self.free.len()
     }
@@ -92,7 +92,7 @@ impl Driver {
     /// Batch `k` is due at `start + k * each`.
     ///
     /// # Errors
-    /// When a read fails.
+    /// A read fails.
     pub fn open_loop(&mut self, m: usize, each_ns: f64, batches: u64, start_ns: u64) -> anyhow::Result<()> {
         let mut next = 0;
         loop {
@@ -101,7 +101,8 @@ impl Driver {
             if more && self.free.len() >= m && now_ns() >= due {
                 self.hand_in(m, due)?;
                 next += 1;
-                // What has ended meanwhile is seen now, without waiting, if the way has told so.
+                // Reads that have completed meanwhile are noted now, without waiting, if the way
+                // has reported them.
                 if matches!(self.way, Way::Pread { .. } | Way::Sleep { .. }) {
                     self.reap(0, None)?;
                 }
@@ -120,7 +121,7 @@ impl Driver {
     /// As many as there are slots, until a time.
     ///
     /// # Errors
-    /// When a read fails.
+    /// A read fails.
     pub fn closed_loop(&mut self, m: usize, end_ns: u64) -> anyhow::Result<()> {
         loop {
             while self.free.len() >= m && now_ns() < end_ns {
@@ -140,7 +141,7 @@ impl Driver {
 /// One load without spinners, for the emulated machine; `after` is called after each batch.
 ///
 /// # Errors
-/// When a read fails.
+/// A read fails.
 pub fn batches(
     way: Way,
     places: u64,

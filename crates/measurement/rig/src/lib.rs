@@ -1,6 +1,6 @@
-//! What measurements ask of a machine, in the lab and in an emulated machine alike: reads handed
-//! to the kernel in several ways, processors that spin, devices and how they are set, arrays, swap,
-//! and programs that may be missing.
+//! The parts of measurements that the lab and the emulated machine share: reads submitted to the
+//! kernel in several ways, spinning processors, devices and their settings, arrays, swap, and
+//! programs that may be missing.
 
 pub mod calls;
 pub mod device;
@@ -10,7 +10,7 @@ pub mod spinner;
 pub mod swap;
 pub mod tools;
 
-/// What this machine cannot do, and why; other measurements may go on.
+/// Something that this machine cannot do, and why; other measurements may continue.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Cannot(pub String);

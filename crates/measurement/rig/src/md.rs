@@ -1,25 +1,25 @@
-//! An array of RAID-6 by the kernel's md driver, made by its files in sysfs, as mdadm makes those
-//! whose metadata the kernel does not keep: nothing is written to the devices, and the array is
-//! gone when it is stopped.
+//! An array of RAID-6 by the kernel's md driver, created through files in sysfs, like mdadm's
+//! arrays whose metadata the kernel does not keep: nothing is written to the devices, and the array
+//! no longer exists once it is stopped.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where the driver takes names of new arrays.
+/// The file to which the names of new arrays are written.
 const NEW_ARRAY: &str = "/sys/module/md_mod/parameters/new_array";
 
 /// Bytes of a device's part of a stripe.
 pub const CHUNK: u64 = 64 << 10;
 
-/// How long a device file may take to appear or go. Chosen, not measured.
+/// The time that a device file may take to appear or disappear. Chosen, not measured.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether the kernel has the driver, loaded or built in.
 ///
 /// # Errors
-/// It has none; what to do about it.
+/// The kernel has no such driver; the error says what to do.
 pub fn check() -> Result<(), String> {
     match Path::new(NEW_ARRAY).exists() {
         true => Ok(()),
@@ -47,11 +47,11 @@ pub fn device(name: &str) -> PathBuf {
     Path::new("/dev").join(format!("md_{name}"))
 }
 
-/// Makes an array of devices that are full of zeros: the parity of zeros is zeros, so that none
+/// Creates an array of devices that contain only zeros: the parity of zeros is zero, so nothing
 /// needs to be computed first. `array` is of [`device`].
 ///
 /// # Errors
-/// When the driver refuses; what there is of the array must be stopped by [`stop`].
+/// The driver refuses; what exists of the array must be stopped by [`stop`].
 pub fn create(array: &Path, devices: &[PathBuf]) -> io::Result<()> {
     fs::write(NEW_ARRAY, name(array))?;
     let settings = [
@@ -59,7 +59,7 @@ pub fn create(array: &Path, devices: &[PathBuf]) -> io::Result<()> {
         ("level", "raid6".into()),
         ("raid_disks", devices.len().to_string()),
         ("chunk_size", CHUNK.to_string()),
-        // As mdadm does: left-symmetric.
+        // Like mdadm: left-symmetric.
         ("layout", "2".into()),
     ];
     for (file, value) in settings {
@@ -88,12 +88,12 @@ pub fn create(array: &Path, devices: &[PathBuf]) -> io::Result<()> {
 /// Takes a device out of an array, as if it had failed.
 ///
 /// # Errors
-/// When the driver refuses.
+/// The driver refuses.
 pub fn fail(array: &Path, device: &Path) -> io::Result<()> {
     set(array, &format!("dev-{}/state", name(device)), "faulty")
 }
 
-/// How many devices an array lacks.
+/// The number of devices that an array lacks.
 ///
 /// # Errors
 /// There is no such array.
@@ -101,7 +101,7 @@ pub fn lacks(array: &Path) -> io::Result<u32> {
     fs::read_to_string(files(array).join("degraded"))?.trim().parse().map_err(io::Error::other)
 }
 
-/// Stops an array that nobody uses; no error if there is none.
+/// Stops an array that is not in use. It is not an error if there is none.
 ///
 /// # Errors
 /// It is in use.
@@ -113,7 +113,7 @@ pub fn stop(array: &Path) -> io::Result<()> {
     wait(|| !files(array).join("array_state").exists())
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 fn wait(holds: impl Fn() -> bool) -> io::Result<()> {
     let end = Instant::now() + PATIENCE;
     while !holds() {

@@ -1,9 +1,10 @@
-//! How busy processors are, three ways.
+//! The load of processors, measured in three ways.
 //!
-//! A thread of the lowest priority on each processor counts how often it goes round: what it lacks,
-//! against what it did alone, somebody else has had, interrupts and the kernel's own threads
-//! included. That needs no counters, and works in any virtual machine; fio's `idle-prof` does it
-//! too. Beside it the thread's own clock (perf's task-clock), and the ticks of /proc/stat.
+//! A thread of the lowest priority on each processor counts the turns of its loop. The turns that
+//! it lacks, compared with a run alone, are the time of other work, with interrupts and the
+//! kernel's own threads. This needs no performance counters, and works in any virtual machine;
+//! fio's `idle-prof` does it too. For comparison there are the thread's own clock (perf's
+//! task-clock), and the ticks of /proc/stat.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -16,19 +17,19 @@ use std::time::{Duration, Instant};
 /// Turns of the loop within one count.
 const PIECE: u32 = 256;
 
-/// The same where single I/Os are told apart: some tens of instructions.
+/// The same for single I/Os: some tens of instructions.
 const FINE_PIECE: u32 = 4;
 
-/// Counts of a piece of the calibration, and how many pieces there are.
+/// Counts in a piece of the calibration, and the number of pieces.
 const PACE_COUNTS: u64 = 4000;
 const PACE_PIECES: usize = 100;
 
-/// A count in a cache line of its own.
+/// A count in a separate cache line.
 #[repr(align(128))]
 #[derive(Default)]
 struct Count(AtomicU64);
 
-/// Threads that take what is left of each processor.
+/// Threads that use the remaining time of each processor.
 pub struct Spinners {
     counts: Arc<Vec<Count>>,
     over: Arc<AtomicBool>,
@@ -41,12 +42,12 @@ pub struct Spun {
     at: Instant,
 }
 
-/// Times round by the second of each processor, alone.
+/// Turns per second of each processor, alone.
 #[derive(Clone, Debug)]
 pub struct Alone(pub Vec<f64>);
 
-/// Counts until `until`, or until it is over. One function, never inlined: what it does for a count
-/// is the same wherever it is called.
+/// Counts up to `until`, or until `over` is set. This is one function that is never inlined, so
+/// that its work for a count is the same for all callers.
 #[inline(never)]
 fn count_up(count: &AtomicU64, until: u64, piece: u32, over: &AtomicBool) {
     while !over.load(Relaxed) && count.load(Relaxed) < until {
@@ -58,17 +59,17 @@ fn count_up(count: &AtomicU64, until: u64, piece: u32, over: &AtomicBool) {
 }
 
 impl Spinners {
-    /// One on each processor that the lab may use.
+    /// One spinner on each processor that the lab may use.
     pub fn start() -> Spinners {
         Spinners::with_pieces(PIECE, None)
     }
 
-    /// The same with small counts, and how fast each is when nothing at all comes between, not even
-    /// the clock's ticks: the fastest of many short pieces. Where a clock goes by instructions that
-    /// is the same number each time.
+    /// The same with small counts, and the greatest speed of each, when nothing interrupts it, not
+    /// even the clock's ticks: the fastest of many short pieces. If a clock counts instructions,
+    /// that is the same number each time.
     ///
     /// # Errors
-    /// When a thread ends.
+    /// A thread ends.
     pub fn start_fine() -> Result<(Spinners, Alone), mpsc::RecvError> {
         let (told, paces) = mpsc::channel();
         let spinners = Spinners::with_pieces(FINE_PIECE, Some(told));
@@ -94,7 +95,7 @@ impl Spinners {
                             count_up(count, count.load(Relaxed) + PACE_COUNTS, piece, &over);
                             PACE_COUNTS as f64 / start.elapsed().as_secs_f64()
                         });
-                        // Nobody may be listening any more.
+                        // There may no longer be a receiver.
                         let _ = told.send(fastest.fold(0.0, f64::max));
                     }
                     count_up(count, u64::MAX, piece, &over);
@@ -104,12 +105,12 @@ impl Spinners {
         Spinners { counts, over, threads }
     }
 
-    /// How far they are.
+    /// The present counts.
     pub fn now(&self) -> Spun {
         Spun { counts: self.counts.iter().map(|count| count.0.load(Relaxed)).collect(), at: Instant::now() }
     }
 
-    /// How fast each is while this thread sleeps.
+    /// The speed of each while this thread sleeps.
     pub fn alone(&self, time: Duration) -> Alone {
         let before = self.now();
         thread::sleep(time);
@@ -119,7 +120,7 @@ impl Spinners {
         Alone(each.map(|(after, before)| (after - before) as f64 / seconds).collect())
     }
 
-    /// Seconds of all processors together that somebody else has had between two times.
+    /// The seconds that other work used between two times, of all processors together.
     pub fn busy_s(before: &Spun, after: &Spun, alone: &Alone) -> f64 {
         let seconds = (after.at - before.at).as_secs_f64();
         let each = after.counts.iter().zip(&before.counts).zip(&alone.0);
@@ -131,7 +132,7 @@ impl Drop for Spinners {
     fn drop(&mut self) {
         self.over.store(true, Relaxed);
         for thread in self.threads.drain(..) {
-            // It has nothing that could fail.
+            // The thread cannot fail.
             let _ = thread.join();
         }
     }
@@ -143,14 +144,14 @@ impl Alone {
         Alone(self.0.iter().zip(&other.0).map(|(one, two)| (one + two) / 2.0).collect())
     }
 
-    /// How far two differ, as a share.
+    /// The difference of two values, as a share.
     pub fn distance(&self, other: &Alone) -> f64 {
         let all = |alone: &Alone| alone.0.iter().sum::<f64>();
         (all(self) / all(other)).ln().abs()
     }
 }
 
-/// The processors that this thread may use: one at least.
+/// The processors that this thread may use; at least one.
 pub fn processors() -> Vec<usize> {
     // SAFETY: cpu_set_t is plain data, for which zeros are a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -162,13 +163,14 @@ pub fn processors() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|i| unsafe { libc::CPU_ISSET(*i, &set) }).collect()
 }
 
-/// Binds this thread to a processor. Where that is refused it runs where it may.
+/// Binds this thread to a processor. If that is refused, the thread runs on any processor that it
+/// may use.
 pub fn run_on(processor: usize) {
     if processor >= libc::CPU_SETSIZE as usize {
         return;
     }
     // SAFETY: cpu_set_t is plain data, for which zeros are a value; the set has this member; the
-    // call reads it, has its size, and concerns this thread alone (0).
+    // call reads the set, receives its size, and affects only this thread (0).
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(processor, &mut set);
@@ -176,12 +178,12 @@ pub fn run_on(processor: usize) {
     }
 }
 
-/// Binds this thread to a processor, and lets it run only when nobody else wants to. Its niceness
-/// puts its time into a column of /proc/stat of its own.
+/// Binds this thread to a processor, and lets it run only when no other thread wants to. Its
+/// niceness counts its time in a separate column of /proc/stat.
 fn lowest(processor: usize) {
     run_on(processor);
-    // SAFETY: sched_param is plain data, for which zeros are a value; the calls read it, and
-    // concern this thread alone (0). Where one is refused the figures are less exact.
+    // SAFETY: sched_param is plain data, for which zeros are a value; the calls read it, and affect
+    // only this thread (0). If a call is refused the figures are less exact.
     unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, 19);
         let parameters: libc::sched_param = std::mem::zeroed();
@@ -193,29 +195,29 @@ fn lowest(processor: usize) {
 pub enum TaskClock {
     /// perf's.
     Perf(File),
-    /// The C library's, where perf is not allowed.
+    /// The C library's clock, if perf is not allowed.
     Thread,
 }
 
-/// linux/perf_event.h: a software event, and its number of this clock.
+/// linux/perf_event.h: a software event, and the number of this clock.
 const PERF_TYPE_SOFTWARE: u64 = 1;
 const PERF_COUNT_SW_TASK_CLOCK: u64 = 1;
-/// Bytes of the first form of `struct perf_event_attr`, which is all that is needed.
+/// Bytes of the first form of `struct perf_event_attr`, which suffices.
 const PERF_ATTR_SIZE_VER0: u64 = 64;
 
 impl TaskClock {
-    /// That of this thread.
+    /// The clock of this thread.
     pub fn open() -> TaskClock {
         // Type and size share the first word.
         let mut attributes = [0u64; 8];
         attributes[0] = PERF_TYPE_SOFTWARE | PERF_ATTR_SIZE_VER0 << 32;
         attributes[1] = PERF_COUNT_SW_TASK_CLOCK;
-        // SAFETY: the attributes are as long as they say, and live through the call; 0 and -1 are
-        // this thread on any processor.
+        // SAFETY: the attributes have the length that they state, and live through the call; 0 and
+        // -1 mean this thread on any processor.
         let number =
             unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 8u64) };
         match i32::try_from(number) {
-            // SAFETY: the kernel has just made it, for nobody else.
+            // SAFETY: the kernel has just created it, and it has no other owner.
             Ok(number) if number >= 0 => TaskClock::Perf(unsafe { File::from_raw_fd(number) }),
             _ => TaskClock::Thread,
         }
@@ -236,7 +238,7 @@ impl TaskClock {
     }
 }
 
-/// Seconds that all processors were busy since the boot, without what has a niceness.
+/// Seconds that all processors were busy since the boot, without time at a lower priority (nice).
 pub fn ticks_s() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     // SAFETY: sysconf takes a constant.
@@ -263,7 +265,7 @@ mod tests {
         let after = Spun { counts: vec![110, 70], at: at + Duration::from_secs(1) };
         let busy = Spinners::busy_s(&before, &after, &Alone(vec![100.0, 100.0]));
         assert!((busy - 0.5).abs() < 1e-9, "{busy}");
-        // Faster than alone is not busy at all.
+        // A count that is faster than alone means not busy at all.
         assert_eq!(Spinners::busy_s(&before, &after, &Alone(vec![50.0, 50.0])), 0.0);
     }
 

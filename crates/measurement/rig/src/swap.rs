@@ -1,4 +1,4 @@
-//! Swap areas: their header, on and off.
+//! Swap areas: writes their header, and turns them on and off.
 
 use std::ffi::CString;
 use std::fs;
@@ -10,18 +10,18 @@ use std::path::Path;
 /// A flag of swapon (`include/linux/swap.h`): the priority is given.
 const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
 
-/// The highest priority: the machine's own swap would be used first.
+/// The highest priority, since the machine's own swap would be used first otherwise.
 pub const PRIORITY: libc::c_int = 0x7fff;
 
-/// Turns a swap file off. It is no error if it is not on.
+/// Turns a swap file off. It is not an error if it is not on.
 ///
 /// # Errors
 /// The kernel refuses it.
 pub fn off(path: &Path) -> io::Result<()> {
     let name = c_path(path)?;
     loop {
-        // /proc/swaps is not asked: in a container it may show other swap.
-        // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
+        // /proc/swaps is not read, since in a container it may show other swap. SAFETY: `name` is a
+        // string that ends in a zero byte and lives through the call.
         if unsafe { libc::swapoff(name.as_ptr()) } == 0 {
             return Ok(());
         }
@@ -39,7 +39,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-/// Starts swapping to a device or file of this size; what is on it is lost.
+/// Starts swapping to a device or file of this size; its contents are lost.
 ///
 /// # Errors
 /// It cannot be written, or the kernel refuses it.
@@ -48,7 +48,7 @@ pub fn start(path: &Path, bytes: u64) -> io::Result<()> {
     turn_on(path)
 }
 
-/// Turns on what has a header already.
+/// Turns on an area that has a header already.
 ///
 /// # Errors
 /// The kernel refuses it.
@@ -64,7 +64,7 @@ pub fn turn_on(path: &Path) -> io::Result<()> {
 /// Writes the header that mkswap would write: `union swap_header` of include/linux/swap.h.
 ///
 /// # Errors
-/// It cannot be written, or has no such size.
+/// It cannot be written, or has an impossible size.
 pub fn write_header(path: &Path, bytes: u64) -> io::Result<()> {
     // SAFETY: sysconf takes a constant.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

@@ -1,15 +1,15 @@
-//! Programs that the lab needs, and the packages of Debian that have them.
+//! Programs that the lab needs, and their packages in Debian.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Where programs for root lie, which a user's PATH may lack.
+/// Directories of programs for root, which a user's PATH may lack.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Where a program is.
+/// The path of a program.
 ///
 /// # Errors
-/// It is nowhere: what installs it.
+/// The program is not installed; the error says how to install it.
 pub fn find(name: &str) -> Result<PathBuf, String> {
     let path = env::var_os("PATH").unwrap_or_default();
     find_in(name, env::split_paths(&path).chain(SYSTEM.map(PathBuf::from)))
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(says("bonnie++"), "bonnie++ is not installed (apt-get install bonnie++)");
         assert_eq!(says("mkfs.xfs"), "mkfs.xfs is not installed (apt-get install xfsprogs)");
         assert!(says("qemu-system-x86_64").contains("qemu-system-x86)"));
-        // A directory, or a file that is no program, is none.
+        // A directory, or a file that is not a program, does not count.
         assert!(find_in("etc", [PathBuf::from("/")].into_iter()).is_err());
         assert!(find_in("passwd", [PathBuf::from("/etc")].into_iter()).is_err());
         assert!(find("sh").is_ok());

@@ -122,7 +122,7 @@ pub fn allocate(len: usize, zeroed: bool) -> Result<*mut u8> {
 /// Frees an allocation.
 ///
 /// # Safety
-/// Nobody uses the allocation any more.
+/// No code uses the allocation from now on.
 ///
 /// # Errors
 /// `at` is not an allocation, or was freed before; then nothing has changed.
@@ -146,7 +146,7 @@ pub unsafe fn free(at: *mut u8) -> Result<()> {
 /// the smaller size are kept.
 ///
 /// # Safety
-/// Nobody uses the old address any more, unless the call fails.
+/// No code uses the old address from now on, unless the call fails.
 ///
 /// # Errors
 /// `at` is not an allocation, or there is no room: then the allocation is unchanged.
@@ -155,7 +155,7 @@ pub unsafe fn reallocate(at: *mut u8, len: usize) -> Result<*mut u8> {
     let Some(process) = started() else { return Err(unknown) };
     let old = lock(&process.ranges).large.get(&(at as usize)).copied();
     let Some(old) = old else {
-        // SAFETY: the caller promises that nobody uses the old address any longer.
+        // SAFETY: the caller promises that no code uses the old address.
         return unsafe { reallocate_small(process, at, len) }?.ok_or(unknown);
     };
     if len >= LARGE && resize(process, at as usize, old, len)? {
@@ -164,7 +164,7 @@ pub unsafe fn reallocate(at: *mut u8, len: usize) -> Result<*mut u8> {
     let new = allocate(len, false)?;
     // SAFETY: both allocations have at least that length, and do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(at, new, old.min(len)) };
-    // SAFETY: the caller promises that nobody uses the old address any longer.
+    // SAFETY: the caller promises that no code uses the old address.
     unsafe { free(at)? };
     Ok(new)
 }

@@ -56,7 +56,7 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
         return Err(refused("neither a file nor a block device", libc::ENODEV));
     }
     if !offset.is_multiple_of(PAGE as u64) {
-        return Err(Error::Argument(format!("offset {offset} is no multiple of {PAGE}")));
+        return Err(Error::Argument(format!("offset {offset} is not a multiple of {PAGE}")));
     }
     let doing = if writable { "cannot be opened to read and write" } else { "cannot be opened to read" };
     let mut file =
@@ -66,13 +66,16 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     let len = len.unwrap_or(usize::try_from(rest).unwrap_or(usize::MAX));
     let bytes = rest.min(len as u64);
     if bytes == 0 {
-        let why = format!("{}: nothing to map: it has {size} bytes, from {offset} on {len}", path.display());
+        let why = format!(
+            "{}: nothing to map: the file has {size} bytes, the offset is {offset} and the length {len}",
+            path.display()
+        );
         return Err(Error::Argument(why));
     }
     let (reader, read) = reader(&file, offset).map_err(|error| failed("cannot be read", error))?;
     if (read as u64) < bytes.min(PAGE as u64) {
         // Files in /sys are like this.
-        return Err(refused("has fewer bytes than its size says", libc::ENODEV));
+        return Err(refused("has fewer bytes than its size states", libc::ENODEV));
     }
     let process = process()?;
     // The program may close descriptors that it did not open, and open its own files under their
@@ -166,10 +169,10 @@ pub fn sync(at: *const u8) -> Result<u64> {
 /// Ends the mapping at `at`, after a [`sync`].
 ///
 /// # Safety
-/// Nobody uses the memory any more, unless the call fails.
+/// No code uses the memory from now on, unless the call fails.
 ///
 /// # Errors
-/// As for [`sync`]; then the mapping is still there, with all its changes.
+/// The errors of [`sync`]; then the mapping still exists, with all its changes.
 pub unsafe fn unmap(at: *const u8) -> Result<()> {
     let _sync = lock(&SYNC);
     let (process, mapping) = find(at)?;
@@ -182,8 +185,8 @@ pub unsafe fn unmap(at: *const u8) -> Result<()> {
 /// A file of any size as memory: it is read when it is touched, and, with
 /// [`open_rw`](Self::open_rw), written back by [`sync`](Self::sync).
 ///
-/// Nobody else may change the file meanwhile. If a block is read again and differs from the first
-/// time, the program is stopped.
+/// No other program may change the file meanwhile. If a block is read again and differs from the
+/// first time, the program is stopped.
 ///
 /// ```no_run
 /// let file = terapage::MappedFile::open("measurements.f64")?;
@@ -228,7 +231,7 @@ impl MappedFile {
     /// Syncs and ends the mapping. Dropping it does the same, without a result.
     ///
     /// # Errors
-    /// As for [`sync`](Self::sync); then the changes are lost.
+    /// The errors of [`sync`](Self::sync); then the changes are lost.
     pub fn close(self) -> Result<()> {
         self.sync().map(|_| ())
     }

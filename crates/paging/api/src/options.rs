@@ -38,7 +38,7 @@ impl Options {
         if let Some(bytes) = self.address_space.filter(|&bytes| bytes < ADDRESS_SPACE_MIN) {
             let least = ADDRESS_SPACE_MIN >> 20;
             return Err(Error::Argument(format!(
-                "address_space: {bytes} bytes are too few: {least} MiB is the least"
+                "address_space: {bytes} bytes are too few (at least {least} MiB)"
             )));
         }
         let mut given = Partial::default();

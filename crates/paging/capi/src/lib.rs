@@ -151,28 +151,28 @@ pub extern "C" fn tera_calloc(count: usize, len: usize) -> *mut c_void {
 /// `tera_realloc`.
 ///
 /// # Safety
-/// Nobody uses `at` any longer, unless the call fails.
+/// No code uses `at` from now on, unless the call fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_realloc(at: *mut c_void, len: usize) -> *mut c_void {
     let _uncancelled = Uncancelled::new();
     if at.is_null() {
         return tera_malloc(len);
     }
-    // SAFETY: the caller promises that nobody uses `at` any longer.
+    // SAFETY: the caller promises that no code uses `at`.
     address(unsafe { terapage::reallocate(at.cast(), len) })
 }
 
 /// `tera_free`.
 ///
 /// # Safety
-/// Nobody uses `at` any more.
+/// No code uses `at` from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_free(at: *mut c_void) -> c_int {
     let _uncancelled = Uncancelled::new();
     if at.is_null() {
         return 0;
     }
-    // SAFETY: the caller promises that nobody uses `at` any longer.
+    // SAFETY: the caller promises that no code uses `at`.
     status(unsafe { terapage::free(at.cast()) })
 }
 
@@ -185,10 +185,10 @@ pub extern "C" fn teramalloc(len: usize) -> *mut c_void {
 /// `terafree`.
 ///
 /// # Safety
-/// Nobody uses `at` any more.
+/// No code uses `at` from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terafree(at: *mut c_void) {
-    // SAFETY: the caller promises that nobody uses `at` any longer.
+    // SAFETY: the caller promises that no code uses `at`.
     unsafe { tera_free(at) };
 }
 
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn tera_map_file(
     let _uncancelled = Uncancelled::new();
     // SAFETY: the caller passes NULL or a string.
     let Some(text) = (unsafe { string(path_text) }) else {
-        return address::<u8>(argument("tera_map_file: no path"));
+        return address::<u8>(argument("tera_map_file: the path is missing"));
     };
     let writable = match flags {
         1 => false,
@@ -248,11 +248,11 @@ pub extern "C" fn tera_sync(at: *const c_void) -> c_int {
 /// `tera_unmap`.
 ///
 /// # Safety
-/// Nobody uses the mapping any longer, unless the call fails.
+/// No code uses the mapping from now on, unless the call fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_unmap(at: *mut c_void) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller promises that nobody uses the mapping any longer.
+    // SAFETY: the caller promises that no code uses the mapping.
     status(unsafe { terapage::unmap(at.cast()) })
 }
 
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn tera_stats(out: *mut TeraStats) -> c_int {
     // SAFETY: the caller passes a valid place for the counters.
     let (Some(out), Some(now)) = (unsafe { out.as_mut() }, terapage::stats()) else {
         return status(argument::<()>(
-            "tera_stats: Terapage has not been started, or no place for the answer",
+            "tera_stats: Terapage has not been started, or there is no place for the answer",
         ));
     };
     *out = TeraStats {

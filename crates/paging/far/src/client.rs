@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its name has no address.
-    #[error("is not to be found: {0}")]
+    #[error("cannot be found: {0}")]
     Name(std::io::Error),
-    /// There is no connection to be had.
+    /// No connection is available.
     #[error("cannot be connected to: {0}")]
     Connect(std::io::Error),
     /// The connection broke, or nothing arrived in time.
@@ -182,7 +182,7 @@ impl Client {
         self.flush()
     }
 
-    /// All that follows must be answered within `time` from now on.
+    /// All following requests must be answered within `time` from now on.
     pub fn within(&mut self, time: Duration) {
         self.until = Instant::now() + time;
     }

@@ -1,8 +1,8 @@
 //! One connection to a server, driven by the pager's ring.
 //!
 //! Commands go out in order, several in one send; replies come in the same order. A connection that
-//! is cut first ends all its operations in the ring, and only then says so. Then nobody uses the
-//! memory of its commands any longer, and they may be given to another connection.
+//! is cut first ends all its operations in the ring, and only then says so. Then its commands'
+//! memory has no other user, and they may be given to another connection.
 
 use crate::receiver::{Answer, Receiver, Want};
 use crate::resp;
@@ -85,7 +85,7 @@ pub struct Connection<T> {
     receiver: Receiver,
     places: Vec<Piece>,
     incoming: Option<Box<Message>>,
-    /// When something last went on, or nothing was due.
+    /// The time of the last progress, or of the last moment in which nothing was due.
     progress_ns: u64,
 }
 
@@ -112,7 +112,7 @@ impl Sending {
     /// Encrypts the next plain bytes, to be sent with the pending bytes of TLS.
     ///
     /// # Safety
-    /// The pieces' memory is valid, and nobody writes to it.
+    /// The pieces' memory is valid, and no code writes to it.
     unsafe fn encrypt(&mut self, session: &mut Session) -> Result<(), String> {
         let mut record = [0; RECORD];
         while !self.plain.is_empty() && session.out_len() < ENCRYPTED {
@@ -135,7 +135,7 @@ impl Sending {
 /// Copies bytes from the beginning of the pieces, as many as there are and as fit.
 ///
 /// # Safety
-/// The pieces' memory is valid, and nobody writes to it.
+/// The pieces' memory is valid, and no code writes to it.
 unsafe fn gather(pieces: &[Piece], to: &mut [u8]) -> usize {
     let mut done = 0;
     for piece in pieces {
@@ -184,7 +184,7 @@ impl<T: Copy> Connection<T> {
         self.socket.is_some()
     }
 
-    /// How long expected work has made no progress, in nanoseconds.
+    /// The time for which expected work has made no progress, in nanoseconds.
     pub fn idle_ns(&self, now_ns: u64) -> u64 {
         let is_due = self.is_used() && (!self.is_up || !self.sent.is_empty());
         if is_due { now_ns.saturating_sub(self.progress_ns) } else { 0 }
@@ -193,7 +193,7 @@ impl<T: Copy> Connection<T> {
     /// Begins to connect, and then to agree on TLS, if there is a session.
     ///
     /// # Errors
-    /// There is no socket to be had.
+    /// No socket is available.
     pub fn dial(
         &mut self,
         ring: &mut StoreRing<'_>,
@@ -219,7 +219,7 @@ impl<T: Copy> Connection<T> {
     ///
     /// # Safety
     /// The sent and the wanted pieces stay valid until the command is answered or the connection is
-    /// down. Until then the wanted pieces have no other user, and nobody writes to the sent ones.
+    /// down. Until then the wanted pieces have no other user, and no code writes to the sent ones.
     pub unsafe fn give(&mut self, command: Command<T>) {
         self.queue.push_back(command);
     }

@@ -57,7 +57,13 @@ pub fn master(reply: &Reply, name: &str) -> Result<SocketAddr, String> {
         Reply::Array(words) if words.len() == 2 => {
             let word = |index: usize| words[index].text().unwrap_or_default();
             let place = word(0).parse().ok().zip(word(1).parse().ok());
-            let no = || format!("the sentinel names the server '{name}' by no number ({})", word(0));
+            let no = || {
+                format!(
+                    "the sentinel names the server '{name}' by something other than an \
+                                 address ({})",
+                    word(0)
+                )
+            };
             place.map(|(host, port)| SocketAddr::new(host, port)).ok_or_else(no)
         }
         Reply::Error(why) => Err(format!("the sentinel says '{}'", crate::refusals::plain(why))),
@@ -107,7 +113,7 @@ impl Fleet {
         self.map.is_some()
     }
 
-    /// All that follows must be answered within `time` from now on.
+    /// All following requests must be answered within `time` from now on.
     pub fn within(&mut self, time: Duration) {
         self.until = Instant::now() + time;
         self.clients.iter_mut().for_each(|(_, client)| client.within(time));
@@ -116,7 +122,7 @@ impl Fleet {
     fn ask_sentinels(&self) -> Result<SocketAddr, Error> {
         let name = self.server.sentinel.as_deref().unwrap_or_default();
         let words: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name.as_bytes()];
-        let mut last = Error::Refused("it has no address".to_owned());
+        let mut last = Error::Refused("the name has no address".to_owned());
         for address in addresses(&self.server)? {
             for with_password in [false, true] {
                 let sentinel = self.server.sentinel_at(address, with_password);
@@ -143,7 +149,7 @@ impl Fleet {
         let mut all: Vec<SocketAddr> = known.collect();
         let named = addresses(&self.server);
         all.extend(named.as_deref().unwrap_or_default());
-        let mut last = named.err().unwrap_or_else(|| Error::Refused("it has no address".to_owned()));
+        let mut last = named.err().unwrap_or_else(|| Error::Refused("the name has no address".to_owned()));
         for address in all {
             let said = Client::connect(&self.server.at(address), self.left().min(TURN))
                 .and_then(|mut client| client.call(&[b"CLUSTER", b"SLOTS"]));

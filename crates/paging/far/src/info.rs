@@ -57,14 +57,14 @@ impl Info {
     /// Why it cannot hold blocks, if so.
     pub fn refusal(&self) -> Option<String> {
         if self.run_id.is_empty() {
-            return Some("does not tell its run_id: give the user the right +info".to_owned());
+            return Some("does not report its run_id: give the user the right +info".to_owned());
         }
         if self.is_replica() {
             return Some(format!("is a {}: name the server that it follows", self.role));
         }
         if self.policy.starts_with("allkeys") {
             return Some(format!(
-                "throws blocks away when it is full: set its maxmemory-policy to noeviction (it is {})",
+                "discards blocks when it is full: set its maxmemory-policy to noeviction (it is {})",
                 self.policy
             ));
         }

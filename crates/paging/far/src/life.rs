@@ -157,8 +157,8 @@ impl Holder {
         (!std::mem::replace(&mut self.is_claimed, true)).then(|| (self.field(), this_process()))
     }
 
-    /// The change that says in its field that this process is about to leave. It claims the field
-    /// again with its next sign of life, if there is one.
+    /// The change by which this process notes in its field that it is about to leave. It claims the
+    /// field again with its next sign of life, if there is one.
     pub fn leave(&mut self) -> (String, String) {
         self.is_claimed = false;
         (self.field(), format!("{} {LEFT}", this_process()))
@@ -208,7 +208,7 @@ pub fn share(
 ) -> Result<(), Error> {
     let mut client = Fleet::connect(server, time)?;
     let field = holder.field_of_child(fork);
-    // One word more than a process's field, so that nobody considers it gone.
+    // One word more than a process's field, so that other processes do not consider it gone.
     let what = format!("{} forked", this_process());
     client.call(&[b"HSET", &space.registry(), field.as_bytes(), what.as_bytes()])?;
     holder.next = Some(fork);
@@ -216,8 +216,8 @@ pub fn share(
     Ok(())
 }
 
-/// The process no longer holds the namespace; if nobody does, the namespace is removed. A
-/// connection that is cut is made again, within the time.
+/// The process no longer holds the namespace; a namespace without holders is removed. A connection
+/// that is cut is made again, within the time.
 ///
 /// `clients`: its connections, whose commands the server may not have executed yet.
 pub fn let_go(
@@ -259,7 +259,7 @@ fn let_go_at_once(
     let described = match client.ask(&[&words, &[b"HGETALL", &registry]])?.pop() {
         Some(Reply::Error(why)) => return Err(Error::Refused(why)),
         Some(reply @ Reply::Array(_)) => hash(&reply),
-        // How many values there are is not to be guessed.
+        // The number of values is not known in advance.
         _ => return Err(Error::Broken(std::io::ErrorKind::InvalidData.into())),
     };
     if described.keys().any(|name| name.starts_with(FIELD)) {
@@ -268,8 +268,8 @@ fn let_go_at_once(
     remove(&mut client, server, space, values_of(&described), None)
 }
 
-/// Removes a namespace's keys: all at once, or some at a time, at a limited number of bytes of
-/// values per second. The name is removed last, so that an interrupted removal can be found again.
+/// Removes a namespace's keys, all at once or in steps, at a limited number of bytes of values per
+/// second. The name is removed last, so that an interrupted removal can be found again.
 fn remove(
     client: &mut Fleet,
     server: &Server,
@@ -329,7 +329,7 @@ fn beat_age_s(described: &HashMap<String, String>, now_s: u64) -> u64 {
     now_s.saturating_sub(number(described, beat))
 }
 
-/// Whether nobody holds a namespace any longer.
+/// Whether a namespace has no holders.
 pub(crate) fn is_dead(described: &HashMap<String, String>, now_s: u64, grace: Duration) -> bool {
     let beat_age_s = beat_age_s(described, now_s);
     holders_of(described).all(|holder| is_gone(holder) || has_left(holder, beat_age_s))
@@ -353,7 +353,7 @@ pub struct Listed {
     pub holders: usize,
     /// The bytes that it uses.
     pub bytes: u64,
-    /// Whether nobody holds it any longer.
+    /// Whether it has no holders.
     pub is_dead: bool,
     values: u32,
 }
@@ -481,10 +481,10 @@ fn is_fit(info: &Info, server: &Server) -> Result<(), String> {
         return Err(why);
     }
     if server.cluster == Some(true) && !info.is_cluster {
-        return Err("is no cluster: leave cluster=yes out".to_owned());
+        return Err("is not a cluster: leave cluster=yes out".to_owned());
     }
     if info.is_loading {
-        return Err("is loading its data: try again when it has".to_owned());
+        return Err("is loading its data: try again when it has finished".to_owned());
     }
     if info.room_bytes().is_some_and(|room| room < ROOM_LEAST) {
         return Err(format!(
@@ -520,7 +520,7 @@ fn try_rights(client: &mut Fleet, server: &Server, warnings: &mut Vec<String>) -
         }
     }
     if replies[1] != Reply::Bulk(b"x".to_vec()) {
-        return Err("cannot be used: it gives other bytes than were written".to_owned());
+        return Err("cannot be used: it returns other bytes than were written".to_owned());
     }
     let others: [&[&[u8]]; 3] = [
         &[b"SADD", &namespace::all(&server.prefix), b"-"],
@@ -533,7 +533,8 @@ fn try_rights(client: &mut Fleet, server: &Server, warnings: &mut Vec<String>) -
     }
     if matches!(&replies[2], Reply::Error(why) if why.starts_with("NOPERM")) {
         warnings.push(
-            "does not let its user end connections (+client|kill): one that is cut in a write stops the program"
+            "does not let its user end connections (+client|kill): a connection that is cut in a \
+             write would stop the program"
                 .to_owned(),
         );
     }

@@ -65,7 +65,7 @@ impl Image {
         self.header.len() + self.len + 2
     }
 
-    /// Where the bytes from number `from` to `to` of the reply lie or are to lie.
+    /// The memory in which the bytes from number `from` to `to` of the reply lie or will lie.
     fn places(&self, from: usize, to: usize, out: &mut Vec<Piece>) {
         let head = self.header.len();
         let parts = [Piece::new(self.edge_at, head)];
@@ -153,8 +153,7 @@ impl Receiver {
         }
     }
 
-    /// This number of bytes arrived. Adds the answers that are now complete, in order. The answers
-    /// that are whole by now, in order.
+    /// This number of bytes arrived. Adds the answers that are now complete, in order.
     ///
     /// # Errors
     /// The bytes are invalid: the connection can no longer be used.
@@ -169,7 +168,7 @@ impl Receiver {
         }
         while bytes > 0 {
             let image = self.owed.front_mut().and_then(|owed| owed.image.as_mut());
-            let image = image.ok_or(Malformed("more came than was asked for"))?;
+            let image = image.ok_or(Malformed("more bytes arrived than were asked for"))?;
             let come = bytes.min(image.total() - image.got);
             image.got += come;
             bytes -= come;
@@ -241,7 +240,7 @@ impl Receiver {
             let Some((reply, used)) = resp::parse(rest)? else { break };
             rest = &rest[used..];
             if !matches!(reply, Reply::Push(_)) {
-                self.owed.pop_front().ok_or(Malformed("a reply came that nobody asked for"))?;
+                self.owed.pop_front().ok_or(Malformed("a reply arrived without a request"))?;
                 out.push(Answer::Reply(reply));
             }
         }

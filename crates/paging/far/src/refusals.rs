@@ -11,24 +11,29 @@ pub enum Remedy {
 
 /// The known refusals, by their first word: the remedy, and the explanation for people.
 const KNOWN: [(&str, Remedy, &str); 16] = [
-    ("OOM", Remedy::Wait, "it is full: raise its maxmemory, or give --store another place"),
+    ("OOM", Remedy::Wait, "it is full: raise its maxmemory, or use another --store"),
     ("MISCONF", Remedy::Wait, "it cannot write to its disk: set its save to '' and appendonly to no"),
-    ("LOADING", Remedy::Wait, "it was started again, and what it held is lost"),
+    ("LOADING", Remedy::Wait, "it was started again, and the blocks that it held are lost"),
     ("BUSY", Remedy::Wait, "it is busy with a script"),
-    ("READONLY", Remedy::Wait, "it is a replica now"),
-    ("MASTERDOWN", Remedy::Wait, "it is a replica now"),
-    ("NOREPLICAS", Remedy::Wait, "it wants replicas that it does not have: set min-replicas-to-write to 0"),
+    ("READONLY", Remedy::Wait, "it has become a replica"),
+    ("MASTERDOWN", Remedy::Wait, "it has become a replica"),
+    (
+        "NOREPLICAS",
+        Remedy::Wait,
+        "it requires replicas that it does not have: set \
+                                  min-replicas-to-write to 0",
+    ),
     ("CLUSTERDOWN", Remedy::Wait, "its cluster is down"),
     ("TRYAGAIN", Remedy::Wait, "its cluster is being changed"),
-    ("NOPERM", Remedy::Stop, "its user may not do that: see the rights in docs/far.md"),
+    ("NOPERM", Remedy::Stop, "its user lacks a right: see the list in docs/far.md"),
     (
         "NOAUTH",
         Remedy::Stop,
-        "it wants a password: put it into a file that TERAPAGE_STORE_PASSWORD_FILE names",
+        "it requires a password: put it into a file that TERAPAGE_STORE_PASSWORD_FILE names",
     ),
     ("WRONGPASS", Remedy::Stop, "the user or the password is wrong"),
-    ("NOPROTO", Remedy::Stop, "it is too old: Redis 6 is the least"),
-    ("WRONGTYPE", Remedy::Stop, "somebody else has written to its keys"),
+    ("NOPROTO", Remedy::Stop, "it is too old: Redis 6 is the oldest that works"),
+    ("WRONGTYPE", Remedy::Stop, "another client has written to its keys"),
     ("MOVED", Remedy::Wait, "its cluster was changed"),
     ("ASK", Remedy::Wait, "its cluster is being changed"),
 ];
@@ -52,8 +57,8 @@ pub fn plain(refusal: &str) -> String {
 pub fn told(refusal: &str) -> String {
     let said = plain(refusal);
     match known(refusal) {
-        Some((_, what)) => format!("the server says '{said}': {what}"),
-        None => format!("the server says '{said}'"),
+        Some((_, what)) => format!("the server reports '{said}': {what}"),
+        None => format!("the server reports '{said}'"),
     }
 }
 

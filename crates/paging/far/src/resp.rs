@@ -51,7 +51,7 @@ impl Reply {
 
 /// Bytes that are not a reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what came is no reply of a Valkey server: {0}")]
+#[error("the answer is not a reply of a Valkey server: {0}")]
 pub struct Malformed(pub &'static str);
 
 /// Adds a command to `out`.

@@ -95,7 +95,7 @@ pub fn server(url: &str) -> Result<Server, String> {
     drop(known);
     let mut server = Server::parse(url)?;
     if server.tls {
-        let no = |why| format!("what TLS takes was handed over, and {why}");
+        let no = |why| format!("the files for TLS were handed over, and {why}");
         let tls = match server.handed {
             Some(descriptor) => handed(descriptor).and_then(|bytes| Tls::from_bytes(&bytes)).map_err(no)?,
             None => Tls::read(&server).map_err(|why| format!("{}: {why}", server.shown()))?,
@@ -170,11 +170,12 @@ fn open(url: &str, terms: Terms) -> Result<Box<dyn Store>, Error> {
         let is_number = |host: &str| host.parse::<std::net::IpAddr>().is_ok();
         let are_numbers = is_number(host) && server.seeds.iter().all(|(host, _)| is_number(host));
         if NO_NAMES.load(Relaxed) && !are_numbers {
-            let why = "is named by a host: start the program by `terapage run`, or name a number";
+            let why = "is named by a host name: start the program with `terapage run`, or give an \
+                       address";
             return Err(unfit(&server.shown(), why.to_owned()));
         }
         let found = client::resolve(host, *port)
-            .map_err(|error| unfit(&server.shown(), format!("is not to be found: {error}")))?;
+            .map_err(|error| unfit(&server.shown(), format!("cannot be found: {error}")))?;
         server.numbers = found.into_iter().map(|address| address.ip()).collect();
     }
     if let Some(limit) = terms.limit {

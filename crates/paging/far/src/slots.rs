@@ -24,7 +24,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Who has which slots.
+/// The servers of all slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     /// Slots and the server to which they can be written.
@@ -50,11 +50,11 @@ impl Map {
         let mut map = Map::default();
         for range in reply.elements() {
             let [Reply::Integer(from), Reply::Integer(to), servers @ ..] = range.elements() else {
-                return Err("what it says of its slots is not understood".to_owned());
+                return Err("its list of slots is not understood".to_owned());
             };
             let fits = |&slot: &i64| (0..i64::from(SLOTS)).contains(&slot);
             if !fits(from) || !fits(to) {
-                return Err("it names slots that there are not".to_owned());
+                return Err("it names slots that do not exist".to_owned());
             }
             let mut servers = servers.iter().map(|server| map.place(server, asked)).collect::<Vec<_>>();
             let master = (!servers.is_empty()).then(|| servers.remove(0)).flatten();
@@ -116,7 +116,7 @@ impl Map {
     }
 }
 
-/// Where a command is to be sent instead.
+/// The server to which a command must be sent instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirect {
     /// There, and so is all of that slot from now on.

@@ -167,7 +167,7 @@ fn certificates(option: &str, file: &Path) -> Result<Vec<CertificateDer<'static>
 fn of_system() -> Result<Vec<CertificateDer<'static>>, String> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
-        return Err("this system has no CAs (name the file of the server's: ca=FILE)".to_owned());
+        return Err("this system has no CAs (name the file of the server's CA: ca=FILE)".to_owned());
     }
     Ok(found.certs)
 }
@@ -179,7 +179,7 @@ fn name_of(server: &Server) -> Result<ServerName<'static>, String> {
         (None, Address::Tcp(host, _)) => host.clone(),
         (None, Address::Unix(_)) => String::new(),
     };
-    let no = |_| format!("'{name}' is no name that a certificate has (name=NAME)");
+    let no = |_| format!("'{name}' is not a name that a certificate can have (name=NAME)");
     ServerName::try_from(name.clone()).map_err(no)
 }
 
@@ -197,12 +197,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// One with a server, which has sent nothing yet.
+    /// A session with a server, which has sent nothing yet.
     ///
     /// # Errors
     /// Why there is none, in one line.
     pub fn new(server: &Server) -> Result<Session, String> {
-        let tls = server.tls_with.as_ref().ok_or("nothing is known of its CA")?;
+        let tls = server.tls_with.as_ref().ok_or("its CA is not known")?;
         Session::with(tls, name_of(server)?)
     }
 
@@ -220,7 +220,7 @@ impl Session {
         self.is_up
     }
 
-    /// Where the next bytes from the server go.
+    /// The place for the next bytes from the server.
     pub fn room(&mut self) -> Piece {
         if self.from > 0 {
             self.incoming.copy_within(self.from..self.to, 0);
@@ -398,9 +398,12 @@ pub fn has_key(pem: &str, key: &[u8]) -> bool {
 pub fn told(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(bad) => of_certificate(bad),
-        rustls::Error::InvalidMessage(_) => "what the server says is no TLS".to_owned(),
+        rustls::Error::InvalidMessage(_) => "the server does not speak TLS".to_owned(),
         rustls::Error::AlertReceived(alert) => of_alert(*alert),
-        rustls::Error::PeerIncompatible(_) => format!("the server has no TLS that is safe: {error}"),
+        rustls::Error::PeerIncompatible(_) => format!(
+            "the server offers no version of TLS that is \
+                                                       safe: {error}"
+        ),
         other => format!("TLS failed: {other}"),
     }
 }
@@ -416,21 +419,24 @@ fn of_certificate(bad: &CertificateError) -> String {
         }
         // By another CA of the same name.
         Bad::UnknownIssuer | Bad::BadSignature => {
-            "the server's certificate is not from a CA that is known here (name its file: ca=FILE)".to_owned()
+            "the server's certificate is not from a CA that is known here (name the CA's file: \
+             ca=FILE)"
+                .to_owned()
         }
         Bad::NotValidForNameContext { expected, presented } => {
             let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
             let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
             format!(
-                "the server's certificate is for {names}, not for {} (name=NAME says which it must have)",
+                "the server's certificate is for {names}, not for {} (write name=NAME for the name \
+                 to expect)",
                 expected.to_str()
             )
         }
         Bad::NotValidForName => {
-            "the server's certificate is for another name (name=NAME says which it must have)".to_owned()
+            "the server's certificate is for another name (write name=NAME for the name to expect)".to_owned()
         }
         Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => {
-            "the server's certificate is not one for servers".to_owned()
+            "the server's certificate is not made for servers".to_owned()
         }
         other => format!("the server's certificate cannot be used: {other}"),
     }
@@ -457,10 +463,11 @@ fn of_alert(alert: AlertDescription) -> String {
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateRevoked => {
-            format!("the server does not take this client's certificate: {alert:?}")
+            format!("the server refuses this client's certificate: {alert:?}")
         }
         AlertDescription::HandshakeFailure => {
-            "the server refuses TLS as it is spoken here; it may ask for a certificate (cert=FILE&key=FILE)"
+            "the server refuses the connection by TLS; it may ask for a certificate \
+             (cert=FILE&key=FILE)"
                 .to_owned()
         }
         other => format!("the server ends TLS: {other:?}"),
@@ -512,7 +519,7 @@ mod tests {
         (rustls::ServerConnection::new(Arc::new(server)).unwrap(), tls)
     }
 
-    /// Carries bytes between the two, some at a time, until nobody has more; returns the client's
+    /// Transfers bytes between the two in parts, until neither has more; returns the client's
     /// bytes.
     fn carry(
         server: &mut rustls::ServerConnection,

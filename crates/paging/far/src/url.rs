@@ -27,7 +27,7 @@ pub const PASSWORD_FILE: &str = "TERAPAGE_STORE_PASSWORD_FILE";
 /// The schemes that this reads.
 pub const SCHEMES: [&str; 7] = ["valkey", "valkeys", "redis", "rediss", "valkey+unix", "redis+unix", "unix"];
 
-/// Where a server listens.
+/// The address at which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A host, by name or number, and a port.
@@ -94,7 +94,7 @@ pub struct Server {
     pub prefix: String,
     /// Bytes that this process may keep there.
     pub limit_bytes: Option<u64>,
-    /// How long no answer is waited for.
+    /// The time after which a missing answer is an error.
     pub stall: Duration,
     /// The host's addresses, if they are known.
     pub numbers: Vec<IpAddr>,
@@ -202,16 +202,13 @@ impl Server {
     fn fits_together(&self) -> Result<(), String> {
         let is_several = self.cluster == Some(true) || self.sentinel.is_some();
         if !self.seeds.is_empty() && !is_several {
-            return Err(
-                "several servers are named by a --store each (or have cluster=yes, or sentinel=NAME)"
-                    .to_owned(),
-            );
+            return Err("each server needs a --store (or write cluster=yes or sentinel=NAME)".to_owned());
         }
         if is_several && matches!(self.address, Address::Unix(_)) {
             return Err("clusters and sentinels are named by hosts, not by a socket".to_owned());
         }
         if self.sentinel.is_some() && self.cluster == Some(true) {
-            return Err("a cluster has no sentinels: cluster=yes or sentinel=NAME".to_owned());
+            return Err("a cluster has no sentinels: write cluster=yes or sentinel=NAME".to_owned());
         }
         Ok(())
     }
@@ -264,7 +261,7 @@ impl Server {
             "sentinel" => {
                 let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
                 if value.is_empty() || value.len() > 64 || !value.bytes().all(fits) {
-                    return Err("sentinel= takes the name that sentinels know the server by".to_owned());
+                    return Err("sentinel= takes the name by which sentinels know the server".to_owned());
                 }
                 self.sentinel = Some(value);
             }
@@ -274,7 +271,7 @@ impl Server {
             "user" => self.user = Some(value),
             "ip" => {
                 let numbers = value.split(',').map(str::parse).collect::<Result<_, _>>();
-                self.numbers = numbers.map_err(|_| "ip= takes numbers of hosts, as in ip=10.0.0.7")?;
+                self.numbers = numbers.map_err(|_| "ip= takes addresses of hosts, as in ip=10.0.0.7")?;
             }
             "secret" => self.secret = Some(value.parse().map_err(|_| "secret= takes a descriptor")?),
             "password" => return Err("a password is written before the host, or in a file".to_owned()),

@@ -279,7 +279,7 @@ fn a_server_that_stands_still_is_waited_for_and_no_longer_than_said() {
     go_on.join().unwrap();
     running.stop("-STOP");
     let said = why(insist(&mut rig, 3));
-    assert!(said.contains("for 3 s nothing was done"), "{said}");
+    assert!(said.contains("nothing was done for 3 s"), "{said}");
     running.stop("-CONT");
     while rig.write(1, 4).is_err() {
         std::thread::sleep(Duration::from_millis(100));

@@ -212,7 +212,7 @@ unsafe extern "C" fn take(slot: usize, path: *const c_char, arguments: Texts, en
 /// Frees the memory of a failed exec, or of a child of `vfork` that has executed a program.
 ///
 /// # Safety
-/// Nobody uses the slot meanwhile.
+/// No other code uses the slot meanwhile.
 pub unsafe fn forget(slot: *mut Slot) {
     // SAFETY: the caller has the slot; the mapping was made for it.
     unsafe {

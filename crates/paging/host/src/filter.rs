@@ -13,10 +13,11 @@ use crate::raw::{error, is_error, raw};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Where fixed executables lie.
+/// The addresses of fixed executables.
 pub const LOW: Range<usize> = 0..1 << 32;
-/// Where the host puts position-independent code. The kernel itself puts nothing there: it begins
-/// at the upper end of all addresses, and puts position-independent programs at two thirds of them.
+/// The addresses at which the host puts position-independent code. The kernel itself puts nothing
+/// there: it begins at the upper end of all addresses, and puts position-independent programs at
+/// two thirds of them.
 pub const AREA: Range<usize> = 0x1000_0000_0000..0x2000_0000_0000;
 
 /// The mark of a signal of this filter: the program's own filters may send the same signal.
@@ -81,7 +82,7 @@ const fn branch(code: u16, value: u32, yes: u8, no: u8) -> Step {
     Step { code, yes, no, value }
 }
 
-/// When a call of a number is trapped.
+/// The condition under which a call of a number is trapped.
 #[derive(Clone, Copy)]
 enum When {
     Always,
@@ -98,7 +99,8 @@ enum When {
     Forks,
     /// If it may block signals.
     Blocks,
-    /// Never: the answer is that the kernel does not know the call. Programs then use older calls.
+    /// Never: the program is told that the kernel does not know the call. Programs then use older
+    /// calls.
     Unknown,
 }
 

@@ -73,7 +73,7 @@ const EXTENDED_MARK: u32 = 0x4650_5853;
 pub const REGISTERS_MOST: usize = FRAME - REGISTERS;
 
 /// Copies a context, with the other registers, to a frame from which it can be restored, whatever
-/// happens to the stack on which it lay.
+/// happens to its original stack.
 ///
 /// # Safety
 /// The kernel has made the context, and `to` is aligned to 64 bytes and has room for a frame.

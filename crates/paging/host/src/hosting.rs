@@ -68,17 +68,17 @@ fn load(path: &Path, passed: &Passed) -> Result<Program, Odd> {
             let file = open(loader)?;
             let image = Image::read(&file)?;
             if image.is_fixed {
-                return Err("has a loader that must lie at certain addresses".into());
+                return Err("has a loader that must lie at fixed addresses".into());
             }
             Some((file, image))
         }
         None => None,
     };
     if passed.auxiliary(AT_MINSIGSTKSZ).is_some_and(|bytes| bytes > frame::REGISTERS_MOST) {
-        return Err("would run on a processor with more registers than are known".into());
+        return Err("would run on a processor with more registers than the host knows".into());
     }
     if !library::find() {
-        return Err("has nothing to page it (the library was not loaded)".into());
+        return Err("cannot be paged, since the library was not loaded".into());
     }
     place::begin(random(passed));
     let image_at = |image: &Image, file: &File| image.map(file, place::take(SPAN));
@@ -107,7 +107,7 @@ fn random(passed: &Passed) -> usize {
 /// Becomes the program.
 fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> ! {
     if !slots::open() || !seat::open() || !trap::open() {
-        trap::stop("the host has no memory");
+        trap::stop("cannot be loaded, since the host has no memory");
     }
     close_named(flags);
     program::set_path(program.path);

@@ -63,7 +63,7 @@ pub struct Loaded {
     pub entry: usize,
     pub headers: usize,
     pub header_count: usize,
-    /// Static arrays: memory that is not in the file.
+    /// Static arrays: memory that is not stored in the file.
     pub arrays: Vec<Range<usize>>,
 }
 
@@ -97,7 +97,7 @@ impl Image {
         file.read_exact_at(&mut head, 0).map_err(short)?;
         let count = half(&head, 56);
         if count > HEADERS_MOST || half(&head, 54) != PROGRAM_HEADER {
-            return Err("has odd program headers".into());
+            return Err("has program headers that are not valid".into());
         }
         let mut table = vec![0; count * PROGRAM_HEADER];
         file.read_exact_at(&mut table, long(&head, 32) as u64).map_err(short)?;
@@ -126,7 +126,7 @@ impl Image {
         let is_ours = head.starts_with(b"\x7fELF\x02\x01") && half(head, 18) == EM_X86_64;
         let kind = half(head, 16);
         if !is_ours || !matches!(kind, ET_EXEC | ET_DYN) {
-            return Err("is no executable for this processor".into());
+            return Err("is not an executable for this processor".into());
         }
         let mut image = Image {
             is_fixed: kind == ET_EXEC,
@@ -161,7 +161,7 @@ impl Image {
             }
         }
         if image.segments.is_empty() {
-            return Err("has nothing to load".into());
+            return Err("has no segment to load".into());
         }
         Ok(image)
     }
@@ -335,8 +335,8 @@ mod tests {
         assert_eq!(refused([1, 5, 0, 0x40_0000, 8, 9, 0x1000]), "has odd segments");
         assert_eq!(refused([1, 6, 0, 0x40_0000, 9, 8, 0x1000]), "has odd segments");
         assert_eq!(refused([1, 6, 0, usize::MAX - 7, 8, 8, 0x1000]), "has odd segments");
-        assert_eq!(refused([4, 6, 0, 0, 0, 0, 4]), "has nothing to load");
-        assert!(parse(1, &[]).unwrap_err().contains("no executable"));
+        assert_eq!(refused([4, 6, 0, 0, 0, 0, 4]), "has no segment to load");
+        assert!(parse(1, &[]).unwrap_err().contains("not an executable"));
         let both = [[1, 6, 0, 0x40_1000, 8, 8, 1], [1, 6, 0, 0x40_0000, 8, 8, 1]];
         assert_eq!(parse(2, &both).unwrap_err(), "has odd segments");
     }

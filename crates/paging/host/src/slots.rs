@@ -39,7 +39,7 @@ const BUSY: u32 = 1 << 31;
 
 /// The first slot; 0 if there are none yet.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
-/// How many slots, from the first on, were ever used.
+/// The number of slots, from the first on, that were ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Where the next search for ended threads begins.
 static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -322,7 +322,7 @@ impl DataFile {
         self.mailbox.ask_for(start, len, written).unwrap();
     }
 
-    /// Ends the mapping, which has no user any longer: the file must have the program's bytes, and
+    /// Ends the mapping, which no longer has a user: the file must have the program's bytes, and
     /// then the range must have zeros.
     fn unmap(self) {
         let (at, len) = (self.at, MAPPED * BLOCK);
@@ -437,7 +437,7 @@ impl Child {
         let engine = || unsafe { &mut *running.engine.get() };
         assert_settled(engine());
         let lifeline = engine().freeze().unwrap();
-        // As the C library does during a fork.
+        // Acts like the C library during a fork.
         for _ in 0..choose(4) {
             let at = base + choose(BLOCKS) * BLOCK;
             if !program::is_discarding(at) {
@@ -581,7 +581,7 @@ fn one_good_copy_of_a_mirror_is_enough() {
     assert_met();
 }
 
-/// Nobody can tell which of two copies is right without hashes.
+/// Without hashes it is unknown which of two copies is right.
 #[test]
 fn canary_a_mirror_that_is_not_verified() {
     must_find(1, Plan { verify: false, mirrored: true, ..PLAN }, &["wrong bytes at"]);

@@ -52,7 +52,7 @@ pub(crate) struct Page {
     pub protected: bool,
     /// Whether it is shared since a fork: then it cannot be moved.
     pub shared: bool,
-    /// How many moves will be refused.
+    /// The number of moves that will be refused.
     pub busy: u32,
     /// Whether it was moved, uncounted.
     pub uncounted: bool,

@@ -30,7 +30,7 @@ pub fn reserve_huge(len: usize) -> Result<usize> {
 /// Drops the pages of a range.
 ///
 /// # Safety
-/// Nobody relies on the bytes.
+/// No code relies on the bytes.
 pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
     point();
     with(|machine| {
@@ -49,9 +49,9 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
 /// None; the real function has some.
 ///
 /// # Safety
-/// Nobody relies on the bytes.
+/// No code relies on the bytes.
 pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
-    // SAFETY: nobody relies on the bytes, as the caller promises.
+    // SAFETY: no code relies on the bytes, as the caller promises.
     ranges.iter().try_for_each(|&(at, len)| unsafe { discard(at, len) })
 }
 
@@ -83,7 +83,7 @@ pub fn part(_at: usize) {}
 /// ENOMEM now and then, but not if pages are given back.
 ///
 /// # Safety
-/// Nobody relies on the memory that was there.
+/// No code relies on the memory that was there.
 pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     let at = at as usize;
     point();

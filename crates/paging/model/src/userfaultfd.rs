@@ -153,7 +153,7 @@ impl Userfaultfd {
     /// Where and why the call stopped, by the kernel's count.
     ///
     /// # Safety
-    /// Nobody relies on the bytes at `from` staying there.
+    /// No code relies on the bytes at `from` staying there.
     pub unsafe fn shift(
         &self,
         to: usize,

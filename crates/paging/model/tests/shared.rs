@@ -124,7 +124,7 @@ mod sync {
         }
     }
 
-    /// Nobody relies on the end of the time.
+    /// No code relies on the end of the time.
     pub(crate) fn wait_ms(word: &Word, value: u32, _ms: u64) {
         wait(word, value);
     }

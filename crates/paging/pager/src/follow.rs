@@ -210,7 +210,7 @@ impl Follow {
         self.bound
     }
 
-    /// Whether [`tick`](Self::tick) is to be called.
+    /// Whether to call [`tick`](Self::tick).
     pub fn wants_ticks(&self) -> bool {
         self.home.is_some()
     }

@@ -36,7 +36,7 @@ pub struct Host {
     pub whole: extern "C" fn(start: &mut usize, len: &mut usize),
     /// Takes a range that reads as zeros, at a multiple of `align`; 0 if there is no room.
     pub take: extern "C" fn(len: usize, align: usize) -> usize,
-    /// Returns a range, or part of it. The range has no user any longer.
+    /// Returns a range, or part of it. The range no longer has a user.
     pub give: extern "C" fn(at: usize, len: usize),
     /// Whether all pages of a range (here: of any bytes) are in use.
     pub is_used: extern "C" fn(at: usize, len: usize) -> bool,

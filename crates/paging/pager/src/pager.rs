@@ -361,7 +361,8 @@ impl Pager {
         self.mailbox.ask(move |engine| Ok(engine.io.leaving(leaves))).unwrap_or(true)
     }
 
-    /// How often the pager has waited for the trace to be written; 0 without a trace.
+    /// The number of times that the pager has waited for the trace to be written; 0 without a
+    /// trace.
     pub fn trace_stalls(&self) -> u64 {
         self.trace.as_ref().map_or(0, |trace| trace.stalls())
     }

@@ -270,7 +270,7 @@ fn what_cannot_be_read_ahead_stops_nobody() {
     // SAFETY: the range is the test's own.
     let real = unsafe { memory::bytes(start, model.len()) };
     file.set_len(30 * BLOCK as u64).unwrap();
-    // Read in order, so that the rest is read ahead, and by a hint.
+    // The blocks are read in order, so that the rest is read ahead, and by a hint.
     for at in (0..30 * BLOCK).step_by(4096) {
         assert!(real[at] == model[at]);
     }

@@ -1,4 +1,4 @@
-//! Where a store may lie.
+//! The directories in which a store may lie.
 
 use crate::parts::member::{directory_of, takes_direct_io};
 use crate::{Error, Shelf};
@@ -69,7 +69,7 @@ impl Shelf {
                 if let Some((_, other)) = other {
                     let names = format!("{} and {}", without_user(other), without_user(url));
                     return Err(format!(
-                        "{names} are one server, which a mirror gains nothing by (name another)"
+                        "{names} are one server, which gives a mirror no second copy (name another)"
                     ));
                 }
             }

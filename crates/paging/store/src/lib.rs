@@ -1,4 +1,4 @@
-//! Where blocks live that have no frame.
+//! Stores: places for blocks that have no frame.
 //!
 //! A [`Store`] keeps blocks in numbered slots. Its operations begin in the caller's ring, and their
 //! completions come back to the store, so that one thread waits for faults and for all stores in

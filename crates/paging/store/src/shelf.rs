@@ -24,7 +24,7 @@ pub enum Error {
     Full {
         /// The store's name.
         name: String,
-        /// How full it is, and what to do.
+        /// How full the store is, and what to do.
         why: String,
     },
     /// The path or address cannot be a store.
@@ -105,7 +105,7 @@ impl std::fmt::Display for Why {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Why::Errno(number) => std::io::Error::from_raw_os_error(*number).fmt(out),
-            Why::Short(bytes) => write!(out, "only {bytes} bytes went"),
+            Why::Short(bytes) => write!(out, "only {bytes} bytes were transferred"),
             Why::Wrong => write!(out, "the bytes are not those that were written"),
             Why::Text(text) => out.write_str(text),
         }
@@ -173,7 +173,7 @@ pub trait Store: Send {
         false
     }
 
-    /// Whether many pieces cost no more than one: true of a socket, not of a device.
+    /// Whether many pieces cost as much as one: true of a socket, not of a device.
     fn takes_pieces(&self) -> bool {
         false
     }
@@ -196,7 +196,7 @@ pub trait Store: Send {
     ///
     /// # Safety
     /// The array of pieces and their memory stay valid until the operation has ended. Until then
-    /// the memory of a read has no other user, and nobody else writes to the memory of a write.
+    /// the memory of a read has no other user, and no other code writes to the memory of a write.
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>);
 
     /// An operation that this store began in the ring has ended: a read, a send, a timeout.
@@ -244,8 +244,8 @@ pub trait Store: Send {
     /// In the child of a fork, before any other call: the child only reads this store from now on.
     /// Resources that cannot be shared (sockets) are dropped; the slots stay readable in their
     /// present state. No operation of the caller is under way; completions of the store's own
-    /// operations never reach the child. There is a new ring, with which [`open`](Self::open) is
-    /// called once more.
+    /// operations never reach the child. There is a new ring, so [`open`](Self::open) is called
+    /// again.
     ///
     /// # Errors
     /// The child cannot read the store.
@@ -256,8 +256,8 @@ pub trait Store: Send {
     /// The pager's thread begins, and the ring is there: connections are opened.
     fn open(&mut self, _ring: &mut StoreRing<'_>, _ended: &mut Vec<Ended>) {}
 
-    /// The process ends in good order: remote blocks are freed. Nothing is read or written any
-    /// longer. This call may be missing, because the process may be killed.
+    /// The process ends in good order: remote blocks are freed. Reads and writes have ended. This
+    /// call may be missing, because the process may be killed.
     fn close(&mut self) {}
 
     /// Words for `terapage stat` while something is wrong: "1 of 2 copies is lost".
@@ -475,7 +475,7 @@ impl<'a> StoreRing<'a> {
         fn connect(fd: RawFd, address: &Address);
     }
 
-    /// Tells when `fd` becomes readable or hangs up: once, or, `again`, each time.
+    /// Reports when `fd` becomes readable or hangs up: once, or each time with `again`.
     ///
     /// # Errors
     /// The kernel does not accept the operation.

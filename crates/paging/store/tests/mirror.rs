@@ -276,7 +276,7 @@ fn copies_in_files_are_healed_too() {
     }
 }
 
-/// If two copies gave parts of a read, nobody knows which was wrong.
+/// If two copies gave parts of a read, it is unknown which was wrong.
 #[test]
 fn a_copy_that_is_always_wrong_does_no_harm_to_reads_in_parts() {
     let (a, b) = (Disk::default(), Disk::default());
@@ -286,7 +286,7 @@ fn a_copy_that_is_always_wrong_does_no_harm_to_reads_in_parts() {
         let good = Box::new(b.clone()) as Box<dyn Store>;
         let copies = if bad_first { vec![bad, good] } else { vec![good, bad] };
         let Some(mut rig) = Rig::new(copies) else { return };
-        // As a fork's child, which repairs nothing: suspect slots stay suspect.
+        // Acts like a fork's child, which repairs nothing: suspect slots stay suspect.
         (0..64).for_each(|slot| rig.write(slot, 7).unwrap());
         rig.mirror.inherit().unwrap();
         (0..64).step_by(3).for_each(|slot| rig.read(slot, 7).unwrap());

@@ -1,5 +1,5 @@
-//! What policies make of a recording if they are told of each recorded touch: page-ins in multiples
-//! of Belady's optimum, at a budget in per cent of the footprint.
+//! Computes how policies would do if they learned of each recorded touch: page-ins in multiples of
+//! Belady's optimum, at a budget in per cent of the footprint.
 //!
 //!     cargo run --release -p terapage-advise --example told -- TRACE 4K 45
 
@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Page-ins if the blocks that are touched most keep their frames to the end, and all others leave
-/// after each touch: the best that there is if touches do not depend on earlier ones. A block that
-/// was given up and is touched again is another one.
+/// Page-ins if the most touched blocks keep their frames to the end, and all others leave after
+/// each touch. This is the best possible if touches do not depend on earlier ones. A block that was
+/// discarded and is touched again counts as another block.
 fn constant(uses: &[Use], frames: usize) -> u64 {
     let mut alive: HashMap<u32, u64> = HashMap::new();
     let mut touches = Vec::new();

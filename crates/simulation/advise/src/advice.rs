@@ -1,4 +1,4 @@
-//! From a recording and a machine to advice: how much memory, which blocks, which policy, which
+//! Turns a recording and a machine into advice: how much memory, which blocks, which policy, which
 //! store.
 
 use crate::cache::Measured;
@@ -10,20 +10,20 @@ use crate::replay::{Forecast, Setup, Timing, compute_us, replay};
 use serde::Serialize;
 use terapage_figures::{map, processors};
 
-/// If a budget has fewer windows of the recording than this, touches that would cost time were not
-/// recorded. Chosen, not measured.
+/// If a budget is smaller than this number of windows of the recording, touches that would cost
+/// time were not recorded. Chosen, not measured.
 pub const SEEN: f64 = 1.5;
 
 /// Points of the curve on which the knee is searched. Chosen, not measured.
 const POINTS: usize = 50;
 
-/// How far a predicted slow-down is from a measured one, as a share: what `tests/advise/check` gave
-/// (docs/advise.md).
+/// The distance of a predicted slow-down from a measured one, as a share, as found by
+/// `tests/advise/check` (docs/advise.md).
 pub const ERROR: f64 = 0.20;
 
-/// Memory over a network, as measured over loopback on a machine with 2 cores: 64 KiB took 46 us of
-/// which 20 us are the bytes', 1.4 GB/s with one request in flight and 2.9 GB/s with 16. Stated,
-/// since Terapage has no far memory yet.
+/// Memory over a network, as measured over loopback on a machine with 2 cores: 64 KiB took 46 us,
+/// of which the transfer of the bytes took 20 us; the rate was 1.4 GB/s with one request in flight
+/// and 2.9 GB/s with 16. Stated, since Terapage has no far memory yet.
 pub fn far_memory() -> Device {
     Device::stated("far memory", 26.0, 2.9e9, 2.9e9)
 }
@@ -38,7 +38,7 @@ pub enum Error {
         cause: recording::Error,
     },
     /// No budget was named.
-    #[error("--budget: no budget is named (write 40% or 1.5G)")]
+    #[error("--budget: no budget is given (write 40% or 1.5G)")]
     NoBudget,
 }
 
@@ -46,7 +46,7 @@ pub enum Error {
 pub struct Question<'a> {
     /// The recorded program.
     pub recording: &'a Recording,
-    /// How long it takes natively, seconds.
+    /// The native time, seconds.
     pub native_s: f64,
     /// Threads that run at once.
     pub parallelism: f64,
@@ -56,9 +56,9 @@ pub struct Question<'a> {
     pub device: &'a Device,
     /// Budgets, bytes, ascending.
     pub budgets: Vec<u64>,
-    /// Block sizes, bytes; the first is the usual one.
+    /// Block sizes, bytes, the usual one first.
     pub blocks: Vec<u64>,
-    /// Policies; the first is the usual one.
+    /// Policies, the usual one first.
     pub policies: Vec<String>,
     /// The slow-down that is accepted for less memory.
     pub accepted: f64,
@@ -77,9 +77,9 @@ pub struct Prediction {
     pub store: String,
     /// Time over native time.
     pub slow_down: f64,
-    /// How far off that may be, either way.
+    /// The possible error of that, in both directions.
     pub error: f64,
-    /// Whether the budget is so near to the recording's window that touches are missing that would
+    /// Whether the budget is so close to the recording's window that touches are missing that would
     /// cost time.
     pub too_low: bool,
     /// Everything else.
@@ -91,9 +91,9 @@ pub struct Prediction {
 pub struct Advice {
     /// The most data that the program had in use at once, bytes.
     pub footprint_bytes: u64,
-    /// What it ever touched, bytes: memory that was freed and used again counts again.
+    /// The bytes that the program ever touched: memory that was freed and used again counts again.
     pub touched_bytes: u64,
-    /// Memory below which page-ins grow steeply, bytes, if there is such a place.
+    /// Memory below which page-ins grow steeply, bytes, if there is such a size.
     pub knee_bytes: Option<u64>,
     /// With the usual block and policy, for each budget.
     pub budgets: Vec<Prediction>,
@@ -115,7 +115,7 @@ impl Question<'_> {
     /// Answers. `progress` is called after each predicted run.
     ///
     /// # Errors
-    /// A block size that the recording does not allow; no budgets.
+    /// A block size that the recording does not allow, or an empty list of budgets.
     pub fn answer(&self, progress: impl Fn() + Sync) -> Result<Advice, Error> {
         let recording = self.recording;
         for block in &self.blocks {
@@ -156,7 +156,7 @@ impl Question<'_> {
     }
 
     /// The least budget that is accepted with any block, and the block that is clearly best there;
-    /// else the largest budget.
+    /// if none is accepted, the largest budget.
     fn choose(&self, usual: &[Prediction], others: &[Prediction]) -> Option<Prediction> {
         let best = |usual: &Prediction| {
             let same = others.iter().filter(|other| other.budget_bytes == usual.budget_bytes);
@@ -169,7 +169,7 @@ impl Question<'_> {
         best.iter().find(fits).or(best.last()).cloned()
     }
 
-    /// How many runs are predicted.
+    /// The number of predicted runs.
     pub fn runs(&self) -> usize {
         self.budgets.len() * self.blocks.len() + self.policies.len()
     }
@@ -211,7 +211,7 @@ impl Question<'_> {
             policy: policy.to_owned(),
             store: device.name.clone(),
             slow_down,
-            // What comes on top of the native time is what is uncertain.
+            // Only the time beyond the native time is uncertain.
             error: (slow_down - 1.0).abs() * ERROR + 0.05,
             too_low: (budget as f64) < SEEN * recording.window as f64 * recording.block_bytes as f64,
             forecast,

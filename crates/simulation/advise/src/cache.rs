@@ -1,4 +1,4 @@
-//! What was measured of a store is kept for later: `$XDG_CACHE_HOME/terapage/`, or
+//! The measurements of a store are kept for later: `$XDG_CACHE_HOME/terapage/`, or
 //! `~/.cache/terapage/`.
 
 use crate::costs::Costs;
@@ -10,13 +10,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Measurements older than this are made anew: devices and kernels change.
+/// Measurements older than this are repeated, since devices and kernels change.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The layout of the file.
 const VERSION: u32 = 5;
 
-/// A store and what the pager's work on it costs.
+/// A store, and the costs of the pager's work with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
     version: u32,
@@ -24,20 +24,20 @@ pub struct Measured {
     pub store: PathBuf,
     /// Its device.
     pub device: Device,
-    /// Costs, for one block size each, ascending.
+    /// Costs, one entry per block size, ascending.
     pub costs: Vec<Costs>,
-    /// Why they are not to be trusted, nor kept for later.
+    /// Why the costs cannot be trusted, and are not kept for later.
     pub trouble: Vec<String>,
 }
 
 impl Measured {
-    /// What was just measured.
+    /// New measurements.
     pub fn new(store: &Path, device: Device, costs: Vec<Costs>, trouble: Vec<String>) -> Measured {
         Measured { version: VERSION, store: store.to_owned(), device, costs, trouble }
     }
 
-    /// What is known of a store, with costs for all of `blocks`; `None` where that is nothing or
-    /// too old.
+    /// Returns the measurements of a store, with costs for all of `blocks`; `None` if there are
+    /// none or they are too old.
     pub fn load(store: &Path, blocks: &[u64]) -> Option<Measured> {
         let file = file(store)?;
         let age =
@@ -48,10 +48,10 @@ impl Measured {
             .then_some(known)
     }
 
-    /// Keeps it, unless it is not to be trusted.
+    /// Keeps the measurements, unless they cannot be trusted.
     ///
     /// # Errors
-    /// What the file system refuses. Nothing else is lost by that.
+    /// The file system's errors. They have no other effect.
     pub fn save(&self) -> io::Result<()> {
         if !self.trouble.is_empty() {
             return Ok(());
@@ -59,7 +59,7 @@ impl Measured {
         let file = file(&self.store).ok_or_else(|| io::Error::other("there is no home directory"))?;
         let directory = file.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(directory)?;
-        // Whole or not at all: others may be reading.
+        // The file is replaced as a whole, since other processes may be reading it.
         let mut part = tempfile::NamedTempFile::new_in(directory)?;
         serde_json::to_writer_pretty(&mut part, self)?;
         part.persist(file)?;

@@ -1,5 +1,5 @@
-//! Programs that are run and watched: how long they took, their processor time, the most memory
-//! that they had.
+//! Runs and watches programs: the time that they took, their processor time, the most memory that
+//! they had.
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use signal_hook::SigId;
@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Notes SIGINT and SIGTERM for as long as it lives, so that what was set up can be taken down
-/// first.
+/// Notes SIGINT and SIGTERM while it exists, so that the caller can clean up first.
 pub struct Stop {
     noted: Arc<AtomicBool>,
     ids: Vec<SigId>,
@@ -23,7 +22,7 @@ impl Stop {
     /// From now on these signals are noted.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's errors.
     pub fn install() -> io::Result<Stop> {
         let mut stop = Stop { noted: Arc::default(), ids: Vec::new() };
         for signal in [SIGINT, SIGTERM] {
@@ -48,21 +47,21 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Ended {
     /// How.
     pub status: ExitStatus,
-    /// How long it took, seconds.
+    /// The time that it took, seconds.
     pub seconds: f64,
-    /// Its processor time, with that of children that it waited for, seconds.
+    /// Its processor time, with that of children for which it waited, seconds.
     pub cpu_s: f64,
-    /// The most memory that it was seen to have at once, bytes; children are not counted.
+    /// The most memory that it had at once, bytes, as far as seen; children are not counted.
     pub peak_bytes: u64,
     /// Whether it was killed because its time was up.
     pub timed_out: bool,
 }
 
-/// Runs a program to its end, and looks at it now and then. `look` is told of the seconds so far.
-/// After `limit` it is killed, and when a signal came.
+/// Runs a program until it ends, and checks it now and then. `look` receives the elapsed seconds.
+/// The program is killed after `limit`, or if a signal arrives.
 ///
 /// # Errors
-/// What the operating system says to the start; a signal.
+/// The operating system's error at the start, or a signal.
 pub fn watch(
     command: &mut Command,
     limit: Option<Duration>,
@@ -88,7 +87,7 @@ pub fn watch(
             if (late || stop.noted.load(Relaxed)) && !killed {
                 (killed, timed_out) = (true, late);
                 if let Some(pid) = Pid::from_raw(id as i32) {
-                    // It may just have ended.
+                    // The process may just have ended.
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 }
             }
@@ -103,10 +102,10 @@ pub fn watch(
     Ok(Ended { status, seconds, cpu_s, peak_bytes, timed_out })
 }
 
-/// Runs a program, keeps what it writes, and tells its processor time in seconds.
+/// Runs a program, keeps its output, and returns its processor time in seconds.
 ///
 /// # Errors
-/// What the operating system says to the start.
+/// The operating system's error at the start.
 pub fn output(mut command: Command) -> io::Result<(Output, f64)> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -120,7 +119,7 @@ pub fn output(mut command: Command) -> io::Result<(Output, f64)> {
     Ok((Output { status, stdout, stderr }, cpu_s))
 }
 
-/// Waits for the end of a child, and leaves it to be waited for again: seconds since `start`,
+/// Waits for the end of a child without reaping it, and returns the seconds since `start` and the
 /// processor time.
 fn await_end(child: &Child, start: Instant) -> (f64, f64) {
     let Some(pid) = Pid::from_raw(child.id() as i32) else { return (0.0, 0.0) };
@@ -131,7 +130,7 @@ fn await_end(child: &Child, start: Instant) -> (f64, f64) {
     (seconds, cpu(child.id()))
 }
 
-/// Processor time of a process and of children that it waited for, seconds.
+/// Processor time of a process and of children for which it waited, seconds.
 fn cpu(id: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     // "ID (NAME) STATE PARENT ...", where NAME may hold anything; the times are fields 14 to 17.
@@ -141,20 +140,20 @@ fn cpu(id: u32) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The most memory that a process has had so far, bytes; 0 where it is gone.
+/// The most memory that a process has had so far, bytes; 0 if the process is gone.
 fn peak(id: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.trim().trim_end_matches("kB").trim().parse::<u64>().map_or(0, |kib| kib * 1024)
 }
 
-/// Why this machine is no place to measure now, in words: more runs than it has processors for.
-/// `None` where it rests, or cannot be asked.
+/// Says why this machine is too busy to measure now: more processes run than it has processors.
+/// `None` if it is idle, or if its load cannot be read.
 pub fn busy() -> Option<String> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     let processors = terapage_figures::processors();
-    // The measurements themselves are part of it.
+    // The measurement itself is part of the load.
     (load > processors as f64 + 1.0)
-        .then(|| format!("the machine is busy, a load of {load:.1} on {processors} processors"))
+        .then(|| format!("the machine is busy: a load of {load:.1} on {processors} processors"))
 }

@@ -1,4 +1,5 @@
-//! What the pager's own work costs here, measured with small programs behind small budgets.
+//! The costs of the pager's own work on this machine, measured with small programs and small
+//! budgets.
 
 use crate::device::Device;
 use serde::{Deserialize, Serialize};
@@ -19,16 +20,17 @@ const READS: u64 = 6000;
 /// The least and the greatest number of rounds of measurements.
 pub const ROUNDS: u64 = 3;
 const ROUNDS_MAX: usize = 9;
-/// After so long no further round begins: on a busy machine rounds take long, and do not settle.
+/// The time after which no further round begins: on a busy machine rounds take long, and do not
+/// settle.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Costs are known when the middle half of the rounds lies within this share of their median.
+/// Costs are settled once the middle half of the rounds lies within this share of their median.
 /// Chosen, not measured.
 const SETTLED: f64 = 0.25;
 /// The most that the pager adds to a page-in, us: a bound for measurements, chosen, not measured.
 const OWN_PART_US: f64 = 50.0;
-/// The most that a minor fault takes, us: a bound for measurements, chosen, not measured.
+/// The most that a minor fault may take, us: a bound for measurements, chosen, not measured.
 const SOFT_MOST_US: f64 = 1000.0;
-/// How far the costs of a new block may be off, us. Chosen, not measured.
+/// The possible error of the costs of a new block, us. Chosen, not measured.
 const FRESH_ERROR_US: f64 = 5.0;
 
 /// One of the costs.
@@ -36,11 +38,11 @@ type Part = fn(&Costs) -> f64;
 
 /// Costs, and whether they can be trusted.
 pub struct Calibration {
-    /// Within what can be.
+    /// The costs, within possible bounds.
     pub costs: Costs,
-    /// How often they were measured.
+    /// The number of rounds that measured them.
     pub rounds: usize,
-    /// Why they are not to be trusted, or kept: the machine was busy.
+    /// Why they cannot be trusted, and are not kept: the machine was busy.
     pub trouble: Option<String>,
 }
 
@@ -61,7 +63,7 @@ pub enum Error {
     },
 }
 
-// Not a source: its text is in the message, and would be shown twice.
+// Not a source: its text is in the message already, and would be shown twice.
 impl From<io::Error> for Error {
     fn from(cause: io::Error) -> Error {
         Error::Counters { cause }
@@ -77,27 +79,27 @@ pub struct Costs {
     pub minor_us: f64,
     /// A demand page-in, with the page-out that follows it, on the device that was measured.
     pub demand_us: f64,
-    /// The fault of a first touch, whatever it installs.
+    /// The fault of a first touch, without the block that it installs.
     pub first_us: f64,
-    /// A block of fresh memory in a new frame, beyond what it costs natively.
+    /// A block of fresh memory in a new frame, beyond its native cost.
     pub fresh_us: f64,
-    /// The same in a used frame; below 0 where that is quicker than the kernel's fresh memory.
+    /// The same in a used frame; negative if that is quicker than the kernel's fresh memory.
     pub recycled_us: f64,
     /// Bytes a second that streams were read with, through the pager.
     pub read_bytes_s: f64,
-    /// Bytes a second that blocks were written with, through the pager, while others were read.
+    /// Bytes per second at which blocks were written through the pager while others were read.
     pub write_bytes_s: f64,
-    /// The device that these were measured on: bytes a second that it reads and writes.
+    /// The bytes per second that the measured device reads and writes.
     pub device_bytes_s: (f64, f64),
-    /// Processor time of the pager for a block that comes and goes in a stream.
+    /// Processor time of the pager for a block that is paged in and out in a stream.
     pub block_cpu_us: f64,
-    /// What a fault costs more if the pager's thread sleeps when it comes.
+    /// The extra time of a fault that finds the pager's thread asleep.
     pub wake_us: f64,
 }
 
 impl Costs {
-    /// Bytes a second that streams are read and written with on `device`: as measured through the
-    /// pager, if it is the measured device; otherwise the device's own, up to what the pager's
+    /// Bytes per second at which streams are read and written on `device`: as measured through the
+    /// pager if it is the measured device; otherwise the device's own rates, up to what the pager's
     /// processor time allows.
     pub fn rates(&self, device: &Device) -> (f64, f64) {
         let same = device.measured && (device.read_bytes_s, device.write_bytes_s) == self.device_bytes_s;
@@ -108,8 +110,8 @@ impl Costs {
         (device.read_bytes_s.min(most), device.write_bytes_s.min(most))
     }
 
-    /// A demand page-in on `device`: as measured, if it is the measured device; otherwise that
-    /// device's latency and the pager's part, which is a minor fault's at least.
+    /// A demand page-in on `device`: as measured if it is the measured device; otherwise the
+    /// latency of `device` and the pager's part, which is at least a minor fault.
     pub fn demand_us(&self, device: &Device, measured: &Device) -> f64 {
         if device == measured {
             return self.demand_us;
@@ -118,8 +120,8 @@ impl Costs {
         own.max(self.minor_us) + device.latency_us(self.block_bytes)
     }
 
-    /// Costs for blocks of another size, from those of two: what is paid for each fault stays, what
-    /// is paid for each byte grows. `small` and `large` are two measured ones.
+    /// Costs for blocks of another size, interpolated between two sizes: the cost of each fault
+    /// stays, the cost of each byte grows. `small` and `large` are the two measured costs.
     pub fn between(small: &Costs, large: &Costs, block_bytes: u64) -> Costs {
         let span = large.block_bytes as f64 - small.block_bytes as f64;
         let share = if span > 0.0 { (block_bytes as f64 - small.block_bytes as f64) / span } else { 0.0 };
@@ -127,14 +129,15 @@ impl Costs {
         Costs::from(block_bytes, small.device_bytes_s, mix)
     }
 
-    /// What of these cannot be: then something else kept the machine busy while they were measured.
+    /// Describes costs that are impossible; these mean that something else kept the machine busy
+    /// during the measurement.
     pub fn nonsense(&self, device: &Device) -> Option<String> {
         let (least, most) = self.demand_bounds_us(device);
         let own = device.latency_us(self.block_bytes);
         let block = Size(self.block_bytes);
         if !(self.demand_us >= least && self.demand_us <= most) {
             return Some(format!(
-                "a page-in of {block} took {:.0} us, where the device alone takes {own:.0} us",
+                "a page-in of {block} took {:.0} us, while the device alone takes {own:.0} us",
                 self.demand_us
             ));
         }
@@ -148,14 +151,14 @@ impl Costs {
         None
     }
 
-    /// A page-in takes half of the device's own latency at least, for latencies vary, and at most
-    /// twice that and the pager's part.
+    /// A page-in takes at least half of the device's own latency, since latencies vary, and at most
+    /// twice that latency and the pager's part.
     fn demand_bounds_us(&self, device: &Device) -> (f64, f64) {
         let own = device.latency_us(self.block_bytes);
         (0.5 * own, 2.0 * own + OWN_PART_US)
     }
 
-    /// The same within what can be.
+    /// The same costs within possible bounds.
     fn bounded(mut self, device: &Device) -> Costs {
         let (least, most) = self.demand_bounds_us(device);
         let within =
@@ -167,7 +170,7 @@ impl Costs {
         self
     }
 
-    /// Which cost varies too much between rounds to be known, if one does.
+    /// Names the cost that varies too much between rounds, if there is one.
     fn unsettled(rounds: &[Costs]) -> Option<String> {
         let minor_us = Costs::median(rounds).minor_us;
         let kinds: [(&str, Part, f64); 4] = [
@@ -272,9 +275,9 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Measures the costs here until they settle, and gives the medians of the rounds whose costs
-    /// can be; takes about ten seconds on a machine at rest. `progress` is told of each step, of
-    /// which there are [`STEPS`] at least.
+    /// Measures the costs here until they settle, and returns the medians of the rounds whose costs
+    /// are possible. It takes about ten seconds on an idle machine. `progress` is called for each
+    /// step, at least [`STEPS`] times.
     ///
     /// # Errors
     /// A small program that cannot be run.
@@ -307,14 +310,14 @@ impl Bench {
             progress();
             result
         };
-        // 1. Natively, with the same allocator and before paging begins.
+        // 1. A native run, with the same allocator and before paging begins.
         let native = stepped(self.run(&scan(DATA), None))?;
         let native_write_us = native.pass("write")?.seconds * 1e6 / (DATA as f64 / block);
         // 2. Everything fits: new frames.
         let fits = Budget { bytes: 2 * DATA, soft_per_mille: 20, prefetch: "auto", spin: true };
         let fits = stepped(self.run(&scan(DATA), Some(&fits)))?;
         let fresh_us = fits.pass("write")?.seconds * 1e6 / (DATA as f64 / block);
-        // 3. Half of the frames are soft: a touch of those, nothing else.
+        // 3. Half of the frames are soft, so that only touches of soft blocks are measured.
         let half = Budget { bytes: DATA * 5 / 4, soft_per_mille: 500, prefetch: "off", spin: true };
         let half = stepped(self.run(&random(READS), Some(&half)))?;
         let minor_us = half.pass("threads-1")?.seconds * 1e6 / (half.count("minor_faults") / 2.0).max(1.0);
@@ -330,7 +333,7 @@ impl Bench {
         let asleep = stepped(self.run(&random(READS / 2), Some(&few(false))))?;
         let fault_us = |pass: &Pass| pass.seconds * 1e6 / (pass.moved().0 / block).max(1.0);
         let wake_us = (fault_us(asleep.pass("threads-1")?) - fault_us(pass)) / (1.0 + soft_share);
-        // 5. Streams, in and out; then again without looking for work, for the processor time.
+        // 5. Streams in and out, then the same without spinning, for the processor time.
         let streams = |spin| Budget { bytes: DATA / 3, soft_per_mille: 20, prefetch: "auto", spin };
         let stream = stepped(self.run(&scan(DATA), Some(&streams(true))))?;
         let waiting_us = stream.count("major_faults") * demand_us;
@@ -339,8 +342,8 @@ impl Bench {
         let idle = stepped(self.run(&scan(DATA), Some(&streams(false))))?;
         let block_cpu_us =
             (idle.cpu_s - native.cpu_s).max(0.0) * 1e6 * block / idle.page_in_bytes().max(block);
-        // What a used frame costs is what the write pass takes beyond new frames, the writing of
-        // what was there before included.
+        // The cost of a used frame is the extra time of the write pass over new frames, with the
+        // write-back of the earlier contents.
         let write = stream.pass("write")?;
         let (new, used) = ((DATA / 3) as f64 / block, (DATA - DATA / 3) as f64 / block);
         let recycled_us = (write.seconds * 1e6 - new * fresh_us) / used - native_write_us;
@@ -401,7 +404,7 @@ impl Bench {
     }
 }
 
-/// Rounds until they settle, or until `patience` is at its end.
+/// Runs rounds until they settle, or until `patience` has passed.
 fn settle(
     device: &Device,
     patience: Duration,
@@ -432,15 +435,15 @@ fn settle(
     Ok(Calibration { costs, rounds: all.len(), trouble })
 }
 
-/// Steps of [`Bench::measure`], at least.
+/// The least number of steps of [`Bench::measure`].
 pub const STEPS: u64 = 7 * ROUNDS;
 
 fn read_json(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-/// Passes less the page-ins on demand that all of them had, `seconds` and `bytes`, in proportion to
-/// what each read. At least half of a pass is left.
+/// Passes without the demand page-ins that all of them had, `seconds` and `bytes`, in proportion to
+/// what each pass read. At least half of a pass remains.
 fn without_waiting(passes: &[Pass], seconds: f64, bytes: f64) -> Vec<Pass> {
     let all: f64 = passes.iter().map(|pass| pass.moved().0).sum();
     let less = |pass: &Pass| {
@@ -455,8 +458,8 @@ fn without_waiting(passes: &[Pass], seconds: f64, bytes: f64) -> Vec<Pass> {
     passes.iter().map(less).collect()
 }
 
-/// Bytes a second read and written in streams: the rates that explain the times of all passes that
-/// read best, by least squares. The device's own where the passes do not tell.
+/// Bytes per second read and written in streams: the rates that fit the times of all reading passes
+/// best, by least squares. The rates of the device itself if the passes do not determine them.
 fn rates(passes: &[Pass], device: &Device) -> (f64, f64) {
     let (mut rr, mut rw, mut ww, mut rt, mut wt) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for pass in passes {
@@ -519,7 +522,7 @@ mod tests {
         assert_eq!(costs(90.0, 3.0).nonsense(&device), None);
         assert_eq!(costs(90.0, -2.0).nonsense(&device), None);
         let said = costs(228.0, 3.0).nonsense(&device).unwrap();
-        assert!(said.contains("228 us, where the device alone takes 69 us"), "{said}");
+        assert!(said.contains("228 us, while the device alone takes 69 us"), "{said}");
         let said = costs(90.0, -101.0).nonsense(&device).unwrap();
         assert!(said.contains("101 us less than natively"), "{said}");
         assert!(costs(20.0, 3.0).nonsense(&device).is_some());
@@ -538,19 +541,19 @@ mod tests {
         // At rest.
         let calibration = run(&[(90.0, 3.0)]);
         assert_eq!((calibration.rounds, &calibration.trouble), (3, &None));
-        // Two rounds that cannot be are left out.
+        // Two rounds with impossible costs are left out.
         let calibration = run(&[(228.0, 3.0), (90.0, -101.0), (92.0, 3.0), (90.0, 3.0), (91.0, 3.0)]);
         assert_eq!((calibration.rounds, &calibration.trouble), (5, &None));
         assert_eq!(calibration.costs.demand_us, 91.0);
         // Nothing settles.
         let calibration = run(&[(60.0, 3.0), (180.0, 3.0)]);
         assert!(calibration.trouble.unwrap().contains("page-ins still differ by"));
-        // Nothing can be: what is left is within bounds.
+        // All rounds are impossible: the result is within bounds.
         let calibration = run(&[(228.0, -101.0)]);
         assert!(calibration.trouble.is_some() && calibration.rounds == 9);
         assert!((calibration.costs.demand_us - 188.0).abs() < 0.01);
         assert_eq!(calibration.costs.fresh_us, 0.0);
-        // No time: one round, which is not enough.
+        // No time: only one round, which is not enough.
         let calibration = run_for(Duration::ZERO, &[(90.0, 3.0)]);
         assert_eq!(calibration.rounds, 1);
         assert!(calibration.trouble.unwrap().starts_with("only 1 of 3 rounds were made in 0 s"));

@@ -1,4 +1,5 @@
-//! The device under the store: what a read costs by itself, and what it moves in a second.
+//! The device under the store: the cost of a single read, and the bytes that it transfers per
+//! second.
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,7 @@ use std::str::FromStr;
 use std::time::Instant;
 use terapage_config::Size;
 
-/// Bytes of the file that is measured. Chosen, not measured, as are the numbers up to
-/// `ALIGN`.
+/// Bytes of the file for the measurement. Chosen, not measured, like the numbers up to `ALIGN`.
 const FILE_BYTES: u64 = 128 << 20;
 /// Requests in flight for bandwidth.
 const DEPTH: usize = 8;
@@ -29,10 +29,10 @@ const MEASUREMENTS_MAX: usize = 5;
 /// Direct I/O needs memory and offsets in multiples of this.
 const ALIGN: usize = 4096;
 
-/// Why a device cannot be told.
+/// Why the speed of a device is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The text does not say what a device is like.
+    /// The text does not describe a device.
     #[error("'{text}': {why} (write latency=80us,read=1800M,write=1600M)")]
     Text {
         /// What was written.
@@ -40,8 +40,9 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// It cannot be measured.
-    #[error("the store {} cannot be measured: {cause} (name another --store, or state it: --device latency=80us,read=1800M,write=1600M)", path.display())]
+    /// The device cannot be measured.
+    #[error("the store {} cannot be measured: {cause} (name another --store, or give its speed: \
+             --device latency=80us,read=1800M,write=1600M)", path.display())]
     Measure {
         /// The store.
         path: PathBuf,
@@ -50,14 +51,14 @@ pub enum Error {
     },
 }
 
-/// What a device does.
+/// The speed of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
     /// What it is.
     pub name: String,
-    /// Whether it was measured here, or stated by the user or by the docs.
+    /// Whether it was measured here; otherwise the user or the docs state it.
     pub measured: bool,
-    /// Pairs of request size in bytes and the time of one read alone in microseconds, sizes
+    /// Pairs of a request size in bytes and the time of a single read in microseconds, sizes
     /// ascending.
     pub latency_us: Vec<(u64, f64)>,
     /// Bytes a second, many reads in flight.
@@ -73,7 +74,7 @@ impl Device {
         Device { name: name.to_owned(), measured: false, latency_us, read_bytes_s, write_bytes_s }
     }
 
-    /// Microseconds of one read of `bytes` alone.
+    /// Microseconds of a single read of `bytes`.
     pub fn latency_us(&self, bytes: u64) -> f64 {
         let per_byte = 1e6 / self.read_bytes_s;
         let Some(&(first_bytes, first_us)) = self.latency_us.first() else { return bytes as f64 * per_byte };
@@ -92,20 +93,23 @@ impl Device {
     }
 
     /// Measures the file system of a directory until two measurements agree: about half a second
-    /// each, and 128 MiB of a file without a name. Also says why the last one is not to be trusted,
-    /// where none agree.
+    /// each, with 128 MiB of a file without a name. If none agree, it also says why the last one
+    /// cannot be trusted.
     ///
     /// # Errors
-    /// What the operating system refuses; a store that is no directory.
+    /// Errors of the operating system, or a store that is not a directory.
     pub fn measure(directory: &Path) -> Result<(Device, Option<String>), Error> {
         let failed = |cause| Error::Measure { path: directory.to_owned(), cause };
         if !directory.is_dir() {
-            return Err(failed(io::Error::other("it is no directory, and measuring would overwrite it")));
+            return Err(failed(io::Error::other(
+                "it is not a directory, and the measurement would \
+                                                overwrite it",
+            )));
         }
         settle(|| measure(directory)).map_err(failed)
     }
 
-    /// Whether two measurements say about the same.
+    /// Whether two measurements are about the same.
     fn agrees(&self, other: &Device) -> bool {
         let near = |a: f64, b: f64| (a - b).abs() <= AGREEMENT * a.min(b);
         near(self.latency_us(16 << 10), other.latency_us(16 << 10))
@@ -113,7 +117,7 @@ impl Device {
     }
 }
 
-/// Measures until two in a row agree, and gives the quicker one: what is slower was disturbed.
+/// Measures until two in a row agree, and returns the quicker one: the slower one was disturbed.
 fn settle(mut once: impl FnMut() -> io::Result<Device>) -> io::Result<(Device, Option<String>)> {
     let quicker = |a: Device, b: Device| if a.latency_us(16 << 10) <= b.latency_us(16 << 10) { a } else { b };
     let (mut last, mut best) = (once()?, None::<Device>);
@@ -139,7 +143,7 @@ fn measure(directory: &Path) -> io::Result<Device> {
         .write(true)
         .custom_flags(OFlags::DIRECT.bits() as i32)
         .open(format!("/proc/self/fd/{}", nameless.as_raw_fd()))?;
-    // 1. Bandwidth: the first writes find the file's room, the second ones count.
+    // 1. Bandwidth: the first writes allocate the blocks of the file, the second ones count.
     pass(&file, true)?;
     let write_bytes_s = pass(&file, true)?;
     let read_bytes_s = pass(&file, false)?;
@@ -156,8 +160,8 @@ fn measure(directory: &Path) -> io::Result<Device> {
             file.read_exact_at(buffer.bytes(), place)?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
         }
-        // The mean: that is what many of them take. What is far out of line was the machine's
-        // doing, not the device's.
+        // The mean, since that is the cost of many reads. Outliers are caused by the machine, not
+        // the device.
         times.sort_by(f64::total_cmp);
         times.truncate(times.len() * 99 / 100);
         latency_us.push((size as u64, times.iter().sum::<f64>() / times.len() as f64));
@@ -166,7 +170,7 @@ fn measure(directory: &Path) -> io::Result<Device> {
     Ok(Device { name, measured: true, latency_us, read_bytes_s, write_bytes_s })
 }
 
-/// Bytes a second of one pass over the file, several requests in flight.
+/// Bytes per second of one pass over the file with several requests in flight.
 fn pass(file: &File, write: bool) -> io::Result<f64> {
     let start = Instant::now();
     let pieces = FILE_BYTES as usize / PIECE;
@@ -192,7 +196,7 @@ fn pass(file: &File, write: bool) -> io::Result<f64> {
     Ok(FILE_BYTES as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Memory that direct I/O takes. Not zeros, which some devices do not write.
+/// Memory for direct I/O. It does not hold zeros, which some devices do not write.
 struct Aligned {
     bytes: Vec<u8>,
     from: usize,
@@ -223,12 +227,17 @@ impl FromStr for Device {
                 let size: Size = value
                     .trim_end_matches("/s")
                     .parse()
-                    .map_err(|_| no(format!("{key}: '{value}' is no number of bytes")))?;
+                    .map_err(|_| no(format!("{key}: '{value}' is not a number of bytes")))?;
                 if size.0 == 0 { Err(no(format!("{key} is 0"))) } else { Ok(size.0 as f64) }
             };
             match key.trim() {
                 "latency" => {
-                    latency = Some(microseconds(value).ok_or_else(|| no(format!("'{value}' is no time")))?)
+                    latency = Some(microseconds(value).ok_or_else(|| {
+                        no(format!(
+                            "'{value}' is not \
+                                                                                 a time"
+                        ))
+                    })?)
                 }
                 "read" => read = Some(rate()?),
                 "write" => write = Some(rate()?),
@@ -278,8 +287,8 @@ mod tests {
         for (text, part) in [
             ("", "has no '='"),
             ("latency=80us,read=1G", "write is missing"),
-            ("latency=80,read=1G,write=1G", "'80' is no time"),
-            ("latency=-1us,read=1G,write=1G", "is no time"),
+            ("latency=80,read=1G,write=1G", "'80' is not a time"),
+            ("latency=-1us,read=1G,write=1G", "is not a time"),
             ("latency=1us,read=0,write=1G", "read is 0"),
             ("latency=1us,read=1G,write=fast", "write: 'fast'"),
             ("speed=1", "'speed' is unknown"),

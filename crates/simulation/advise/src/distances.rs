@@ -1,30 +1,30 @@
-//! LRU at all budgets at once: how deep in the LRU stack each reference finds its block.
+//! LRU at all budgets at once: the depth in the LRU stack at which each reference finds its block.
 //!
 //! Sources: Mattson, Gecsei, Slutz, Traiger, "Evaluation Techniques for Storage Hierarchies", IBM
 //! Systems Journal, 1970 (stack distances); Bennett, Kruskal, "LRU Stack Processing", IBM J. Res.
 //! Dev., 1975 (a tree of counts); Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction
 //! with SHARDS", FAST 2015 (sampling).
 //!
-//! A block that is freed leaves a hole in the stack: every LRU memory that held it has a frame free
-//! there. The next block that comes to the top from below takes the frame, so nothing below the
-//! hole moves down; and where that block was found is a hole then, since the memories that held it
-//! had their free frame to begin with.
+//! A block that is freed leaves a hole in the stack: every LRU memory that held the block has a
+//! free frame at that depth. The next block that moves to the top from below fills the hole, so
+//! that nothing below the hole moves down. A new hole is then where that block was found, since the
+//! memories that held it had their free frame already.
 
 use std::collections::BTreeSet;
 use terapage_figures::SplitMix;
 use terapage_policy::belady::Use;
 
-/// How many references found their block at each depth.
+/// The number of references that found their block at each depth.
 #[derive(Clone, Debug)]
 pub struct Distances {
-    /// Index: distinct blocks referenced since the block's last reference, itself included, less
-    /// one; in blocks of the sample.
+    /// Index: the number of distinct blocks referenced since the block's last reference, less one,
+    /// in blocks of the sample; the block itself counts.
     depths: Vec<u64>,
-    /// References to blocks never referenced before, or not since they were freed.
+    /// References to blocks that were never referenced before, or not since they were freed.
     first: u64,
-    /// References that were looked at.
+    /// References that were examined.
     looked_at: u64,
-    /// The share of blocks that were looked at.
+    /// The share of blocks that were examined.
     rate: f64,
 }
 
@@ -63,17 +63,17 @@ impl Distances {
         distances
     }
 
-    /// Page-ins of LRU with `frames` frames, first touches left out.
+    /// Page-ins of LRU with `frames` frames, without first touches.
     pub fn page_ins(&self, frames: usize) -> f64 {
         let depth = (frames as f64 * self.rate).round() as usize;
         let found: u64 = self.depths.iter().take(depth).sum();
-        // The scale is the rate asked for, not the share of references that happened to be looked
-        // at: what a sample has too many or too few of are references to the few hottest blocks,
-        // which are no page-ins (SHARDS-adj).
+        // The scale is the rate asked for, not the share of references that were examined: a sample
+        // mainly has too many or too few references to the few hottest blocks, which are not
+        // page-ins (SHARDS-adj).
         (self.looked_at - self.first - found) as f64 / self.rate
     }
 
-    /// First touches, as far as the sample tells; a block that was freed has one more.
+    /// First touches, estimated from the sample; a block that was freed has another one.
     pub fn blocks(&self) -> f64 {
         self.first as f64 / self.rate
     }
@@ -88,11 +88,11 @@ pub fn is_sampled(block: u32, rate: f64, seed: u64) -> bool {
 /// for each hole.
 #[derive(Default)]
 struct Stack {
-    /// By block: the time of its last reference, plus one; 0 where it has none.
+    /// By block: the time of its last reference, plus one; 0 if it has none.
     last: Vec<u32>,
     /// A Fenwick tree over times.
     tree: Vec<u32>,
-    /// By time: the block whose last reference it is; needed when times are packed anew.
+    /// By time: the block whose last reference it is; needed to renumber the times.
     block_at: Vec<u32>,
     /// Times whose block was freed.
     holes: BTreeSet<usize>,
@@ -110,8 +110,8 @@ const HOLE: u32 = u32::MAX - 1;
 const TIMES_MIN: usize = 1 << 10;
 
 impl Stack {
-    /// How many other blocks were referenced since this one, and frames lie free above it; `None`
-    /// where it never was.
+    /// Returns the number of other blocks referenced since this one, less the free frames above it,
+    /// or `None` if it was never referenced.
     fn reference(&mut self, block: u32) -> Option<usize> {
         if self.now == self.block_at.len() {
             self.pack();
@@ -140,7 +140,7 @@ impl Stack {
         depth
     }
 
-    /// The block is no more.
+    /// The block is freed.
     fn free(&mut self, block: u32) {
         let Some(last) = self.last.get_mut(block as usize).filter(|last| **last > 0) else { return };
         let time = std::mem::take(last) as usize - 1;
@@ -172,7 +172,8 @@ impl Stack {
         }
     }
 
-    /// Numbers times anew, without those that are no block's last; makes room for twice as many.
+    /// Renumbers the times without those that are no block's last reference, and makes room for
+    /// twice as many.
     fn pack(&mut self) {
         let kept: Vec<u32> = self.block_at.iter().copied().filter(|&block| block != NONE).collect();
         let room = (kept.len() * 4).max(TIMES_MIN);

@@ -8,9 +8,8 @@
 /// measured.
 const LEAST: f64 = 0.1;
 
-/// The index of the knee of a falling curve of (budget, cost), budgets ascending. `None` where the
-/// curve has none: less memory then costs about in proportion, or nothing helps short of
-/// everything.
+/// The index of the knee of a falling curve of (budget, cost), budgets ascending. `None` if the
+/// curve has none: less memory then costs about in proportion, or only all of the memory helps.
 pub fn knee(curve: &[(f64, f64)]) -> Option<usize> {
     let (&(from, high), &(to, low)) = (curve.first()?, curve.last()?);
     if to <= from || high <= low {

@@ -1,10 +1,10 @@
 //! The policies of the pager against the best possible, and advice for a program.
 //!
-//! A [`Recording`] is what `terapage run --trace` wrote. [`distances`] and [`optimum`] say what LRU
-//! and Belady's optimum make of its references at any budget, [`policies`] what each policy of the
-//! pager does, [`replay`] what the whole pager would do and how long that takes, given a [`device`]
-//! and [`costs`] measured on the machine. `docs/advise.md` has the method, its sources and its
-//! limits.
+//! A [`Recording`] is a file of `terapage run --trace`. [`distances`] and [`optimum`] compute the
+//! page-ins of LRU and of Belady's optimum for its references at any budget, and [`policies`] those
+//! of each policy of the pager. [`replay`] computes what the whole pager would do and how long that
+//! takes, given a [`device`] and [`costs`] measured on the machine. `docs/advise.md` describes the
+//! method, its sources and its limits.
 #![forbid(unsafe_code)]
 
 pub mod advice;

@@ -1,14 +1,16 @@
-//! Belady's optimum at many budgets: the same answers as [`terapage_policy::belady::belady`], with
+//! Belady's optimum at many budgets: the same results as [`terapage_policy::belady::belady`], with
 //! the next uses found once for all budgets.
 
 use std::collections::{BinaryHeap, HashMap};
 use terapage_policy::belady::Use;
 
-/// What a program does to its blocks, with the next use of each touch.
+/// The program's use of its blocks, with the next use after each touch.
 pub struct Optimum {
-    /// Blocks numbered from 0 in the order of their first use: arrays by number are made here.
+    /// Blocks are numbered from 0 in the order of their first use, since there are arrays indexed
+    /// by number.
     uses: Vec<Use>,
-    /// By use: when its block is touched next; after the end, if never or not before it is freed.
+    /// By use: the next touch of its block, or a number past the end if there is none before the
+    /// block is freed.
     next: Vec<u32>,
     blocks: usize,
 }
@@ -42,17 +44,17 @@ impl Optimum {
         Optimum { uses, next, blocks }
     }
 
-    /// The fewest page-ins with `frames` frames, first touches left out.
+    /// The fewest page-ins with `frames` frames, without first touches.
     ///
     /// # Panics
     /// If `frames` is 0.
     pub fn page_ins(&self, frames: usize) -> u64 {
         assert!(frames > 0, "a reference needs a frame");
-        // By block: its next use while it is in, 0 while it is out (nothing's next use is use 0).
+        // By block: its next use while it is in, 0 while it is out (use 0 is never a next use).
         let mut due = vec![0u32; self.blocks];
         let mut seen = vec![false; self.blocks];
-        // Next uses of blocks that are in. Entries of blocks used since are dropped when they
-        // surface.
+        // Next uses of blocks that are in. Entries of blocks that were used since then are dropped
+        // when they come to the top.
         let mut furthest: BinaryHeap<(u32, u32)> = BinaryHeap::new();
         let (mut inside, mut page_ins) = (0, 0);
         for (one, &next) in self.uses.iter().zip(&self.next) {

@@ -1,4 +1,5 @@
-//! What each policy of the pager makes of a recording, against the optimum, at several budgets.
+//! The results of each policy of the pager for a recording, compared with the optimum, at several
+//! budgets.
 
 use crate::distances::{Distances, is_sampled};
 use crate::optimum::Optimum;
@@ -16,7 +17,7 @@ pub enum Error {
     /// No such policy.
     #[error("policy '{name}' is unknown (one of {known})")]
     Policy {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
         /// What there is.
         known: String,
@@ -32,11 +33,11 @@ pub struct Comparison {
     pub policies: Vec<String>,
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// Frames kept soft: a share per mille; `None` as the pager does.
+    /// Frames kept soft, per mille; `None` for as many as the pager keeps.
     pub soft_per_mille: Option<usize>,
-    /// The share of blocks to look at; 1 is all.
+    /// The share of blocks to examine; 1 for all.
     pub rate: f64,
-    /// Which blocks those are.
+    /// The seed that selects those blocks.
     pub seed: u64,
 }
 
@@ -45,12 +46,12 @@ pub struct Comparison {
 pub struct Row {
     /// The budget, frames.
     pub frames: usize,
-    /// Frames of it that are soft: at least, and at most.
+    /// The least and the greatest number of its frames that are soft.
     pub soft_frames: (usize, usize),
-    /// Page-ins of the optimum, first touches left out.
+    /// Page-ins of the optimum, without first touches.
     pub optimum: f64,
-    /// The optimum of the references that the recording did not see is at most this; absent where
-    /// nothing is known.
+    /// An upper bound for the optimum of the references that were not recorded; absent if none is
+    /// known.
     pub optimum_at_most: Option<f64>,
     /// Page-ins of LRU that sees each recorded reference.
     pub lru: f64,
@@ -63,7 +64,7 @@ pub struct Row {
 pub struct Outcome {
     /// Its name.
     pub policy: String,
-    /// Page-ins, first touches left out.
+    /// Page-ins, without first touches.
     pub page_ins: f64,
     /// Touches of blocks that had left the address space, but not memory.
     pub minor_faults: f64,
@@ -74,9 +75,9 @@ pub struct Outcome {
 pub struct Compared {
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// The footprint: the most blocks that were in use at once.
+    /// The footprint: the greatest number of blocks in use at once.
     pub footprint: f64,
-    /// Blocks that ever came into use, those freed and touched again counted again.
+    /// Blocks that ever came into use; a block that was freed and touched again counts again.
     pub touched: f64,
     /// References.
     pub references: u64,
@@ -85,12 +86,12 @@ pub struct Compared {
 }
 
 impl Comparison {
-    /// Runs all policies and the optimum at all budgets, on all processors. `window` is the most
-    /// blocks whose touches the recording did not see at a time. `progress` is told of each piece
-    /// of work that is done, and of how many there are.
+    /// Runs all policies and the optimum at all budgets, on all processors. `window` is the
+    /// greatest number of blocks whose touches the recording missed at a time. `progress` receives
+    /// the number of finished pieces of work, and of all pieces.
     ///
     /// # Errors
-    /// A policy that is unknown.
+    /// An unknown policy.
     pub fn run(
         &self,
         uses: &Uses,

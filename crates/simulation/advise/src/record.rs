@@ -1,9 +1,9 @@
 //! Runs a program natively and then recorded.
 //!
-//! A recording is to see as many touches as it can, and yet to end. So the program keeps all of its
-//! memory, but only a part of it, the *window*, is in its address space at a time; the rest is
-//! soft. A touch outside of the window costs a minor fault and leaves a record, and nothing is read
-//! from the store. The window is made smaller as long as the recordings end in time.
+//! A recording should contain as many touches as possible, but also end in time. So the program
+//! keeps all of its memory, but only a part of it, the *window*, is in its address space at a time;
+//! the rest is soft. A touch outside the window costs a minor fault and leaves a record, but
+//! nothing is read from the store. The window is reduced as long as the recordings end in time.
 
 use crate::child::{self, Ended, Stop};
 use crate::recording::{self, Recording};
@@ -20,31 +20,32 @@ const MIB: u64 = 1 << 20;
 /// Programs that use fewer bytes are not worth paging. Chosen, not measured.
 const LEAST_BYTES: u64 = 8 * MIB;
 
-/// Parts of the program's memory that the windows are, per mille. Below a program's knee a little
-/// less makes recordings many times longer, so the steps are small.
+/// The sizes of the windows as shares of the program's memory, per mille. Below the knee of a
+/// program a slightly smaller window makes recordings many times longer, so the steps are small.
 const WINDOWS_PER_MILLE: [u64; 8] = [500, 415, 350, 290, 240, 200, 165, 140];
 
-/// What decides which blocks are in the window. It has only to keep what is in use there, and it is
-/// told of each touch that it gets wrong: CLOCK took GNU sort of 60 MB 3 s with a window of 31 %,
-/// where the default, which is made for few soft frames, took 17 s.
+/// The policy that decides which blocks are in the window. It only has to keep the blocks that are
+/// in use there, and it learns of each touch of another block. With CLOCK, GNU sort of 60 MB took 3
+/// s with a window of 31 %; with the default, which is made for few soft frames, it took 17 s.
 const RECORDING_POLICY: &str = "clock";
 
 /// The least factor by which a recording with the next window is expected to take longer. Chosen,
 /// not measured.
 const GROWTH: f64 = 2.0;
 
-/// How long the first recording may take, if nothing is said.
+/// The time for the first recording, if no limit is given.
 const FIRST_MOST: Duration = Duration::from_secs(60);
-/// All recordings together take up to `RECORD_FACTOR` times the native time, but at least and at
-/// most this many seconds. Chosen, not measured.
+/// All recordings together may take `RECORD_FACTOR` times the native time, but not less and not
+/// more than these numbers of seconds. Chosen, not measured.
 const RECORD_FACTOR: f64 = 20.0;
 const RECORD_LEAST_S: f64 = 10.0;
 const RECORD_MOST_S: f64 = 60.0;
 
-/// Native runs that take less than this are repeated: three runs in all. Chosen, not measured.
+/// Native runs that take less than this are repeated: there are three runs in all. Chosen, not
+/// measured.
 const SHORT_S: f64 = 3.0;
 
-/// Why there is no recording. Each message is one line.
+/// Why a recording failed. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program cannot be run.
@@ -66,13 +67,11 @@ pub enum Error {
         said: String,
     },
     /// The program needs no paging.
-    #[error(
-        "{program} used {used_mib:.1} MiB: too little to be worth paging (8 MiB is the least that advice is given for)"
-    )]
+    #[error("{program} used {used_mib:.1} MiB: too little to be worth paging (advice begins at 8 MiB)")]
     Small {
         /// The program.
         program: String,
-        /// What it used, MiB.
+        /// The memory that it used, MiB.
         used_mib: f64,
     },
     /// Not even the first recording ended.
@@ -80,7 +79,7 @@ pub enum Error {
     Slow {
         /// The program.
         program: String,
-        /// The time that it had.
+        /// The time that it was given.
         seconds: f64,
     },
     /// Something temporary cannot be written.
@@ -94,17 +93,17 @@ pub enum Error {
     Trace(#[from] recording::Error),
 }
 
-// Not a source: its text is in the message, and would be shown twice.
+// Not a source: its text is in the message already, and would be shown twice.
 impl From<io::Error> for Error {
     fn from(cause: io::Error) -> Error {
         Error::Temporary { cause }
     }
 }
 
-/// How long recordings may take.
+/// The time that recordings may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// What the user allows for all of them; `None` leaves it to the program's own time.
+    /// The user's limit for all of them; `None` for a limit that depends on the native time.
     pub asked: Option<Duration>,
     /// One recording, no more.
     pub quick: bool,
@@ -116,15 +115,15 @@ impl Limits {
         self.asked.unwrap_or(FIRST_MOST)
     }
 
-    /// All of them, for a program that takes so many seconds: there is no more to know of a short
-    /// one than of a long one, so a short one is recorded for longer.
+    /// The limit for all recordings of a program that takes this many seconds: a short program has
+    /// as much to learn about as a long one, so it is recorded for relatively longer.
     pub fn all(&self, native_s: f64) -> Duration {
         let own = Duration::from_secs_f64((native_s * RECORD_FACTOR).clamp(RECORD_LEAST_S, RECORD_MOST_S));
         self.asked.unwrap_or(own)
     }
 }
 
-/// A program and how it is to be run.
+/// A program and the way to run it.
 pub struct Program {
     /// The program and its arguments; not empty.
     pub command: Vec<OsString>,
@@ -134,7 +133,7 @@ pub struct Program {
     pub store: PathBuf,
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// How long the first recording may take, and all of them together.
+    /// The time for the first recording, and for all of them together.
     pub limits: Limits,
     /// Whether to stop.
     pub stop: Stop,
@@ -143,7 +142,7 @@ pub struct Program {
 /// A program's native run.
 #[derive(Clone, Copy, Debug)]
 pub struct Native {
-    /// How long it took, seconds; the median of three where it was short.
+    /// The time that it took, seconds; for a short program the median of three runs.
     pub seconds: f64,
     /// Processor time over time, at least 1.
     pub parallelism: f64,
@@ -158,14 +157,14 @@ impl Program {
 
     fn failed(&self, how: &str, ended: &Ended, errors: &mut File) -> Error {
         let mut said = String::new();
-        // What cannot be read is not shown.
+        // Output that cannot be read is not shown.
         let _ = errors.rewind().and_then(|()| errors.read_to_string(&mut said));
         let said =
             said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
         Error::Failed { program: self.name(), how: format!("{how}, {}", ended.status), said }
     }
 
-    /// Runs it natively. Its output is discarded. `look` is told of the seconds so far.
+    /// Runs it natively. Its output is discarded. `look` receives the elapsed seconds.
     ///
     /// # Errors
     /// A program that cannot be run, fails, or is small.
@@ -198,13 +197,13 @@ impl Program {
         Ok(Native { seconds: median.seconds, parallelism, peak_bytes })
     }
 
-    /// Records it with ever smaller windows, as long as that is likely to end in time, and gives
-    /// the last recording. The trace lies in `directory`, and is kept there under the name that is
-    /// given back, with the seconds that all recordings took. `look` is told of the window in bytes
-    /// and the seconds so far.
+    /// Records it with ever smaller windows, as long as each recording will probably end in time,
+    /// and returns the last recording. The trace is kept in `directory`, under the returned name.
+    /// The seconds that all recordings took are also returned. `look` receives the window in bytes
+    /// and the elapsed seconds.
     ///
     /// # Errors
-    /// As [`time`](Self::time); a recording that does not end.
+    /// The errors of [`time`](Self::time), or a recording that does not end.
     pub fn record(
         &self,
         native: &Native,
@@ -235,7 +234,7 @@ impl Program {
         Ok((Recording::open(&trace)?, trace, spent))
     }
 
-    /// One recording; `None` where it did not end in time.
+    /// One recording; `None` if it did not end in time.
     fn record_once(
         &self,
         native: &Native,

@@ -1,5 +1,5 @@
-//! A trace as simulators want it: steps with times, references at any block size, and what it did
-//! not see.
+//! A trace in the form that simulators need: steps with times, references at any block size, and a
+//! description of what was not recorded.
 
 mod blocks;
 
@@ -11,7 +11,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use terapage_trace::{Event, PageOut, Reader, Record};
 
-/// Why a trace is of no use. Each message is one line.
+/// Why a trace cannot be used. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be opened.
@@ -19,7 +19,7 @@ pub enum Error {
     Open {
         /// The trace.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// It cannot be read.
@@ -32,7 +32,8 @@ pub enum Error {
     },
     /// It has no references.
     #[error(
-        "{}: the trace of {program} has no references: the program never used enough of its budget (record with less --memory)",
+        "{}: the trace of {program} has no references: the program never used enough of its budget \
+         (record with less --memory)",
         path.display()
     )]
     Empty {
@@ -41,14 +42,16 @@ pub enum Error {
         /// What was recorded.
         program: String,
     },
-    /// The block size cannot be made of the recorded one.
+    /// The requested block size is not the recorded one times a power of two.
     #[error(
-        "blocks of {wanted} bytes: the trace was recorded with {recorded} bytes; what happened inside a block is not known, so only {recorded} times 2, 4, 8, ... up to 2 MiB can be studied"
+        "blocks of {wanted} bytes: the trace was recorded with {recorded} bytes, and touches \
+         inside a block are not recorded, so only {recorded} times 2, 4, 8, ... up to 2 MiB can be \
+         studied"
     )]
     Block {
         /// The block size asked for, bytes.
         wanted: u64,
-        /// The recorded one, bytes.
+        /// The recorded block size, bytes.
         recorded: u64,
     },
 }
@@ -64,10 +67,10 @@ pub fn is_recording(path: &Path) -> bool {
 /// The largest block that the pager has, bytes.
 pub const BLOCK_MAX: u64 = 2 << 20;
 
-/// What a block holds when it is next taken out, as the pager found it.
+/// The state of a block when it is next taken out of the program, as the pager found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// It was not taken out again.
+    /// The block was not taken out again.
     Unknown,
     /// The bytes that the store has.
     Clean,
@@ -77,19 +80,18 @@ pub enum After {
     Zero,
 }
 
-/// What happens in a step.
+/// The event of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// The program touches the block.
     Touch,
     /// The program touches a block that is all zero and has no frame.
     First,
-    /// A zero block was given a frame along with a first touch; whether it was touched is not
-    /// known.
+    /// A zero block got a frame along with a first touch; whether it was touched is unknown.
     Ahead,
     /// The block held data when paging began.
     Present,
-    /// The program gives up so many blocks from this one on.
+    /// The program discards this many blocks, beginning with this one.
     Discard(u32),
 }
 
@@ -102,7 +104,7 @@ pub struct Step {
     pub gap_us: u32,
     /// What happens.
     pub what: What,
-    /// What becomes of the block's bytes until it is next taken out.
+    /// The state of the block's bytes when it is next taken out.
     pub after: After,
 }
 
@@ -117,16 +119,16 @@ pub struct Region {
     pub blocks: u32,
 }
 
-/// What the recorded run did, in blocks.
+/// The work of the recorded run, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Did {
-    /// Blocks that became zero-filled memory, those installed ahead too.
+    /// Blocks that became zero-filled memory, with those installed ahead.
     pub first_touches: u64,
     /// Blocks read because a thread waited.
     pub major_faults: u64,
-    /// Blocks that came back before they had left memory.
+    /// Blocks that were touched again before they had left memory.
     pub minor_faults: u64,
-    /// Blocks read ahead and put in place.
+    /// Blocks that were read ahead and installed.
     pub prefetched: u64,
     /// Blocks written.
     pub dirty_page_outs: u64,
@@ -138,27 +140,28 @@ pub struct Recording {
     pub program: String,
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// The budget that it was recorded behind, bytes.
+    /// The budget of the recording, bytes.
     pub budget_bytes: u64,
-    /// How long it took, from the first record to the last, microseconds.
+    /// The time from the first record to the last, microseconds.
     pub duration_us: u64,
     /// What happened.
     pub steps: Vec<Step>,
     /// The ranges that were paged.
     pub regions: Vec<Region>,
-    /// The most blocks that were in the address space at once, where touches leave no record.
+    /// The greatest number of blocks that were in the address space at once, where touches leave no
+    /// record.
     pub window: usize,
-    /// What the run did.
+    /// The work of the run.
     pub did: Did,
     /// Why the trace ends early, if it does.
     pub cut_short: Option<String>,
 }
 
 impl Recording {
-    /// Reads a trace, also one whose program was killed.
+    /// Reads a trace, even if its program was killed.
     ///
     /// # Errors
-    /// What cannot be read; a trace without references.
+    /// A trace that cannot be read, or has no references.
     pub fn open(path: &Path) -> Result<Recording, Error> {
         let failed = |cause| Error::Trace { path: path.to_owned(), cause };
         let file = File::open(path).map_err(|cause| Error::Open { path: path.to_owned(), cause })?;
@@ -189,10 +192,10 @@ impl Recording {
         (self.budget_bytes / self.block_bytes).max(1) as usize
     }
 
-    /// How many recorded blocks make one of `block_bytes`, as a power of two.
+    /// The base-2 logarithm of the number of recorded blocks in a block of `block_bytes`.
     ///
     /// # Errors
-    /// A block that is smaller, larger than 2 MiB, or no power of two.
+    /// A block size that is smaller, larger than 2 MiB, or not a power of two.
     pub fn shift(&self, block_bytes: u64) -> Result<u32, Error> {
         let fits = block_bytes.is_power_of_two() && (self.block_bytes..=BLOCK_MAX).contains(&block_bytes);
         if !fits {
@@ -201,17 +204,18 @@ impl Recording {
         Ok((block_bytes / self.block_bytes).trailing_zeros())
     }
 
-    /// The number of a recorded block where `1 << shift` of them, aligned by address, make one.
+    /// Maps recorded blocks to merged ones, each of `1 << shift` recorded blocks, aligned by
+    /// address.
     pub fn merger(&self, shift: u32) -> Merger {
         Merger::new(self, shift)
     }
 
-    /// What the program did to blocks of `1 << shift` recorded ones, by their numbers (see
-    /// [`merger`](Recording::merger)): neighbours in number are neighbours in memory, as policies
-    /// want to know.
+    /// The program's touches and discards of blocks that each merge `1 << shift` recorded ones.
+    /// Blocks are numbered by [`merger`](Recording::merger), so that neighbours in number are
+    /// neighbours in memory, as policies require.
     ///
-    /// What begins again with a first touch was free before it: it costs no page-in. A block of
-    /// several is freed only when all of them have been discarded.
+    /// A block that begins with a first touch was free before, so the touch costs no page-in. A
+    /// merged block is freed only once all of its parts have been discarded.
     pub fn uses(&self, shift: u32) -> Uses {
         let blocks = self.blocks();
         let mut tracker = Tracker::new(self.merger(shift), blocks);
@@ -229,19 +233,19 @@ impl Recording {
         tracker.end()
     }
 
-    /// One more than the largest number of a block.
+    /// One more than the largest block number.
     pub fn blocks(&self) -> u32 {
         self.steps.iter().map(|step| step.block + 1).max().unwrap_or(0)
     }
 }
 
-/// A trace on its way in.
+/// A trace while it is read.
 struct Reading {
     block_bytes: u64,
     steps: Vec<Step>,
     regions: Vec<Region>,
     groups: Groups,
-    /// By block: the step that put it into the address space; `NONE` where it is out.
+    /// By block: the step that put it into the address space, or `NONE` if it is not there.
     here: Vec<u32>,
     present: usize,
     window: usize,

@@ -1,10 +1,10 @@
-//! The pager on paper: the steps of a recording behind another budget, with the pager's own
-//! policies, its soft frames, its prefetch and its page-outs, and how long that takes.
+//! A simulated pager: the steps of a recording with another budget, with the pager's own policies,
+//! soft frames, prefetch and page-outs, and the time that this takes.
 //!
-//! Time is the program's. A step's own time passes, more slowly where the pager's thread takes a
-//! processor that the program would use. A touch that has to wait adds the wait, divided by the
-//! number of threads that can run meanwhile. The store is one server that reads or writes at its
-//! rate (`stream`), and a demand read is not queued behind that: it takes its own latency.
+//! Time is that of the program. A step's own time passes, but more slowly if the pager's thread
+//! occupies a processor that the program would use. A touch that has to wait adds the wait, divided
+//! by the number of threads that can run meanwhile. The store is one server that reads or writes at
+//! its rate (`stream`). A demand read does not queue behind that, but takes its own latency.
 
 use crate::costs::Costs;
 use crate::device::Device;
@@ -17,7 +17,7 @@ mod pager;
 /// A budget and policies to run a recording with.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// How many recorded blocks make one, as a power of two.
+    /// The base-2 logarithm of the number of recorded blocks in a block.
     pub shift: u32,
     /// The budget, in such blocks.
     pub frames: usize,
@@ -27,16 +27,16 @@ pub struct Setup {
     pub prefetch: String,
 }
 
-/// What the program and the machine are like.
+/// The speed of the program and of the machine.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// How long the program takes with enough memory, microseconds.
+    /// The time that the program takes with enough memory, microseconds.
     pub native_us: f64,
     /// Processor time over time: threads that run at once, 1 or more.
     pub parallelism: f64,
     /// Processors of the machine.
     pub processors: usize,
-    /// What the pager's work costs.
+    /// The costs of the pager's work.
     pub costs: Costs,
     /// The store's device.
     pub device: Device,
@@ -52,32 +52,32 @@ impl Timing {
     }
 }
 
-/// What a run would do, in blocks, and how long it would take.
+/// The work of a run, in blocks, and the time that it would take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Forecast {
     /// Blocks read while a thread waits.
     pub demand: u64,
     /// Blocks read ahead.
     pub prefetched: u64,
-    /// Blocks that came back before they had left memory.
+    /// Blocks that were touched again before they had left memory.
     pub minor_faults: u64,
-    /// Touches of prefetched blocks that were left out to see them.
+    /// Touches of prefetched blocks that were kept out of the program to detect the touches.
     pub markers: u64,
     /// Blocks of fresh memory.
     pub first_touches: u64,
     /// Blocks written.
     pub written: u64,
-    /// All of it, microseconds.
+    /// The whole time, microseconds.
     pub total_us: f64,
     /// Of this, waiting for demand reads.
     pub demand_us: f64,
-    /// Waiting for blocks that were read ahead and had not arrived.
+    /// Time spent waiting for blocks that were read ahead but had not arrived.
     pub stream_us: f64,
     /// Minor faults and markers.
     pub minor_us: f64,
-    /// Fresh memory, less what it costs natively; can be below 0.
+    /// Fresh memory, less its native cost; can be negative.
     pub first_us: f64,
-    /// Waiting for a frame that was being written.
+    /// Time spent waiting for a frame that was being written.
     pub write_us: f64,
 }
 
@@ -101,10 +101,10 @@ pub fn replay(recording: &Recording, compute: &[f32], setup: &Setup, timing: &Ti
     pager.end(timing.native_us, compute)
 }
 
-/// The program's own time before each step, microseconds; all of them add up to `native_us`.
+/// The program's own time before each step, microseconds; the sum is `native_us`.
 ///
-/// The recording's times hold the recording pager's work too. What the quickest tenth of the faults
-/// of a kind took counts as that work, and what is left is scaled.
+/// The times in the recording include the work of the recording pager. The time of the quickest
+/// tenth of the faults of a kind counts as that work, and the rest is scaled.
 pub fn compute_us(recording: &Recording, native_us: f64) -> Vec<f32> {
     let kind = |step: &Step| match step.what {
         What::Touch => 0,

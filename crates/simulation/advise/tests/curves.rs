@@ -24,13 +24,13 @@ fn naive(references: &[u32], frames_max: usize) -> Vec<u64> {
     page_ins
 }
 
-/// Touches of 40 blocks, and now and then one of them is freed.
+/// Touches of 40 blocks, and now and then a block is freed.
 fn uses() -> impl Strategy<Value = Vec<Use>> {
     let one = prop_oneof![4 => (0u32..40).prop_map(Use::Touch), 1 => (0u32..40).prop_map(Use::Free)];
     proptest::collection::vec(one, 0..2500)
 }
 
-/// Page-ins of one LRU memory of `frames` frames, in which frees leave frames free.
+/// Page-ins of an LRU memory of `frames` frames, in which frees leave frames free.
 fn lru_with_frees(uses: &[Use], frames: usize) -> u64 {
     let (mut inside, mut seen, mut page_ins): (Vec<u32>, HashSet<u32>, u64) = Default::default();
     for one in uses {
@@ -50,7 +50,7 @@ fn lru_with_frees(uses: &[Use], frames: usize) -> u64 {
     page_ins
 }
 
-/// Page-ins of the memory that evicts what is touched last of all, found by looking ahead.
+/// Page-ins of a memory that evicts the block whose next touch is last, found by looking ahead.
 fn optimum_with_frees(uses: &[Use], frames: usize) -> u64 {
     let (mut inside, mut seen, mut page_ins): (HashSet<u32>, HashSet<u32>, u64) = Default::default();
     for (now, one) in uses.iter().enumerate() {
@@ -110,14 +110,16 @@ proptest! {
         prop_assert_eq!(optimum.page_ins(frames), belady(&references, frames));
     }
 
-    /// What a recording does not see, since it was in place, is between two optima of what it saw.
+    /// The optimum of all touches lies between two optima of the recorded touches, since the others
+    /// were of blocks in place.
     #[test]
     fn the_optimum_of_all_lies_between_two_of_what_was_seen(
         references in proptest::collection::vec(0u32..30, 1..600),
         window in 1usize..12,
         more in 1usize..12,
     ) {
-        // A recording pager: a FIFO of `window` blocks in place; only touches of others are seen.
+        // A recording pager: a FIFO of `window` blocks in place; only touches of other blocks are
+        // recorded.
         let mut place = std::collections::VecDeque::new();
         let mut seen = Vec::new();
         for &block in &references {
@@ -138,8 +140,8 @@ proptest! {
     }
 }
 
-/// Blocks by a power law, in no order, with loops over all of them in between: what is hard for a
-/// sample.
+/// Blocks by a power law in random order, with loops over all of them in between; this is hard for
+/// a sample.
 fn skewed(blocks: u32, count: usize) -> Vec<u32> {
     let mut rng = SmallRng::seed_from_u64(3);
     let mut references: Vec<u32> = Vec::new();
@@ -179,7 +181,7 @@ fn samples_are_near_the_whole() {
         });
         errors.sum::<f64>() / 20.0
     };
-    // The mean error of the share of page-ins over all budgets, as SHARDS has it.
+    // The mean error of the share of page-ins over all budgets, as in the SHARDS paper.
     let tenth: Vec<f64> = (0..8).map(|seed| error_of(0.1, seed)).collect();
     let hundredth: Vec<f64> = (0..8).map(|seed| error_of(0.01, seed)).collect();
     let worst = |errors: &[f64]| errors.iter().copied().fold(0.0, f64::max);

@@ -50,7 +50,7 @@ fn open(events: &[Event]) -> Recording {
     Recording::open(trace(events).path()).unwrap()
 }
 
-/// References as the trace crate gives them: a block that begins again gets a new name.
+/// References as the trace crate returns them: a block that begins again gets a new name.
 fn renamed(uses: &[Use]) -> Vec<u32> {
     let mut names = HashMap::new();
     let mut next = 0..;
@@ -93,7 +93,7 @@ fn references_are_those_of_the_trace_crate() {
 
 #[test]
 fn freed_memory_is_free() {
-    // 64 blocks stay; 32 others come and go twenty times, at places of their own.
+    // 64 blocks stay; 32 others come and go twenty times, at separate places.
     let mut events: Vec<Event> = (0..64).map(first).collect();
     for round in 0..20 {
         let from = 64 + round * 32;
@@ -141,7 +141,7 @@ fn merged_blocks_begin_again_only_when_all_parts_are_gone() {
         first(1),
     ]);
     assert_eq!(renamed(&recording.uses(0).list), [0, 1, 2, 3, 4]);
-    // Blocks 0 and 1 are one block here. A part of it survives the first discard.
+    // Blocks 0 and 1 are one merged block. A part of it survives the first discard.
     assert_eq!(renamed(&recording.uses(1).list), [0, 0, 1, 0, 2]);
     assert_eq!(renamed(&recording.uses(3).list), [0, 0, 0, 0, 0]);
     assert_eq!(recording.shift(64 << 10).unwrap(), 2);
@@ -222,7 +222,7 @@ fn broken_traces_are_refused_in_one_line() {
     refused(&empty, "no references");
     let error = Recording::open(Path::new("/nowhere/at/all")).err().unwrap().to_string();
     assert!(error.starts_with("/nowhere/at/all:") && !error.contains('\n'), "{error}");
-    // A trace without its end is read as far as it goes.
+    // A trace without an end is read as far as possible.
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&good[..good.len() - 16]).unwrap();
     assert!(Recording::open(file.path()).unwrap().cut_short.is_some());
@@ -253,7 +253,7 @@ fn machine() -> Timing {
     }
 }
 
-/// Passes over `blocks` blocks. Either all passes write, or only the first.
+/// Passes over `blocks` blocks. Either all passes write, or only the first one does.
 fn passes(blocks: u32, count: usize, later: PageOut) -> Vec<Event> {
     let mut events: Vec<Event> =
         (0..blocks).flat_map(|block| [first(block), out(block, PageOut::Dirty)]).collect();
@@ -293,7 +293,7 @@ fn what_fits_is_never_read() {
 fn a_pager_that_sleeps_is_woken_at_a_price() {
     let recording = open(&passes(200, 5, PageOut::Dirty));
     let setup = Setup { shift: 0, frames: 50, policy: "lru".into(), prefetch: "off".into() };
-    // What waking costs all faults together, where the program takes so long by itself.
+    // The cost of all wake-ups together, if the program takes this long natively.
     let price = |native_us: f64| {
         let compute = vec![(native_us / recording.steps.len() as f64) as f32; recording.steps.len()];
         let total = |wake_us: f64| {
@@ -323,7 +323,7 @@ fn prefetch_hides_latency_of_streams_and_costs_bandwidth() {
     );
     assert!(on.demand * 3 < off.demand, "{on:?} {off:?}");
     assert!(on.total_us < off.total_us / 2.0, "{on:?} {off:?}");
-    // The prediction is no faster than the device moves the bytes.
+    // The prediction is no faster than the device transfers the bytes.
     let bytes = (on.page_ins() + on.written) as f64 * BLOCK as f64;
     assert!(on.total_us * 1e-6 >= bytes / 1e9 * 0.95, "{on:?}");
 }

@@ -1,13 +1,13 @@
-//! The format of a trace by its first bytes.
+//! Finds the format of a trace from its first bytes.
 
 use crate::fault::Fault;
 use crate::format::{Format, blktrace, oraclegeneral, tera, vscsi};
 use crate::gate::Gate;
 use crate::options::Options;
 
-/// How many bytes are looked at.
+/// The number of bytes that are examined.
 pub(crate) const HEAD_BYTES: u64 = 64 << 10;
-/// How many lines are looked at.
+/// The number of lines that are examined.
 const LINES: usize = 40;
 
 /// The format that the first bytes fit best.
@@ -27,13 +27,13 @@ pub(crate) fn format_of(head: &[u8], options: &Options) -> Option<Format> {
     oraclegeneral::fits(head).then_some(Format::OracleGeneral)
 }
 
-/// Whether these are the first bytes of text whose first line does not end among them.
+/// Whether these first bytes are text whose first line does not end within them.
 pub(crate) fn is_endless_line(head: &[u8]) -> bool {
     head.len() as u64 == HEAD_BYTES && memchr::memchr2(0, b'\n', head).is_none()
 }
 
-/// Each text format reads the first lines. The one that finds most wins; among equals the first of
-/// [`Format::ALL`].
+/// Each text format tries the first lines. The one that recognises most lines wins; among equals
+/// the first of [`Format::ALL`].
 fn text_format_of(head: &[u8], options: &Options) -> Option<Format> {
     let lines = lines(head);
     let mut best = (0, None);
@@ -46,7 +46,8 @@ fn text_format_of(head: &[u8], options: &Options) -> Option<Format> {
     best.1
 }
 
-/// The first lines that are not empty. The last one may be cut off; it counts only if it is alone.
+/// The first lines that are not empty. The last one may be cut off, and counts only if there is no
+/// other.
 fn lines(head: &[u8]) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
     if lines.len() > 1 {
@@ -56,7 +57,8 @@ fn lines(head: &[u8]) -> Vec<&[u8]> {
     lines.filter(|line| !line.is_empty()).take(LINES).collect()
 }
 
-/// Two for each request and one for another known record; 0 if more than half of the lines are bad.
+/// Two points for each request and one for another known record; 0 if more than half of the lines
+/// are bad.
 fn score(format: Format, lines: &[&[u8]], options: &Options) -> u64 {
     let options = Options { disorder_ns: u64::MAX, capacity: None, volumes: Vec::new(), ..options.clone() };
     let Some(mut parser) = format.line_parser(&options) else { return 0 };
@@ -65,7 +67,7 @@ fn score(format: Format, lines: &[&[u8]], options: &Options) -> u64 {
     for line in lines {
         match parser.line(line, &mut gate) {
             Ok(_) => {}
-            // The form is this format's, and what is wrong is said best by who reads it.
+            // The form is that of this format, whose reader reports the error best.
             Err(fault)
                 if matches!(*fault, Fault::TooLong { .. } | Fault::TooFar { .. } | Fault::ZeroLength) =>
             {

@@ -1,10 +1,10 @@
-//! What can go wrong with a trace, in words for whoever has the file.
+//! Errors of a trace, in words for the owner of the file.
 
 use crate::fault::Fault;
 use std::fmt;
 use std::io;
 
-/// What is wrong with a trace. One word wide, for it travels beside every request.
+/// An error of a trace. It is one word wide, since it is returned beside every request.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Problem>);
@@ -22,7 +22,7 @@ impl From<Problem> for Error {
     }
 }
 
-/// The kinds of things that can be wrong with a trace.
+/// The kinds of errors of a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The file cannot be opened.
@@ -30,7 +30,7 @@ pub enum Problem {
     Open {
         /// The file's name.
         file: String,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// The file cannot be read further, or its compressed bytes are damaged or cut off.
@@ -38,18 +38,18 @@ pub enum Problem {
     Read {
         /// The file's name.
         file: String,
-        /// How far the reader got.
+        /// The progress of the reader.
         place: Place,
-        /// What the system or the decompressor says.
+        /// The error of the system or the decompressor.
         cause: io::Error,
     },
-    /// There is not one byte in it.
-    #[error("{file}: is empty, so there is no request in it")]
+    /// The file is empty.
+    #[error("{file}: is empty")]
     Empty {
         /// The file's name.
         file: String,
     },
-    /// No reader knows it.
+    /// No reader recognises it.
     #[error("{file}: begins like no known format: {found}; name the format if it is one of {known}")]
     Unknown {
         /// The file's name.
@@ -59,7 +59,7 @@ pub enum Problem {
         /// The formats' names.
         known: String,
     },
-    /// It is not known which of its columns are what.
+    /// The meaning of its columns is not known.
     #[error("{file}: {why}")]
     Columns {
         /// The file's name.
@@ -72,9 +72,9 @@ pub enum Problem {
     Bad {
         /// The file's name.
         file: String,
-        /// Where the record is.
+        /// The place of the record.
         place: Place,
-        /// What is wrong with it.
+        /// The fault.
         fault: Fault,
     },
     /// A file cannot be written.
@@ -82,7 +82,7 @@ pub enum Problem {
     Write {
         /// The file's name.
         file: String,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// A request does not fit into the format that is written.

@@ -1,44 +1,44 @@
-//! What can be wrong with one record.
+//! Faults of a single record.
 
-/// What is wrong with a record.
+/// A fault of a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A field is not what it has to be.
+    /// A field has an invalid value.
     #[error("expected {expected}, found {found}")]
     Field {
-        /// What the format has here.
+        /// What the format requires here.
         expected: &'static str,
         /// What is there.
         found: String,
     },
-    /// It asks for no bytes.
+    /// The length is 0.
     #[error("expected a length above 0, found 0")]
     ZeroLength,
-    /// It asks for more than a request can: a byte short of 4 GiB.
+    /// The length is more than a request can have: one byte less than 4 GiB.
     #[error("expected a length below 4 GiB, found {bytes} bytes")]
     TooLong {
-        /// The bytes that it asks for.
+        /// The length in bytes.
         bytes: u64,
     },
-    /// Its last byte has no address: the end is beyond 2^63 bytes.
+    /// The end is beyond 2^63 bytes, so that the last byte has no address.
     #[error("expected an offset below 8 EiB, found {offset} in units of {unit_bytes} bytes")]
     TooFar {
         /// The offset.
         offset: u64,
-        /// The bytes in which it is given.
+        /// The unit of the offset, in bytes.
         unit_bytes: u64,
     },
-    /// It goes beyond the capacity that was given.
+    /// It extends beyond the given capacity.
     #[error(
         "expected a request that ends within the {capacity} bytes of the volume, found one that ends at {end}"
     )]
     BeyondCapacity {
-        /// The byte after its last.
+        /// The byte after its last one.
         end: u64,
         /// The capacity.
         capacity: u64,
     },
-    /// It came before the record before it.
+    /// Its time is before that of the previous record.
     #[error(
         "expected a time not before the last one, found one {back_ns} ns earlier \
          (--disorder {back_ns}ns treats it as simultaneous)"
@@ -47,16 +47,16 @@ pub enum Fault {
         /// How long before.
         back_ns: u64,
     },
-    /// Its time has no number: the trace would be longer than 584 years.
+    /// Its time cannot be represented: the trace would be longer than 584 years.
     #[error("expected a time within 584 years of the first, found {found}")]
     TooLate {
         /// The time, in the format's own unit.
         found: u64,
     },
-    /// It is none, and where the next one begins is not known.
+    /// It is not a record, and the beginning of the next one is not known.
     #[error("expected {expected}, found {found}")]
     Lost {
-        /// What the format has here.
+        /// What the format requires here.
         expected: &'static str,
         /// What is there.
         found: String,
@@ -66,13 +66,13 @@ pub enum Fault {
     Truncated {
         /// The record's length.
         expected_bytes: u64,
-        /// How much of it is there.
+        /// The bytes of it that exist.
         found_bytes: u64,
     },
     /// A line without an end.
     #[error("expected a line of at most {limit_bytes} bytes, found a longer one")]
     LongLine {
-        /// The longest line that is read.
+        /// The longest line that is accepted.
         limit_bytes: usize,
     },
     /// The 65,537th volume.
@@ -81,18 +81,18 @@ pub enum Fault {
         /// Its name.
         name: String,
     },
-    /// The checksum of a frame or header is not the one that is noted there.
+    /// The checksum of a frame or header differs from the one in the file.
     #[error("expected bytes with the checksum {expected:#018x}, found {found:#018x}: the file is damaged")]
     Checksum {
         /// The checksum in the file.
         expected: u64,
-        /// The one of the bytes.
+        /// The checksum of the bytes.
         found: u64,
     },
 }
 
 impl Fault {
-    /// Whether the records after this one can still be told apart: only then can it be skipped.
+    /// Whether the following records can still be found; only then can this one be skipped.
     pub(crate) fn is_local(&self) -> bool {
         !matches!(
             self,
@@ -101,11 +101,10 @@ impl Fault {
     }
 }
 
-/// A fault on its way; boxed, for the way without faults is the hot one.
+/// A result with a boxed fault, so that the path without faults is fast.
 pub(crate) type Checked<T> = Result<T, Box<Fault>>;
 
-/// A field that is not what it has to be; `found` is shown in quotation marks, at most 40 bytes of
-/// it.
+/// A field with an invalid value; at most 40 bytes of `found` are shown, in quotation marks.
 #[cold]
 #[inline(never)]
 pub(crate) fn field<T>(expected: &'static str, found: &[u8]) -> Checked<T> {

@@ -1,4 +1,4 @@
-//! The formats of traces, one a file.
+//! The formats of traces, each in its own file.
 
 pub(crate) mod alibaba;
 pub(crate) mod arc;
@@ -39,7 +39,7 @@ pub use csv::BlockColumns;
 pub enum Format {
     /// CSV of the MSR Cambridge traces.
     Msr,
-    /// The same traces as TraceTracker's authors publish them, in files called `.revised`.
+    /// The same traces as published by TraceTracker's authors, in files called `.revised`.
     MsrRevised,
     /// SSDSim's and MQSim's: time in nanoseconds, device, sector, sectors, 0 for a write.
     Ssdsim,
@@ -68,13 +68,13 @@ pub enum Format {
     Fiu,
     /// blktrace's binary records.
     Blktrace,
-    /// Any CSV, whose columns are named.
+    /// Any CSV with named columns.
     Csv,
     /// Terapage's own, compact, checksummed and fast.
     Tera,
 }
 
-/// A trace that is opened.
+/// An opened trace.
 pub(crate) struct Opened {
     pub source: Box<dyn Source>,
     pub gate: Gate,
@@ -128,7 +128,7 @@ impl Format {
         }
     }
 
-    /// Whether [`Writer`](crate::Writer) writes it.
+    /// Whether [`Writer`](crate::Writer) can write it.
     pub const fn is_written(self) -> bool {
         !matches!(
             self,
@@ -144,12 +144,12 @@ impl Format {
         )
     }
 
-    /// Whether its records say when they came.
+    /// Whether its records have times.
     pub const fn has_times(self) -> bool {
         !matches!(self, Format::Arc)
     }
 
-    /// Whether its records say reads from writes. Without it all are taken for reads.
+    /// Whether its records distinguish reads and writes. Otherwise all of them count as reads.
     pub const fn has_kinds(self) -> bool {
         !matches!(self, Format::Arc | Format::OracleGeneral)
     }
@@ -175,7 +175,7 @@ impl Format {
         Gate::new(options, tick_ns, unit_bytes)
     }
 
-    /// The parser of a format of lines, to try it.
+    /// The parser of a line format, for detection.
     pub(crate) fn line_parser(self, options: &Options) -> Option<Box<dyn LineParser>> {
         Some(match self {
             Format::Msr => Box::new(msr::Parser::default()),
@@ -235,7 +235,7 @@ impl Format {
     }
 }
 
-/// `0` and `1` as SSDSim and DiskSim use them: a set lowest bit is a read.
+/// The flag `0` or `1` of SSDSim and DiskSim: a set lowest bit means a read.
 #[inline]
 pub(crate) fn kind_of_bit(flags: u64) -> Kind {
     if flags & 1 == 1 { Kind::Read } else { Kind::Write }
@@ -258,7 +258,7 @@ impl fmt::Display for Format {
 
 /// No format has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no trace format is called {name}; there are {}", Format::ALL.map(Format::name).join(", "))]
+#[error("there is no trace format {name} (there are {})", Format::ALL.map(Format::name).join(", "))]
 pub struct UnknownFormat {
     /// The name.
     pub name: String,

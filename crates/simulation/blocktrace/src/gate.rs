@@ -1,30 +1,29 @@
-//! What every record passes, whatever its format: the checks, and the numbers of what was passed
-//! over.
+//! Checks every record, whatever its format, and counts the records that are skipped.
 
 use crate::fault::{Checked, Fault};
 use crate::options::Options;
 use crate::request::{Kind, Request};
 use crate::volumes::Volumes;
 
-/// What a reader has seen so far.
+/// The numbers of records that a reader has seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// Requests that were given.
+    /// Requests that were returned.
     pub requests: u64,
-    /// Bad records that were passed over, as `skip_bad` allows.
+    /// Bad records that were skipped, as `skip_bad` allows.
     pub skipped: u64,
-    /// Requests whose time went back, as `disorder_ns` allows; they have the time of the request
-    /// before.
+    /// Requests whose time went back, as `disorder_ns` allows; they get the time of the previous
+    /// request.
     pub late: u64,
     /// The most that a time went back, in nanoseconds.
     pub late_ns_max: u64,
-    /// Requests to volumes that are not wanted.
+    /// Requests to volumes that were not selected.
     pub unwanted: u64,
-    /// Records that are no requests for data: other actions, flushes, opened files.
+    /// Records that are not requests for data: other actions, flushes, opened files.
     pub other: u64,
 }
 
-/// A record as it is in the file.
+/// A record as in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     /// Its time, in the format's ticks.
@@ -33,7 +32,7 @@ pub(crate) struct Record {
     pub address: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// What it asks for.
+    /// The kind of the request.
     pub kind: Kind,
 }
 
@@ -69,7 +68,7 @@ impl Gate {
         }
     }
 
-    /// The request of a record of the volume called `key`; `None` if that volume is not wanted.
+    /// The request of a record of the volume called `key`; `None` if that volume was not selected.
     #[inline]
     pub fn admit(&mut self, key: &[u8], record: Record) -> Checked<Option<Request>> {
         let request = self.check(record)?;
@@ -82,14 +81,14 @@ impl Gate {
         Ok(Some(Request { time_ns, volume, ..request }))
     }
 
-    /// Notes a record that is no request for data.
+    /// Counts a record that is not a request for data.
     #[inline]
     pub fn other(&mut self) -> Checked<Option<Request>> {
         self.counts.other += 1;
         Ok(None)
     }
 
-    /// Whether a bad record may be passed over; it is counted then.
+    /// Returns whether a bad record may be skipped, and counts it if so.
     pub fn skip(&mut self, fault: &Fault) -> bool {
         let may = fault.is_local() && self.counts.skipped < self.skip_bad;
         self.counts.skipped += u64::from(may);

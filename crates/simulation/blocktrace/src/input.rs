@@ -17,7 +17,7 @@ const XZ_KIB_MAX: u32 = 256 << 10;
 /// allows.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
-/// Opens a file, or standard input for `-`. Also says how many bytes the file has, if it is one.
+/// Opens a file, or standard input for `-`. It also returns the size of the file, if it is one.
 pub(crate) fn open(path: &Path) -> Result<(Input, Option<u64>), Problem> {
     if path.as_os_str() == "-" {
         return Ok((Box::new(io::stdin()), None));
@@ -31,7 +31,7 @@ pub(crate) fn open(path: &Path) -> Result<(Input, Option<u64>), Problem> {
     Ok((Box::new(file), metadata.is_file().then_some(metadata.len())))
 }
 
-/// Decompresses what begins like a compressed file.
+/// Decompresses the input if it begins like a compressed file.
 pub(crate) fn decompress(input: Input) -> io::Result<(Input, Option<Compression>)> {
     let (magic, input) = peek(input, 6)?;
     Ok(match Compression::of_magic(&magic) {
@@ -53,8 +53,8 @@ pub(crate) fn decompress(input: Input) -> io::Result<(Input, Option<Compression>
     })
 }
 
-/// The first bytes, at most `count`, and the whole input again. If reading fails after the first of
-/// them, it fails there again for whoever reads on.
+/// Returns the first bytes, at most `count`, and the whole input again. If reading fails after the
+/// first of them, the returned input fails at the same place.
 pub(crate) fn peek(mut input: Input, count: u64) -> io::Result<(Vec<u8>, Input)> {
     let mut head = Vec::new();
     let rest: Input = match input.by_ref().take(count).read_to_end(&mut head) {

@@ -1,10 +1,10 @@
-//! Block traces: what hosts asked of their disks.
+//! Block traces: recorded requests of hosts to their disks.
 //!
-//! [`open`] gives a [`Reader`], which is an iterator over [`Request`]s. It finds the compression
-//! and the format by looking at the bytes, holds a bounded part of the trace in memory however long
-//! that is, and names the file and the line (or byte) of whatever is wrong. [`Writer`] writes the
-//! same formats. [`Profile`] tells what a trace is like. The formats are described in
-//! `docs/block-traces.md`, and each in its own file under `format`.
+//! [`open`] returns a [`Reader`], which is an iterator over [`Request`]s. It detects the
+//! compression and the format from the bytes, holds a bounded part of the trace in memory, and its
+//! errors name the file and the line (or byte). [`Writer`] writes the same formats. [`Profile`]
+//! describes a trace. `docs/block-traces.md` describes the formats, and each has its own file under
+//! `format`.
 #![forbid(unsafe_code)]
 
 mod detect;

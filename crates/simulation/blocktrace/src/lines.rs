@@ -8,12 +8,13 @@ use crate::reader::{BATCH, Source, Stop};
 use crate::request::Request;
 use std::io::Read;
 
-/// The longest line that is read. Real ones have about 60 bytes.
+/// The longest line that is accepted. Real lines have about 60 bytes.
 pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// A format whose records are lines.
 pub(crate) trait LineParser: Send {
-    /// The request of a line, without its end; `None` if it holds none that is wanted.
+    /// The request of a line, which is given without its end; `None` if it has none that is
+    /// selected.
     fn line(&mut self, line: &[u8], gate: &mut Gate) -> Checked<Option<Request>>;
 }
 
@@ -104,7 +105,7 @@ impl Lines {
             let read = match self.input.read(&mut self.buffer[self.end..]) {
                 Ok(read) => read,
                 Err(error) => {
-                    // It is the line that was to come, which may be the first.
+                    // This is the number of the expected line, which may be the first.
                     self.number += 1;
                     return Err(Stop::Io(error));
                 }

@@ -1,8 +1,8 @@
-//! Traces of objects: keys that are asked for, each perhaps with a size of its own.
+//! Traces of objects: requests for keys, perhaps each with a size.
 //!
-//! What caches of key-value stores, of content and of pages are studied with: CSV with columns that
-//! have names, plain lists of keys, little-endian numbers, and libCacheSim's `oracleGeneral`. The
-//! whole trace is read into memory: 8 bytes a request, and each key once.
+//! The traces with which caches of key-value stores, of content and of pages are studied: CSV with
+//! named columns, plain lists of keys, little-endian numbers, and libCacheSim's `oracleGeneral`.
+//! The whole trace is read into memory: 8 bytes for each request, and each key once.
 
 mod columns;
 
@@ -19,7 +19,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::str::FromStr;
 
-/// The longest line that is read.
+/// The longest line that is accepted.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a record of `oracleGeneral`: time u32, object u64, size u32, next request i64.
 const ORACLE_BYTES: usize = 24;
@@ -27,7 +27,7 @@ const ORACLE_BYTES: usize = 24;
 /// How a file lists objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// Lines of fields, of which one is the key.
+    /// Lines of fields, one of which is the key.
     Csv,
     /// A key a line.
     Keys,
@@ -64,26 +64,26 @@ impl FromStr for Listing {
     }
 }
 
-/// What is asked of an object.
+/// A request for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The object, from 0 in order of appearance.
     pub object: u32,
-    /// Its bytes at this request, at least 1; [`DELETED`] where it is deleted.
+    /// The object's bytes at this request, at least 1; [`DELETED`] if the object is deleted.
     pub bytes: u32,
 }
 
-/// In the place of a size: the object is no more.
+/// Stands in place of a size: the object is deleted.
 pub const DELETED: u32 = u32::MAX;
 
 /// A trace of objects.
 #[derive(Clone, Debug)]
 pub struct Objects {
-    /// How it was read.
+    /// The way in which the trace was read.
     pub listing: Listing,
-    /// For CSV: which columns were taken, in words.
+    /// For CSV: the columns that were used, in words.
     pub columns: String,
-    /// Whether objects have sizes; all are 1 otherwise.
+    /// Whether objects have sizes; otherwise all sizes are 1.
     pub sized: bool,
     /// The requests.
     pub asked: Vec<Asked>,
@@ -91,16 +91,16 @@ pub struct Objects {
     pub objects: usize,
 }
 
-/// How objects are to be read.
+/// The way to read objects.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectOptions {
-    /// How they are listed; `None` looks at the first bytes, and takes numbers for text.
+    /// The kind of listing; `None` detects it from the first bytes, and treats numbers as text.
     pub listing: Option<Listing>,
-    /// The columns of CSV; those that are not named are guessed from the first line.
+    /// The columns of CSV; columns that are not given are guessed from the first line.
     pub columns: Columns,
 }
 
-/// Whether text begins with the names of columns, one of which is known as a key's.
+/// Whether text begins with the names of columns, one of which is known to be that of keys.
 pub fn has_header(path: &Path) -> bool {
     let head = || -> Result<Vec<u8>, Problem> {
         let (input, _) = input::open(path)?;
@@ -108,14 +108,15 @@ pub fn has_header(path: &Path) -> bool {
         let (input, _) = input::decompress(input).map_err(fail)?;
         Ok(input::peek(input, detect::HEAD_BYTES).map_err(fail)?.0)
     };
-    // Standard input cannot be read twice, and what cannot be read is said by who reads it.
+    // Standard input cannot be read twice, and errors are reported by the later reader.
     path.as_os_str() != "-" && head().is_ok_and(|head| columns::names_a_key(&head))
 }
 
 /// Reads a trace of objects; `-` is standard input.
 ///
 /// # Errors
-/// The file cannot be read, is empty, or a record is wrong; CSV whose key column is not known.
+/// The file cannot be read, is empty, or has an invalid record; or the key column of CSV is not
+/// known.
 pub fn read_objects(path: &Path, options: &ObjectOptions) -> Result<Objects, Error> {
     let file = path.display().to_string();
     let (input, _) = input::open(path)?;
@@ -136,7 +137,7 @@ pub fn read_objects(path: &Path, options: &ObjectOptions) -> Result<Objects, Err
     Ok(reading.trace)
 }
 
-/// A trace on its way in.
+/// A trace while it is read.
 struct Reading {
     file: String,
     trace: Objects,
@@ -283,13 +284,13 @@ impl Reading {
     }
 }
 
-/// A key that is a number, written as numbers are; others are names, as 007 is.
+/// The value of a key that is a number in its usual form; keys such as 007 are names.
 fn number(text: &[u8]) -> Option<u64> {
     let plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text.first() != Some(&b'0'));
     if plain { std::str::from_utf8(text).ok()?.parse().ok() } else { None }
 }
 
-/// A size in bytes; an object of size 0 takes a byte.
+/// A size in bytes; an object of size 0 counts as one byte.
 fn size(text: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(text).ok()?.trim();
     let bytes = match text.parse::<u64>() {
@@ -302,7 +303,7 @@ fn size(text: &[u8]) -> Option<u32> {
     u32::try_from(bytes).ok().filter(|bytes| *bytes != DELETED).map(|bytes| bytes.max(1))
 }
 
-/// Whether an operation takes the object away.
+/// Whether an operation deletes the object.
 fn deletes(op: &[u8]) -> bool {
     const WORDS: [&str; 8] = ["delete", "del", "remove", "trim", "discard", "free", "purge", "unlink"];
     WORDS.iter().any(|word| op.eq_ignore_ascii_case(word.as_bytes()))
@@ -353,7 +354,7 @@ mod tests {
         let said = read(text, &ObjectOptions::default()).unwrap_err();
         assert!(said.contains("--columns key=") && !said.contains('\n'), "{said}");
         for (named, part) in
-            [("key=9", "7 columns"), ("key=who", "no column is called who"), ("size=1", "key")]
+            [("key=9", "7 columns"), ("key=who", "there is no column who"), ("size=1", "key")]
         {
             let said = read(text, &columns(named)).unwrap_err();
             assert!(said.contains(part) && !said.contains('\n'), "{named}: {said}");

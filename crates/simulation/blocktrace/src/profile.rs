@@ -1,4 +1,4 @@
-//! What a trace is like: its mix, sizes, alignment, sequence, times, and how often it comes back to
+//! The profile of a trace: its mix, sizes, alignment, sequence, times, and how often it returns to
 //! the same blocks.
 
 mod histogram;
@@ -20,13 +20,13 @@ use reuse::Reuse;
 use sequence::Sequence;
 use windows::Windows;
 
-/// How a trace is looked at.
+/// The options of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfileOptions {
     /// Bytes of a block: footprint and reuse are counted in blocks.
     pub block_bytes: u32,
-    /// Blocks that are followed one by one. If the trace touches more, a sample of them stands for
-    /// all.
+    /// The number of blocks that are tracked individually. If the trace touches more, a sample of
+    /// them represents all.
     pub tracked_blocks_max: usize,
 }
 
@@ -49,26 +49,26 @@ pub struct Mix {
     pub bytes: u64,
     /// Their lengths in bytes.
     pub sizes: Histogram,
-    /// Requests that begin where the one before on their volume ended, whatever its kind.
+    /// Requests that begin where the previous one on their volume ended, whatever its kind.
     pub sequential: u64,
-    /// Requests that begin where one of the 32 before on their volume ended.
+    /// Requests that begin where one of the previous 32 on their volume ended.
     pub nearly_sequential: u64,
     /// Requests whose offset and length are multiples of 512, 4096, 8192, 16384 and 65536 bytes.
     pub aligned: [u64; ALIGNMENTS.len()],
 }
 
-/// What a trace is like.
+/// The profile of a trace.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Profile {
-    /// What is known of the trace as a whole.
+    /// The properties of the trace as a whole.
     pub meta: Meta,
-    /// What the reader counted.
+    /// The reader's counts.
     pub counts: Counts,
     /// Volumes by name, and their requests.
     pub volumes: Vec<(String, u64)>,
     /// Time of the last request, in nanoseconds after the first.
     pub duration_ns: u64,
-    /// The byte after the last one that was asked for, on any volume.
+    /// The byte after the last one that was requested, on any volume.
     pub end_bytes: u64,
     /// Bytes of a block.
     pub block_bytes: u32,
@@ -80,10 +80,10 @@ pub struct Profile {
     pub trims: Mix,
     /// Nanoseconds between one request and the next.
     pub gaps_ns: Histogram,
-    /// The share of blocks that were followed: 1 if what follows is exact, otherwise it is an
-    /// estimate.
+    /// The share of blocks that were tracked. With 1 the following values are exact, otherwise they
+    /// are estimates.
     pub sample_rate: f64,
-    /// Distinct blocks that were followed.
+    /// Distinct blocks that were tracked.
     pub sampled_blocks: u64,
     /// Distinct blocks that were read or written.
     pub footprint_blocks: f64,
@@ -95,19 +95,21 @@ pub struct Profile {
     pub references: u64,
     /// Cache sizes in blocks, and the share of references that an LRU cache of this size misses.
     pub lru_miss_ratios: Vec<(f64, f64)>,
-    /// What LRU caches of shares of the footprint miss: share, size in blocks, share of references.
-    /// Exact while all blocks are followed, else within a sixteenth of the size and an estimate.
+    /// The misses of LRU caches whose sizes are shares of the footprint: the share, the size in
+    /// blocks, the share of references that miss. They are exact while all blocks are tracked;
+    /// otherwise they are estimates, for a size within a sixteenth.
     pub lru_at_shares: Vec<(f64, f64, f64)>,
-    /// Reuse distances: for sizes in blocks, the references that came back after so many other
-    /// blocks.
+    /// Reuse distances: sizes in blocks, and the references to blocks that were used again after
+    /// that number of other blocks.
     pub reuse_blocks: Vec<(f64, f64)>,
-    /// The trace in pieces of equal time; of equal numbers of requests for formats without times.
+    /// The trace in pieces of equal time, or of equal numbers of requests for formats without
+    /// times.
     pub windows: Vec<Window>,
     /// The length of a window, in nanoseconds or requests.
     pub window_length: u64,
 }
 
-/// Looks at requests one after the other.
+/// Computes a profile from requests, one after the other.
 pub struct Profiler {
     options: ProfileOptions,
     mixes: [Mix; 3],
@@ -167,7 +169,8 @@ impl Profiler {
         }
     }
 
-    /// Each block that the request touches. A trim touches none: it moves no data.
+    /// Adds each block that the request touches. A trim touches no block, since it transfers no
+    /// data.
     fn add_blocks(&mut self, request: &Request) {
         let place = if self.has_times { request.time_ns } else { self.windows.requests() };
         let window = self.windows.at(place);
@@ -184,7 +187,7 @@ impl Profiler {
         }
     }
 
-    /// What was seen, with what the reader knows.
+    /// The profile of the requests so far, with the properties that the reader knows.
     pub fn finish(self, reader: &Reader) -> Profile {
         let names = reader.volumes().iter().cloned();
         let [reads, writes, trims] = self.mixes;
@@ -222,11 +225,11 @@ impl Profiler {
     }
 }
 
-/// Shares of the footprint at which the LRU table looks.
+/// Shares of the footprint in the LRU table.
 const CACHE_SHARES: [f64; 9] = [0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 1.0];
 
-/// What an LRU cache of so many blocks misses, as a share of the references; within a sixteenth of
-/// the size.
+/// The misses of an LRU cache of this number of blocks, as a share of the references; the size is
+/// exact within a sixteenth.
 fn miss_ratio(ratios: &[(f64, f64)], blocks: f64) -> f64 {
     let smaller = ratios.iter().take_while(|(size, _)| *size <= blocks);
     smaller.last().map_or(1.0, |(_, ratio)| *ratio)
@@ -250,8 +253,7 @@ impl Profile {
         self.reads.requests + self.writes.requests + self.trims.requests
     }
 
-    /// The standard error of what is estimated from the sample of blocks, as a share; 0 if it is
-    /// exact.
+    /// The standard error of estimates from the sample of blocks, as a share; 0 if they are exact.
     pub fn sample_error(&self) -> f64 {
         if self.sample_rate == 1.0 { 0.0 } else { 1.0 / (self.sampled_blocks.max(1) as f64).sqrt() }
     }

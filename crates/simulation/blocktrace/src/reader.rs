@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Requests that are read at once: few enough to stay in the processor's cache.
+/// The number of requests that are read at once: few enough to stay in the processor's cache.
 pub(crate) const BATCH: usize = 4096;
 
 /// Why a source stops.
@@ -26,15 +26,15 @@ pub(crate) enum Stop {
 
 /// A trace in one format.
 pub(crate) trait Source: Send {
-    /// Appends requests to `batch`, about [`BATCH`] of them. Says whether there may be more. After
-    /// an error the batch holds the requests before it.
+    /// Appends requests to `batch`, about [`BATCH`] of them. It returns whether there may be more.
+    /// After an error the batch contains the requests before it.
     fn fill(&mut self, gate: &mut Gate, batch: &mut Vec<Request>) -> Result<bool, Stop>;
 
-    /// Where the record is that was read last.
+    /// The place of the record that was read last.
     fn place(&self) -> Place;
 }
 
-/// What is known of a trace as a whole.
+/// The properties of a trace as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Meta {
     /// The file's name; `-` for standard input.
@@ -43,14 +43,14 @@ pub struct Meta {
     pub format: Format,
     /// Its compression.
     pub compression: Option<Compression>,
-    /// The bytes of the file; `None` for pipes.
+    /// The size of the file; `None` for pipes.
     pub file_bytes: Option<u64>,
-    /// The trace's own name. Only `tera` traces have one; empty for others.
+    /// The name in the trace. Only `tera` traces have one; empty for others.
     pub name: String,
-    /// What its maker says of it. Only `tera` traces have one; empty for others.
+    /// The author's comment. Only `tera` traces have one; empty for others.
     pub comment: String,
-    /// Whether it was made up, not recorded. Only `tera` traces say so; what is derived from it has
-    /// to say so too.
+    /// Whether the trace is synthetic: made up, not recorded. Only `tera` traces state this;
+    /// results that are derived from such a trace must state it too.
     pub synthetic: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Reader {
     gate: Gate,
     batch: Vec<Request>,
     next: usize,
-    // What comes after the batch.
+    // What follows the batch.
     after: After,
     read_bytes: Arc<AtomicU64>,
 }
@@ -75,13 +75,13 @@ enum After {
 /// Opens the trace at `path`; `-` is standard input.
 ///
 /// # Errors
-/// The file cannot be read, is empty, has no known format, or a header that is wrong.
+/// The file cannot be read, is empty, has an unknown format or an invalid header.
 pub fn open(path: &Path, options: &Options) -> Result<Reader, Error> {
     let (input, file_bytes) = input::open(path)?;
     begin(path.display().to_string(), input, file_bytes, options)
 }
 
-/// Reads a trace from anything; `name` stands for it in errors.
+/// Reads a trace from any source; errors call it `name`.
 ///
 /// # Errors
 /// As [`open`].
@@ -138,13 +138,13 @@ fn problem(file: &str, place: Place, stop: Stop) -> Error {
 }
 
 impl Reader {
-    /// What is known of the trace as a whole.
+    /// The properties of the trace as a whole.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// What was read so far. It may be ahead of the iterator by some thousand requests; at the end
-    /// it is exact.
+    /// The counts so far. They may be ahead of the iterator by some thousand requests; at the end
+    /// they are exact.
     pub fn counts(&self) -> Counts {
         self.gate.counts
     }

@@ -13,7 +13,7 @@ pub(crate) trait RecordParser: Send {
     /// The length of a record, from 1.
     fn record_bytes(&self) -> usize;
 
-    /// The request of a record; `None` if it holds none that is wanted.
+    /// The request of a record; `None` if it has none that is selected.
     fn record(&mut self, bytes: &[u8], gate: &mut Gate) -> Checked<Option<Request>>;
 }
 

@@ -1,6 +1,6 @@
 //! One request.
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -15,8 +15,7 @@ pub enum Kind {
 /// One request of a host to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Request {
-    /// When it came, in nanoseconds since the first request of the trace. Readers give 0 for
-    /// formats without times.
+    /// The time in nanoseconds since the first request of the trace. Formats without times give 0.
     pub time_ns: u64,
     /// Its first byte on the volume.
     pub offset: u64,
@@ -24,7 +23,7 @@ pub struct Request {
     pub bytes: u32,
     /// The volume, from 0 in order of appearance.
     pub volume: u16,
-    /// What it asks for.
+    /// The kind of the request.
     pub kind: Kind,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::fault::{Checked, field};
 
-/// A place in a line. Fields are taken from the left.
+/// A place in a line. Fields are read from the left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -13,7 +13,7 @@ impl<'a> Cursor<'a> {
         Cursor { rest: line }
     }
 
-    /// What is left of the line.
+    /// The rest of the line.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -38,7 +38,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether no more of a field is there.
+    /// Whether the field has ended.
     #[inline]
     fn at_end_of_field(&self) -> bool {
         matches!(self.rest, [] | [b' ' | b'\t' | b'\r' | b',', ..])
@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
     pub fn number(&mut self, expected: &'static str) -> Checked<u64> {
         self.blanks();
         let (value, digits) = digits(self.rest);
-        // 19 digits always fit; the longer ones are looked at again.
+        // 19 digits always fit; longer numbers are checked.
         if digits == 0 || digits > 19 {
             return self.long_number(expected, digits);
         }
@@ -81,8 +81,9 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A decimal number of units of `10^places` nanoseconds, as nanoseconds; finer digits are cut
-    /// off. 9 is for seconds, 6 for milliseconds. An exponent, as in `2.04e-05`, is read too.
+    /// A decimal number in units of `10^places` nanoseconds, converted to nanoseconds; finer digits
+    /// are dropped. 9 is for seconds, 6 for milliseconds. An exponent, as in `2.04e-05`, is
+    /// accepted.
     #[inline]
     pub fn decimal_ns(&mut self, places: u32, expected: &'static str) -> Checked<u64> {
         self.blanks();
@@ -120,7 +121,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What is before the next comma, without blanks around it.
+    /// The text before the next comma, without blanks around it.
     #[inline]
     pub fn until_comma(&mut self, expected: &'static str) -> Checked<&'a [u8]> {
         let end = memchr::memchr(b',', self.rest).unwrap_or(self.rest.len());
@@ -130,7 +131,7 @@ impl<'a> Cursor<'a> {
         if text.is_empty() { field(expected, text) } else { Ok(text) }
     }
 
-    /// A word, and the blanks before it.
+    /// A word; blanks before it are skipped.
     #[inline]
     pub fn word(&mut self, expected: &'static str) -> Checked<&'a [u8]> {
         self.blanks();
@@ -140,7 +141,7 @@ impl<'a> Cursor<'a> {
         if word.is_empty() { field(expected, word) } else { Ok(word) }
     }
 
-    /// The end of the line, with blanks before it.
+    /// The end of the line; blanks before it are skipped.
     #[inline]
     pub fn end(&mut self) -> Checked<()> {
         self.blanks();
@@ -148,8 +149,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The digits at the beginning: their value (of the first 19 or so, wrapping) and how many they
-/// are.
+/// The digits at the beginning: their value (of about the first 19, wrapping) and their number.
 #[inline]
 fn digits(bytes: &[u8]) -> (u64, usize) {
     let (mut value, mut count) = (0u64, 0);
@@ -160,7 +160,7 @@ fn digits(bytes: &[u8]) -> (u64, usize) {
     (value, count)
 }
 
-/// What is before the next separator.
+/// The text before the next separator.
 fn token(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|byte| matches!(byte, b' ' | b'\t' | b',')).unwrap_or(bytes.len());
     &bytes[..end]

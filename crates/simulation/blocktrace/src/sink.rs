@@ -1,5 +1,5 @@
-//! Where a written trace goes: a file that appears when it is whole, or standard output; compressed
-//! if asked.
+//! The destination of a written trace: a file that appears once it is complete, or standard output;
+//! with compression if requested.
 
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, Write};
@@ -43,7 +43,7 @@ impl Compression {
 
 /// A file in the making, or standard output.
 enum Target {
-    /// The temporary file is removed when it is dropped.
+    /// The temporary file is removed on drop.
     File(tempfile::NamedTempFile, PathBuf),
     Other(Box<dyn Write + Send>),
 }
@@ -72,22 +72,22 @@ enum Packed {
     Xz(Box<lzma_rust2::XzWriter<BufWriter<Target>>>),
 }
 
-/// Where a trace is written to. Nothing stays behind unless [`Sink::finish`] is called.
+/// The destination of a trace. Nothing stays behind unless [`Sink::finish`] is called.
 pub(crate) struct Sink(Packed);
 
 impl Sink {
-    /// Writes to `path` (`-` is standard output), compressed by its suffix. A file of that name is
-    /// replaced at the end.
+    /// Writes to `path` (`-` is standard output), compressed by its suffix. An existing file of
+    /// that name is replaced at the end.
     pub fn create(path: &Path) -> io::Result<Sink> {
         if path.as_os_str() == "-" {
             return Sink::new(Target::Other(Box::new(io::stdout())), None);
         }
         let compression = Compression::of_name(path);
-        // What is not a file, such as a pipe or /dev/null, is written in place.
+        // A path that is not a regular file, such as a pipe or /dev/null, is written directly.
         if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
             return Sink::new(Target::Other(Box::new(std::fs::File::create(path)?)), compression);
         }
-        // A link stays one: the file that it leads to is replaced.
+        // A link is kept, and the file to which it points is replaced.
         let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut name = OsStr::new(".").to_os_string();
@@ -116,7 +116,7 @@ impl Sink {
         }))
     }
 
-    /// Ends the compression, and lets the file appear under its name.
+    /// Ends the compression, and gives the file its name.
     pub fn finish(self) -> io::Result<()> {
         let target = match self.0 {
             Packed::Plain(target) => target,
@@ -131,8 +131,8 @@ impl Sink {
     }
 }
 
-/// A temporary file with the rights that a new file has; other temporary files are the owner's
-/// alone.
+/// A temporary file with the permissions of a new file; other temporary files are only for their
+/// owner.
 fn new_file(folder: &Path, name: &OsStr) -> io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let rights = std::fs::Permissions::from_mode(0o666);

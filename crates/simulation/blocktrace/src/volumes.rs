@@ -1,4 +1,4 @@
-//! Volumes by name, numbered as they appear.
+//! Volumes by name, numbered in the order in which they appear.
 
 use crate::fault::{Checked, Fault};
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ impl Volumes {
         &self.names
     }
 
-    /// The number of the volume that the trace calls `key`; `None` if it is not wanted.
+    /// The number of the volume that the trace calls `key`; `None` if it is not selected.
     #[inline]
     pub fn number(&mut self, key: &[u8]) -> Checked<Option<u16>> {
         let slot = usize::from(key.last().copied().unwrap_or(0)) % self.recent.len();
@@ -60,7 +60,8 @@ impl Volumes {
             }
             (true, Err(_)) => return Err(Box::new(Fault::ManyVolumes { name })),
         };
-        // Volumes that are not wanted may be many: what is remembered of them is bounded.
+        // There may be many volumes that are not selected, so the number of remembered ones is
+        // bounded.
         if self.numbers.len() < 1 << 17 {
             self.numbers.insert(key.into(), number);
         }

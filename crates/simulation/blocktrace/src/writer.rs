@@ -7,33 +7,33 @@ use crate::sink::{Compression, Sink};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What a written trace says of itself, and what it may lose.
+/// The metadata of a written trace, and whether losses are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriterOptions {
     /// The trace's name; only `tera` keeps it.
     pub name: String,
-    /// What there is to say of it; only `tera` keeps it.
+    /// A comment; only `tera` keeps it.
     pub comment: String,
-    /// Whether it was made up, not recorded; only `tera` says so.
+    /// Whether it is synthetic: made up, not recorded; only `tera` states this.
     pub synthetic: bool,
-    /// Whether what does not fit is changed: trims are left out, odd requests grow to whole
-    /// sectors, volumes and kinds are dropped where the format has none. Without it such a request
+    /// Whether requests that do not fit are changed: trims are left out, requests grow to whole
+    /// sectors, and volumes and kinds are dropped if the format has none. Otherwise such a request
     /// is an error.
     pub lossy: bool,
 }
 
-/// What a written trace lacks.
+/// The losses of a written trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Losses {
     /// Requests that were written.
     pub requests: u64,
-    /// Times that were cut off to the format's unit.
+    /// Times that were rounded down to the format's unit.
     pub times_cut: u64,
     /// Trims that were left out.
     pub trims: u64,
     /// Requests that grew to whole sectors.
     pub grown: u64,
-    /// Requests whose kind is not kept.
+    /// Requests that lost their kind.
     pub kinds: u64,
 }
 
@@ -46,7 +46,7 @@ pub enum Misfit {
     /// The format counts in sectors.
     #[error("the format counts in sectors of 512 bytes (--lossy lets requests grow to whole ones)")]
     Unaligned,
-    /// The format has one volume.
+    /// The format has only one volume.
     #[error("the format has one volume (--volume picks one, --lossy merges them)")]
     ManyVolumes,
     /// The format does not tell reads from writes.
@@ -60,7 +60,7 @@ pub enum Misfit {
     ReadOnly,
 }
 
-/// A request, on its way into a file.
+/// A request that is being written.
 pub(crate) struct Item<'a> {
     pub time_ns: u64,
     pub offset: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// Its first sector and their number.
+    /// Its first sector and the number of its sectors.
     pub fn sectors(&self) -> Result<(u64, u32), Misfit> {
         if self.is_whole() { Ok((self.offset / 512, self.bytes / 512)) } else { Err(Misfit::Unaligned) }
     }
@@ -81,7 +81,7 @@ impl Item<'_> {
         self.offset.is_multiple_of(512) && self.bytes.is_multiple_of(512)
     }
 
-    /// As many whole sectors as it touches.
+    /// Extends the request to all sectors that it touches.
     fn grow(&mut self) {
         let end = (self.offset + u64::from(self.bytes)).div_ceil(512) * 512;
         self.offset -= self.offset % 512;
@@ -91,32 +91,31 @@ impl Item<'_> {
 
 /// A format that is written.
 pub(crate) trait Encoder: Send {
-    /// What comes before the first request.
+    /// Writes the part before the first request.
     fn begin(&mut self, _out: &mut Vec<u8>) {}
 
     /// Appends a request.
     fn put(&mut self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<(), Misfit>;
 
-    /// Whether `flush` is to be called, with so many bytes in `out`.
+    /// Whether `flush` must be called, with this number of bytes in `out`.
     fn is_due(&self, bytes: usize) -> bool {
         bytes >= 64 << 10
     }
 
-    /// Takes what is in `out`.
+    /// Writes the contents of `out`.
     fn flush(&mut self, out: &mut Vec<u8>, sink: &mut dyn Write) -> io::Result<()> {
         sink.write_all(out)?;
         out.clear();
         Ok(())
     }
 
-    /// Writes what comes after the last request.
+    /// Writes the part after the last request.
     fn finish(&mut self, _sink: &mut dyn Write) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Writes a trace. The file appears when [`Writer::finish`] is called; without it nothing stays
-/// behind.
+/// Writes a trace. The file appears when [`Writer::finish`] is called; otherwise nothing remains.
 pub struct Writer {
     file: String,
     tick_ns: u64,
@@ -134,14 +133,14 @@ impl Writer {
     /// standard output.
     ///
     /// # Errors
-    /// The file cannot be made, or the format is not written.
+    /// The file cannot be created, or the format cannot be written.
     pub fn create(path: &Path, format: Format, options: &WriterOptions) -> Result<Writer, Error> {
         let file = path.display().to_string();
         let sink = Sink::create(path).map_err(|cause| Problem::Write { file: file.clone(), cause })?;
         Writer::new(file, sink, format, options)
     }
 
-    /// Writes to anything; `name` stands for it in errors.
+    /// Writes to any destination; errors call it `name`.
     ///
     /// # Errors
     /// As [`Writer::create`].
@@ -196,7 +195,7 @@ impl Writer {
     /// Writes a request; `volume` is the name of its volume.
     ///
     /// # Errors
-    /// It does not fit into the format, or the file cannot be written.
+    /// The request does not fit into the format, or the file cannot be written.
     pub fn write(&mut self, request: &Request, volume: &str) -> Result<(), Error> {
         self.count += 1;
         let Request { time_ns, offset, bytes, volume: number, kind } = *request;
@@ -225,7 +224,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the end; the file has its name from now on. Says what it lacks.
+    /// Writes the end and gives the file its name. It returns the losses.
     ///
     /// # Errors
     /// The file cannot be written.

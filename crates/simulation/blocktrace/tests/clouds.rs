@@ -10,7 +10,7 @@ fn request(time_ns: u64, offset: u64, bytes: u32, volume: u16, kind: Kind) -> Re
     Request { time_ns, offset, bytes, volume, kind }
 }
 
-/// The requests of a trace whose format and volumes must be found.
+/// The requests of a trace; its format and volumes must be detected.
 fn found(bytes: &[u8], format: Format, volumes: &[&str]) -> Vec<Request> {
     let mut reader = read("x", Cursor::new(bytes.to_vec()), &Options::default()).unwrap();
     assert_eq!(reader.meta().format, format);
@@ -76,7 +76,7 @@ fn fiu() {
     assert!(said.contains("line 3: expected R or W, found \"Q\""), "{said}");
 }
 
-/// A record as `include/uapi/linux/blktrace_api.h` has it.
+/// A record as in `include/uapi/linux/blktrace_api.h`.
 fn record(time: u64, sector: u64, bytes: u32, action: u32, more: &[u8]) -> Vec<u8> {
     let mut record = Vec::new();
     for word in [0x6561_7407_u32, 1] {

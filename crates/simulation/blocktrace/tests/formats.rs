@@ -1,4 +1,4 @@
-//! Each format by lines of its own, good and bad.
+//! Tests each format with its own lines, good and bad.
 
 mod common;
 
@@ -221,7 +221,7 @@ fn capacity_and_disorder_are_options() {
 
 #[test]
 fn what_is_no_trace_is_refused() {
-    assert_eq!(error(""), "bytes: is empty, so there is no request in it");
+    assert_eq!(error(""), "bytes: is empty");
     let prose = error("It was a dark and stormy night; the rain fell in torrents, except at intervals.\n");
     assert!(prose.starts_with("bytes: begins like no known format: \"It was a dark"), "{prose}");
     assert!(all(&[0; 4096], &Options::default()).unwrap_err().contains("no known format"));
@@ -245,7 +245,7 @@ fn formats_have_names() {
             .parse::<Format>()
             .unwrap_err()
             .to_string()
-            .starts_with("no trace format is called xls; there are msr,")
+            .starts_with("there is no trace format xls (there are msr,")
     );
 }
 

@@ -1,10 +1,8 @@
-//! Damaged traces: whatever the bytes, a reader gives valid requests or one error, and comes to an
-//! end.
+//! Damaged traces: whatever the bytes, a reader returns valid requests or one error, and ends.
 //!
-//! Small samples of every format are damaged by a seeded mutator: bits flipped, parts cut, moved,
-//! repeated, replaced by extreme numbers or by parts of other formats. `TERAPAGE_FUZZ_SEED` repeats
-//! a run, `TERAPAGE_FUZZ_CASES` makes it longer (cases of each format; 4,000 unless said
-//! otherwise).
+//! Small samples of every format are damaged by a seeded mutator: bits are flipped, and parts cut,
+//! moved, repeated, or replaced by extreme numbers or parts of other formats. `TERAPAGE_FUZZ_SEED`
+//! repeats a run, `TERAPAGE_FUZZ_CASES` makes it longer (cases of each format; by default 4,000).
 
 mod common;
 
@@ -116,8 +114,8 @@ fn mutate(random: &mut SplitMix, bytes: &mut Vec<u8>, donor: &[u8]) {
 /// Reads the whole trace and checks every request.
 fn survives(bytes: &[u8], options: &Options) {
     let Ok(mut reader) = read("fuzz", Cursor::new(bytes.to_vec()), options) else { return };
-    // No format needs less than a byte for a request, once it is decompressed; these samples are
-    // small.
+    // Every format needs at least a byte for a request once it is decompressed, and these samples
+    // are small.
     let limit = 4_000_000;
     let (mut count, mut last_ns, mut errors) = (0u64, 0, 0);
     for request in reader.by_ref() {
@@ -137,7 +135,7 @@ fn survives(bytes: &[u8], options: &Options) {
     assert!(reader.next().is_none());
 }
 
-/// What holds for every request.
+/// Properties of every request.
 fn holds(request: &Request, last_ns: u64, options: &Options) -> bool {
     let end = request.offset.checked_add(u64::from(request.bytes));
     let limit = options.capacity.unwrap_or(i64::MAX as u64);

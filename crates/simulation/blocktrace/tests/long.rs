@@ -1,5 +1,5 @@
-//! Long traces of every format, written here from the formats' public descriptions and not by this
-//! crate's writers; and every kind of bad record in the middle of each.
+//! Long traces of every format, written here from the formats' public descriptions, not by this
+//! crate's writers, with every kind of bad record in the middle of each.
 
 mod common;
 
@@ -14,7 +14,7 @@ const REQUESTS: usize = 30_000;
 /// Two disks; a request ends within this many bytes.
 const CAPACITY: u64 = 1 << 40;
 
-/// A trace as records, and what a reader should make of each.
+/// A trace as records, and the expected result of each.
 struct Sample {
     format: Format,
     /// The bytes before the first record.
@@ -81,7 +81,8 @@ fn outcome(bytes: Vec<u8>, options: &Options) -> (Vec<Request>, Option<String>, 
     (requests, error, reader.counts(), reader.meta().format)
 }
 
-/// Requests with times in whole ticks, in sectors, of volumes that are numbered as they appear.
+/// Requests with times in whole ticks, in sectors, of volumes that are numbered in the order in
+/// which they appear.
 fn requests(seed: u64, tick_ns: u64, volumes: u16, kinds: &[Kind]) -> Vec<Request> {
     let mut random = SplitMix(seed);
     let mut requests = Vec::with_capacity(REQUESTS);
@@ -104,7 +105,7 @@ fn requests(seed: u64, tick_ns: u64, volumes: u16, kinds: &[Kind]) -> Vec<Reques
 const BOTH: [Kind; 2] = [Kind::Read, Kind::Write];
 const ALL: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Trim];
 
-/// A time in the middle of the trace, ticks before the record that stands there.
+/// A time in the middle of the trace, ticks before the record at that place.
 fn middle(requests: &[Request]) -> u64 {
     requests[REQUESTS / 2].time_ns
 }
@@ -136,8 +137,8 @@ fn msr() -> Sample {
     sample
 }
 
-/// Seconds, RS or WS, sector, sectors, seq or rand, three times: as programs that read the
-/// `.revised` files have it.
+/// Seconds, RS or WS, sector, sectors, seq or rand, three times: as in programs that read the
+/// `.revised` files.
 fn msr_revised() -> Sample {
     let mut sample = Sample::new(Format::MsrRevised);
     let requests = requests(2, 1, 1, &BOTH);
@@ -193,7 +194,7 @@ fn disksim() -> Sample {
     let requests = requests(4, 1_000, 4, &BOTH);
     for (number, request) in requests.iter().enumerate() {
         let (ms, us) = (request.time_ns / 1_000_000, request.time_ns / 1_000 % 1_000);
-        // Only the lowest bit counts here; the others are the host's.
+        // Only the lowest bit counts here; the others belong to the host.
         let flags = ((number as u64 % 16) << 4) | u64::from(request.kind == Kind::Read);
         let (block, blocks, device) = (request.offset / 512, request.bytes / 512, request.volume);
         sample.request(format!("{ms}.{us:03}000 {device} {block} {blocks} {flags:x}\n"), *request);
@@ -210,7 +211,7 @@ fn disksim() -> Sample {
     sample
 }
 
-/// The default output of blkparse(1), with what stands between the queued requests on a real
+/// The default output of blkparse(1), with the records between the queued requests of a real
 /// machine.
 fn blkparse() -> Sample {
     let mut sample = Sample::new(Format::Blkparse);
@@ -291,8 +292,8 @@ fn spc() -> Sample {
     sample
 }
 
-/// I/O logs of fio's documentation, "Trace file format v2" and "v3": files are added, opened,
-/// closed; syncs between.
+/// I/O logs as in fio's documentation, "Trace file format v2" and "v3": files are added, opened,
+/// closed, with syncs in between.
 fn fio(version: u8) -> Sample {
     let mut sample = Sample::new(Format::Fio);
     let requests = requests(7, 1_000, 50, &ALL);
@@ -359,7 +360,7 @@ fn arc() -> Sample {
     sample
 }
 
-/// Little-endian records, with the fields in the order and width that are given.
+/// Little-endian records, with the fields in the given order and width.
 fn packed(fields: &[(u64, usize)]) -> Vec<u8> {
     fields.iter().flat_map(|&(value, bytes)| value.to_le_bytes()[..bytes].to_vec()).collect()
 }
@@ -400,7 +401,7 @@ fn vscsi(version: u64) -> Sample {
     sample
 }
 
-/// libCacheSim's records of 24 bytes; requests for nothing between.
+/// libCacheSim's records of 24 bytes, with empty requests in between.
 fn oraclegeneral() -> Sample {
     let mut sample = Sample::new(Format::OracleGeneral);
     let requests = requests(10, 1_000_000_000, 1, &[Kind::Read]);
@@ -488,7 +489,7 @@ fn traces_that_are_cut_off_give_what_is_whole() {
         for _ in 0..5 {
             let length = bytes.len() / 2 + random.index(bytes.len() / 2);
             let (found, error, _, format) = outcome(bytes[..length].to_vec(), &Options::default());
-            // The last field of a line that is cut may look whole.
+            // The last field of a cut line may look complete.
             let whole = if is_text(format) { found.len().saturating_sub(1) } else { found.len() };
             assert_eq!(found[..whole], expected[..whole], "{format}");
             assert!(whole * 3 > REQUESTS, "{format}: {whole}");

@@ -1,5 +1,5 @@
-//! Real traces: each is recognised, and its counts agree with counts that are made here by other
-//! means.
+//! Real traces: each is recognised, and its counts agree with counts that are computed here in
+//! another way.
 
 mod common;
 
@@ -28,8 +28,7 @@ fn sums(requests: &[Request]) -> Sums {
     }
 }
 
-/// Fields by column: time, its nanoseconds, length, its bytes, and what a read looks like in the
-/// last column.
+/// Fields by column: time, its nanoseconds, length, its bytes, and the last column of a read.
 fn naive(
     text: &str,
     separator: char,
@@ -136,7 +135,7 @@ fn compressed_traces_are_the_same_whatever_their_names() {
     assert_eq!(plain.len(), 6999);
     let place = tempfile::tempdir().unwrap();
     for compression in [Compression::Gzip, Compression::Zstd, Compression::Xz] {
-        // Two members or frames one after the other, as `cat a.gz b.gz` makes them.
+        // Two concatenated members or frames, as `cat a.gz b.gz` makes them.
         let (a, b) = text.split_at(text.len() / 2);
         let packed: Vec<u8> = [a, b].into_iter().flat_map(|part| pack(part, compression)).collect();
         let path = place.path().join("trace.without.suffix");
@@ -146,7 +145,7 @@ fn compressed_traces_are_the_same_whatever_their_names() {
         let requests: Vec<Request> = reader.by_ref().map(Result::unwrap).collect();
         assert_eq!(requests, plain, "{compression:?}");
         assert_eq!(reader.read_bytes(), packed.len() as u64);
-        // A file that is cut off is an error, not an end.
+        // A truncated file is an error, not an end.
         fs::write(&path, &packed[..packed.len() / 3]).unwrap();
         let error = match open(&path, &Options::default()) {
             Ok(mut reader) => reader.find_map(Result::err).unwrap().to_string(),

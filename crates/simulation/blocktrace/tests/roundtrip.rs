@@ -30,7 +30,7 @@ fn write(requests: &[Request], format: Format) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// From each format to each other one and back.
+    /// From each format to each other format and back.
     #[test]
     fn every_pair_of_whole_formats_keeps_everything(seed: u64, count in 1usize..200, volumes in 1u16..5) {
         for (first, first_tick, first_trims) in WHOLE {
@@ -46,7 +46,7 @@ proptest! {
         }
     }
 
-    /// Any bytes, any offset, any length: `tera` keeps them, frame after frame.
+    /// `tera` keeps any bytes, any offset and any length, frame after frame.
     #[test]
     fn tera_keeps_what_is_not_aligned(seed: u64, count in 1usize..50_000) {
         let mut random = SplitMix(seed);
@@ -58,8 +58,7 @@ proptest! {
             let offset = (random.next() >> (1 + random.index(60))).min(i64::MAX as u64 - u64::from(bytes));
             Request { time_ns, offset, bytes, volume: random.index(number.min(300) + 1) as u16, kind }
         }).collect();
-        // Volumes are numbered as they appear, so numbers that are skipped do not come back as they
-        // were.
+        // Volumes are numbered in the order in which they appear, so skipped numbers change.
         let requests = renumbered(requests);
         let bytes = write(&requests, Format::Tera);
         prop_assert!(all(&bytes, &Options::default()).unwrap() == requests);
@@ -139,7 +138,7 @@ fn oraclegeneral_knows_the_next_request() {
         bytes.chunks(24).map(|record| i64::from_le_bytes(record[16..].try_into().unwrap())).collect();
     assert_eq!(found, nexts);
     assert_eq!(all(&bytes, &Options::default()).unwrap(), requests);
-    // A trace of several chunks, against a naive look-ahead.
+    // A trace of several chunks, compared with a naive look-ahead.
     let many = common::requests(&mut SplitMix(3), 150_000, 1, 1_000_000, false);
     let many: Vec<Request> = many
         .into_iter()

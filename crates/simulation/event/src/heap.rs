@@ -1,12 +1,12 @@
-//! A heap of events in which each node has four children. It is half as deep as one with two, and
-//! children lie together.
+//! A heap of events in which each node has four children. It is half as deep as a binary heap, and
+//! the children of a node are adjacent.
 
 use crate::Pending;
 
 const CHILDREN: usize = 4;
 
-/// The first event is on top. Taking it leaves a gap, which the next event that is put in mostly
-/// fills: that saves a way through the heap.
+/// The first event is on top. Taking it leaves a gap, which is mostly filled by the next event that
+/// is added; that saves a pass through the heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Heap<E> {
     events: Vec<Pending<E>>,
@@ -39,7 +39,7 @@ impl<E: Copy> Heap<E> {
         }
     }
 
-    /// The first event: the top, or, if that was taken, the first of its children.
+    /// The first event: the top, or, if the top was taken, the first of its children.
     #[inline]
     pub(crate) fn first(&self) -> Option<&Pending<E>> {
         if !self.gap {
@@ -62,8 +62,7 @@ impl<E: Copy> Heap<E> {
         Some(first)
     }
 
-    /// Puts `pending` at its place, from the end upwards. It was put in last, so only its time
-    /// matters.
+    /// Moves `pending` from the end up to its place. It was added last, so only its time matters.
     fn rise(&mut self, pending: Pending<E>) {
         let mut at = self.events.len() - 1;
         while at > 0 {
@@ -77,7 +76,7 @@ impl<E: Copy> Heap<E> {
         self.events[at] = pending;
     }
 
-    /// Puts `pending` at its place, from the top downwards.
+    /// Moves `pending` from the top down to its place.
     fn sink(&mut self, pending: Pending<E>) {
         let (key, len) = (pending.key(), self.events.len());
         let mut at = 0;

@@ -1,8 +1,9 @@
 //! The event core of the simulators.
 //!
-//! Time is a whole number of nanoseconds. Events come out by time; events of the same time come out
-//! in the order in which they were put in. So the same input gives the same bytes on every machine.
-//! Once the queue has grown to the number of events that are pending at once, it allocates no more.
+//! Time is a whole number of nanoseconds. Events are returned in order of time; events with the
+//! same time in the order in which they were added. So the same input gives the same bytes on every
+//! machine. Once the queue has grown to the number of events that are pending at once, it allocates
+//! no further memory.
 #![forbid(unsafe_code)]
 
 mod heap;
@@ -24,7 +25,7 @@ pub const SECOND: Nanos = 1_000_000_000;
 /// Lanes of a queue, see [`Queue::in_order`].
 pub const LANES: usize = 2;
 
-/// A queue of events that are still to come. `E` is what happens; it should be small.
+/// A queue of future events. `E` is the event itself; it should be small.
 #[derive(Clone, Debug)]
 pub struct Queue<E> {
     heap: Heap<E>,
@@ -50,7 +51,7 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// The present time: that of the event taken last.
+    /// The present time: that of the last event that was taken.
     pub fn now(&self) -> Nanos {
         self.now
     }
@@ -59,17 +60,17 @@ impl<E: Copy> Queue<E> {
     ///
     /// # Panics
     ///
-    /// If `time` has passed: a simulator that changes its past is wrong.
+    /// If `time` has passed: a simulator must not change its past.
     #[inline]
     pub fn at(&mut self, time: Nanos, event: E) {
         let pending = self.pending(time, event);
         self.heap.push(pending);
     }
 
-    /// Like [`at`](Self::at), for events whose times seldom decrease from one to the next, for
-    /// example because each takes equally long. Events of one `lane` wait in a row, which is
-    /// cheaper than the heap. An event whose time does decrease waits in the heap. The order in
-    /// which events come out does not depend on where they wait.
+    /// Like [`at`](Self::at), for events whose times seldom decrease, for example because each
+    /// takes equally long. Events of one `lane` wait in a row, which is cheaper than the heap. An
+    /// event whose time decreases waits in the heap. The order in which events are returned does
+    /// not depend on where they wait.
     ///
     /// # Panics
     ///
@@ -99,7 +100,7 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// Takes the next event, whose time becomes the present time.
+    /// Takes the next event. Its time becomes the present time.
     #[inline]
     pub fn pop(&mut self) -> Option<(Nanos, E)> {
         let mut first = self.heap.first().map(Pending::key);
@@ -119,12 +120,12 @@ impl<E: Copy> Queue<E> {
         Some((time, event))
     }
 
-    /// Events that are still to come.
+    /// The number of future events.
     pub fn len(&self) -> usize {
         self.heap.len() + self.lanes.iter().map(VecDeque::len).sum::<usize>()
     }
 
-    /// Whether nothing is still to come.
+    /// Whether there are no future events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        /// However events are put in, they come out sorted.
+        /// In whatever order events are added, they are returned sorted.
         #[test]
         fn events_come_as_out_of_a_sorted_list(steps in prop::collection::vec((0..6u8, 0..20u64), 0..400)) {
             let mut queue = Queue::default();

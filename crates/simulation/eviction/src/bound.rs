@@ -1,9 +1,9 @@
 //! The least misses that any policy can have.
 //!
 //! Objects of one size: Belady, "A Study of Replacement Algorithms for a Virtual-Storage Computer",
-//! 1966, which a policy that knew the future would reach. Objects of different sizes: the lower
-//! bound PFOO-L of Berger, Beckmann, Harchol-Balter, "Practical Bounds on Optimal Caching with
-//! Variable Object Sizes", SIGMETRICS 2018, which none need reach.
+//! 1966: a policy that knew the future would reach it. Objects of different sizes: the lower bound
+//! PFOO-L of Berger, Beckmann, Harchol-Balter, "Practical Bounds on Optimal Caching with Variable
+//! Object Sizes", SIGMETRICS 2018, which perhaps no policy can reach.
 
 use crate::heap::{Heap, Rank};
 use crate::pool::slot;
@@ -12,8 +12,9 @@ use terapage_policy::objects::Request;
 /// Never.
 const NEVER: u64 = u64::MAX;
 
-/// The least misses of `requests` in a cache of `capacity`, where each object that is missed comes
-/// in, unless it is larger than the cache. The second value says whether they can be reached.
+/// The fewest misses of `requests` in a cache of `capacity`. Each object that misses is inserted,
+/// unless it is larger than the cache. The second value says whether a policy can reach this
+/// number.
 pub fn least(requests: &[Request], capacity: usize) -> (u64, bool) {
     let mut sizes = requests.iter().filter_map(|request| match request {
         Request::Get(_, size) => Some(*size),
@@ -26,13 +27,13 @@ pub fn least(requests: &[Request], capacity: usize) -> (u64, bool) {
     (pfoo(requests, capacity), false)
 }
 
-/// For each request, when its object is asked for next, if it is not deleted before.
+/// For each request, the next request for its object, if the object is not deleted before.
 fn next_uses(requests: &[Request]) -> Vec<u64> {
     let mut upcoming: Vec<u64> = Vec::new();
     let mut next = vec![NEVER; requests.len()];
     for (now, request) in requests.iter().enumerate().rev() {
         match *request {
-            // Stored one higher, so that 0 is never.
+            // Stored plus one, so that 0 means never.
             Request::Get(object, _) => {
                 let then = std::mem::replace(slot(&mut upcoming, object), now as u64 + 1);
                 next[now] = then.checked_sub(1).unwrap_or(NEVER);
@@ -43,7 +44,7 @@ fn next_uses(requests: &[Request]) -> Vec<u64> {
     next
 }
 
-/// The object that is asked for last leaves.
+/// The object whose next request is last leaves.
 fn belady(requests: &[Request], frames: usize) -> u64 {
     let next = next_uses(requests);
     let mut heap = Heap::default();
@@ -71,8 +72,8 @@ fn belady(requests: &[Request], frames: usize) -> u64 {
     misses
 }
 
-/// Keeping an object from one request to the next takes its size for that time. The hits that take
-/// least, as far as all space and time go.
+/// Keeping an object from one request to the next uses its size for that time. Hits that use least
+/// are counted first, until all space and time is used.
 fn pfoo(requests: &[Request], capacity: usize) -> u64 {
     let next = next_uses(requests);
     let mut gets = 0;
@@ -85,8 +86,8 @@ fn pfoo(requests: &[Request], capacity: usize) -> u64 {
             continue;
         };
         gets += 1;
-        // An object keeps the size with which it came in. If it comes in again, it may have another
-        // one: the least that it had so far makes the bound hold in any case.
+        // An object keeps the size with which it was inserted. If it is inserted again, its size
+        // may differ; with its least size so far the bound always holds.
         let kept = slot(&mut sizes, object);
         *kept = if *kept == 0 { size } else { size.min(*kept) };
         if next[now] != NEVER && *kept as usize <= capacity {

@@ -4,10 +4,11 @@ use crate::pool::slot;
 
 /// Children of a node: a flat heap has fewer levels, and its nodes share cache lines.
 const WIDTH: usize = 4;
-/// Not in the heap; positions are stored one higher.
+/// Not in the heap; positions are stored plus one.
 const NOWHERE: u32 = 0;
 
-/// The rank of a block: the least leaves first. Equal ranks leave in the order of their numbers.
+/// The rank of a block: the block with the least rank leaves first. Blocks of equal rank leave in
+/// the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Rank(pub f64, pub u64);
 
@@ -15,7 +16,7 @@ pub struct Rank(pub f64, pub u64);
 #[derive(Default)]
 pub struct Heap {
     nodes: Vec<(Rank, u32)>,
-    /// One more than the place of each block, or 0.
+    /// The place of each block plus one, or 0.
     places: Vec<u32>,
 }
 
@@ -30,7 +31,7 @@ impl Heap {
         self.nodes.first().copied()
     }
 
-    /// Puts a block in, or changes its rank.
+    /// Inserts a block, or changes its rank.
     pub fn set(&mut self, block: u32, rank: Rank) {
         let place = *slot(&mut self.places, block);
         if place == NOWHERE {
@@ -43,7 +44,7 @@ impl Heap {
         }
     }
 
-    /// Takes a block out; says whether it was in.
+    /// Removes a block, and returns whether it was in the heap.
     pub fn remove(&mut self, block: u32) -> bool {
         let place = std::mem::replace(slot(&mut self.places, block), NOWHERE);
         if place == NOWHERE {
@@ -52,7 +53,7 @@ impl Heap {
         let at = place as usize - 1;
         self.nodes.swap_remove(at);
         if let Some(&(_, moved)) = self.nodes.get(at) {
-            // The last node took the place; it may belong higher or lower.
+            // The last node moved to this place, and may belong higher or lower.
             self.up(at);
             self.down(self.places[moved as usize] as usize - 1);
         }

@@ -1,13 +1,13 @@
-//! Hyperbolic caching: by requests for each unit of time since a block came in.
+//! Hyperbolic caching: ranks blocks by their requests per unit of time since they were inserted.
 //!
 //! Source: Blankstein, Sen, Freedman, "Hyperbolic Caching: Flexible Caching for Web Applications",
-//! USENIX ATC 2017: the least of 64 random blocks leaves. Time is counted in requests, and the
-//! costs and sizes of the paper are left out.
+//! USENIX ATC 2017: the least of 64 random blocks leaves. Time is counted in requests; the costs
+//! and sizes of the paper are left out.
 
 use crate::pool::{Pool, slot};
 use terapage_policy::replacement::Replacement;
 
-/// Blocks that are compared for a victim.
+/// The number of blocks that are compared for a victim.
 const SAMPLE: u32 = 64;
 
 #[derive(Clone, Copy, Default)]
@@ -16,7 +16,7 @@ struct Life {
     uses: u32,
 }
 
-/// Blocks with the time at which they came, and the requests since.
+/// Blocks with the time of their insertion, and their requests since then.
 #[derive(Default)]
 pub struct Hyperbolic {
     pool: Pool,

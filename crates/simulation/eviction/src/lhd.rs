@@ -1,25 +1,24 @@
-//! LHD, least hit density: by the hits that are expected of a block for each unit of space and time
-//! that it takes.
+//! LHD, least hit density: ranks blocks by their expected hits per unit of space and time.
 //!
 //! Source: Beckmann, Chen, Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density", NSDI
 //! 2018: ages in classes by the last two ages at hits, the least of 32 random blocks. The
-//! distributions are renewed more often than there (for traces that are short), and there are no
-//! explorers.
+//! distributions are renewed more often than in the paper, since traces may be short, and there are
+//! no explorers.
 
 use crate::pool::{Pool, slot};
 use terapage_policy::replacement::Replacement;
 
-/// Ages that are told apart.
+/// The number of distinct ages.
 const AGES: usize = 4096;
-/// Ages within which a full cache is asked for as many blocks as it holds.
+/// The ages that pass while a full cache receives as many requests as it has blocks.
 const AGES_OF_A_TURN: usize = 64;
 /// Classes of blocks, by the sum of their last two ages at hits.
 const CLASSES: usize = 16;
-/// Blocks that are compared for a victim.
+/// The number of blocks that are compared for a victim.
 const SAMPLE: u32 = 32;
-/// Requests after which the densities are computed anew.
+/// The number of requests after which the densities are computed again.
 const RENEWED_AFTER: u64 = 1 << 14;
-/// What the counts keep when they are.
+/// The factor by which the counts are then multiplied.
 const KEPT: f32 = 0.9;
 
 #[derive(Clone, Copy, Default)]
@@ -30,7 +29,7 @@ struct Life {
     size: u32,
 }
 
-/// Hits and evictions by age, and what follows from them.
+/// Hits and evictions by age, and the values that are computed from them.
 #[derive(Clone)]
 struct Class {
     hits: Vec<f32>,
@@ -44,7 +43,7 @@ pub struct Lhd {
     lives: Vec<Life>,
     classes: Vec<Class>,
     now: u64,
-    /// Requests of one age, as a power of two. Set when the cache is full for the first time.
+    /// Requests per age, as a power of two. It is set when the cache is full for the first time.
     shift: Option<u32>,
 }
 
@@ -86,7 +85,8 @@ impl Lhd {
 }
 
 impl Class {
-    /// The density at an age: hits from then on, for each age lived from then on.
+    /// The density at an age: the hits from this age on, divided by the time that blocks live from
+    /// this age on.
     fn renew(&mut self) {
         let (mut hits, mut events, mut lived) = (0.0, 0.0, 0.0);
         for age in (0..AGES).rev() {

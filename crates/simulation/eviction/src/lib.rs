@@ -1,5 +1,5 @@
-//! Eviction policies of caches that no pager runs, one a file, and the least misses that any policy
-//! can have. They are told of each request, as their papers assume.
+//! Eviction policies of caches that are not for a pager, one per file, and the fewest misses that
+//! any policy can have. They learn of each request, as their papers assume.
 //!
 //! `docs/sim-cache.md` says how each differs from its paper.
 #![forbid(unsafe_code)]
@@ -21,7 +21,7 @@ use terapage_policy::replacement::{self, Known, Replacement};
 
 pub use bound::least;
 
-/// The policies that only simulators run. Their names stand only here.
+/// The policies that only simulators have. Their names are defined only here.
 pub const POLICIES: &[Known] = &[
     Known { name: "sieve", sized: true, make: |_| Box::<sieve::Sieve>::default() },
     Known { name: "slru", sized: true, make: |frames| Box::new(slru::Slru::new(frames)) },
@@ -44,13 +44,13 @@ pub fn all() -> impl Iterator<Item = &'static Known> {
     replacement::POLICIES.iter().chain(POLICIES)
 }
 
-/// The policy called `name`, which may be another name of it.
+/// The policy called `name`, by any of its names.
 pub fn known(name: &str) -> Option<&'static Known> {
     let name = OTHER_NAMES.iter().find(|(other, _)| *other == name).map_or(name, |(_, name)| *name);
     all().find(|known| known.name == name)
 }
 
-/// The policy called `name`, for a cache of `frames` blocks, or of as many bytes.
+/// The policy called `name`, for a cache of `frames` blocks, or of that number of bytes.
 pub fn by_name(name: &str, frames: usize) -> Option<Box<dyn Replacement>> {
     known(name).map(|known| (known.make)(frames))
 }

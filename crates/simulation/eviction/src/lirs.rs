@@ -1,9 +1,9 @@
-//! LIRS: blocks are kept by the distance between their last two references, not by the last one
+//! LIRS: keeps blocks by the distance between their last two references, instead of by the last one
 //! alone.
 //!
 //! Source: Jiang, Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy",
 //! SIGMETRICS 2002: 1 % of the cache is for blocks of high distance. The stack holds at most twice
-//! as much as the cache; beyond that, the ghosts that left first are forgotten.
+//! as many blocks as the cache; beyond that, the oldest ghosts are forgotten.
 
 use crate::pool::slot;
 use terapage_policy::list::Lists;
@@ -13,11 +13,11 @@ use terapage_policy::replacement::Replacement;
 const LOW: u8 = 1;
 /// Of high distance, in memory (resident HIR).
 const HIGH: u8 = 2;
-/// Of high distance, gone, and in the stack (non-resident HIR).
+/// Of high distance, evicted, and still in the stack (non-resident HIR).
 const GHOST: u8 = 3;
 
 /// The stack S, the queue Q of resident blocks of high distance, and the ghosts in S in the order
-/// in which they left.
+/// of their eviction.
 pub struct Lirs {
     stack: Lists<1>,
     queue: Lists<1>,
@@ -35,7 +35,7 @@ impl Lirs {
         Lirs { stack, queue, ghosts, status: Vec::new(), frames, low: (0, 0) }
     }
 
-    /// The size of the blocks of low distance, at most.
+    /// The greatest size of the blocks of low distance.
     fn low_max(&self) -> usize {
         self.frames.saturating_sub((self.frames / 100).max(1))
     }
@@ -61,7 +61,7 @@ impl Lirs {
         Some(bottom)
     }
 
-    /// Removes blocks from the bottom until there is one of low distance.
+    /// Removes blocks from the bottom until a block of low distance is there.
     fn prune(&mut self) {
         while let Some(bottom) = self.stack.oldest(1) {
             match self.status[bottom as usize] {

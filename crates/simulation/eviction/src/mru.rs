@@ -1,4 +1,5 @@
-//! Most recently used first: the best for loops over more than fits, and seldom else.
+//! Evicts the most recently used block first: this is best for loops over more than fits, and
+//! seldom otherwise.
 
 use terapage_policy::list::Lists;
 use terapage_policy::replacement::Replacement;

@@ -1,12 +1,12 @@
-//! Blocks in no order, of which one can be drawn at random.
+//! An unordered set of blocks, from which one can be drawn at random.
 
 /// Not in the pool.
 const NOWHERE: u32 = u32::MAX;
 
-/// A set of blocks from which random ones are drawn, the same in each run.
+/// A set of blocks from which random ones are drawn, the same ones in each run.
 pub struct Pool {
     blocks: Vec<u32>,
-    /// Where each block is in `blocks`.
+    /// The position of each block in `blocks`.
     places: Vec<u32>,
     state: u64,
 }
@@ -23,7 +23,7 @@ impl Pool {
         self.blocks.len()
     }
 
-    /// Puts a block in, if it is not in.
+    /// Adds a block if it is not in the set.
     pub fn insert(&mut self, block: u32) {
         let at = block as usize;
         if at >= self.places.len() {
@@ -35,7 +35,7 @@ impl Pool {
         }
     }
 
-    /// Takes a block out; says whether it was in.
+    /// Removes a block, and returns whether it was in the set.
     pub fn remove(&mut self, block: u32) -> bool {
         let Some(place) = self.places.get_mut(block as usize) else { return false };
         let at = std::mem::replace(place, NOWHERE);

@@ -1,4 +1,4 @@
-//! Random eviction: what any policy has to beat.
+//! Random eviction, which any policy should beat.
 
 use crate::pool::Pool;
 use terapage_policy::replacement::Replacement;

@@ -1,23 +1,23 @@
-//! Policies that give each block a rank when it is asked for, and evict the least: LFU, LFUDA,
+//! Policies that rank each block at its request, and evict the block of least rank: LFU, LFUDA,
 //! GDSF.
 //!
 //! Sources: Arlitt, Cherkasova, Dilley, Friedrich, Jin, "Evaluating Content Management Techniques
 //! for Web Proxy Caches", 2000 (LFUDA); Cherkasova, "Improving WWW Proxies Performance with
 //! Greedy-Dual-Size-Frequency Caching Policy", 1998 (GDSF).
 //!
-//! A block that is gone loses its count.
+//! A block that is evicted loses its count.
 
 use crate::heap::{Heap, Rank};
 use crate::pool::slot;
 use terapage_policy::replacement::Replacement;
 
-/// What a rank is made of.
+/// The values from which a rank is computed.
 pub struct Facts {
-    /// Requests for the block while it was in.
+    /// Requests for the block since it was inserted.
     uses: f64,
     /// Its size.
     size: f64,
-    /// The rank of the block that left last.
+    /// The rank of the block that was evicted last.
     age: f64,
 }
 
@@ -26,7 +26,7 @@ pub fn lfu(facts: &Facts) -> f64 {
     facts.uses
 }
 
-/// By use, with dynamic ageing: newcomers begin where the last victim was.
+/// By use, with dynamic ageing: new blocks begin at the rank of the last victim.
 pub fn lfuda(facts: &Facts) -> f64 {
     facts.age + facts.uses
 }
@@ -36,7 +36,7 @@ pub fn gdsf(facts: &Facts) -> f64 {
     facts.age + facts.uses * 1e6 / facts.size
 }
 
-/// Blocks by rank; those of equal rank leave in the order of their last requests.
+/// Blocks by rank; blocks of equal rank leave in the order of their last requests.
 pub struct Ranked {
     heap: Heap,
     uses: Vec<u32>,

@@ -1,4 +1,4 @@
-//! SIEVE: a FIFO whose hand passes over blocks that were touched, and leaves them where they are.
+//! SIEVE: a FIFO whose hand skips touched blocks, and leaves them in place.
 //!
 //! Source: Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is Simpler than LRU", NSDI 2024, algorithm
 //! 1.
@@ -6,11 +6,11 @@
 use terapage_policy::list::Lists;
 use terapage_policy::replacement::Replacement;
 
-/// Blocks in order of arrival; the mark says that one was touched.
+/// Blocks in order of arrival; the mark means that a block was touched.
 #[derive(Default)]
 pub struct Sieve {
     lists: Lists<1>,
-    /// The block that the hand looks at next; `None`: the oldest.
+    /// The block that the hand examines next; `None` for the oldest.
     hand: Option<u32>,
 }
 

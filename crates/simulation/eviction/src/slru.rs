@@ -3,7 +3,7 @@
 //! Source: Karedla, Love, Wherry, "Caching Strategies to Improve Disk System Performance", IEEE
 //! Computer, 1994, which has two segments; here there are four of the same size, as in Huang,
 //! Birman, van Renesse, Lloyd, Kumar, Li, "An Analysis of Facebook Photo Caching", SOSP 2013. While
-//! there is room, newcomers fill the segments from the lowest one on.
+//! there is room, new blocks fill the segments from the lowest one up.
 
 use terapage_policy::list::Lists;
 use terapage_policy::replacement::Replacement;
@@ -16,7 +16,7 @@ pub struct Slru {
     lists: Lists<4>,
     /// The size of a segment.
     segment: usize,
-    /// What the next newcomer weighs.
+    /// The weight of the next new block.
     weight: usize,
 }
 
@@ -26,7 +26,7 @@ impl Slru {
         Slru { lists: Lists::default(), segment: frames / usize::from(SEGMENTS), weight: 1 }
     }
 
-    /// Moves the oldest blocks of segments that are too large down.
+    /// Moves the oldest blocks of segments that are too large one segment down.
     fn cool(&mut self, from: u8) {
         for segment in (2..=from).rev() {
             while self.lists.size(segment) > self.segment {

@@ -1,9 +1,9 @@
-//! W-TinyLFU: a small LRU window before a segmented LRU, which a block enters if it was asked for
-//! more often than the block that would leave.
+//! W-TinyLFU: a small LRU window before a segmented LRU. A block enters the segmented LRU if it was
+//! requested more often than the block that would leave.
 //!
 //! Source: Einziger, Friedman, Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM
 //! Transactions on Storage 13(4), 2017: a window of 1 %, four fifths of the main cache protected.
-//! The counts are exact, up to 15, and not a sketch; all are halved after ten requests for each
+//! The counts are exact up to 15, instead of a sketch; all are halved after ten requests for each
 //! block in the cache.
 
 use crate::pool::slot;
@@ -19,7 +19,7 @@ const COUNT_MAX: u8 = 15;
 /// Requests for each block in the cache after which all counts are halved.
 const SAMPLE: u64 = 10;
 
-/// A window, a main cache of two segments, and counts of all blocks that were ever asked for.
+/// A window, a main cache of two segments, and counts for all blocks that were ever requested.
 pub struct WTinyLfu {
     lists: Lists<3>,
     frames: usize,
@@ -51,7 +51,7 @@ impl WTinyLfu {
         }
     }
 
-    /// Moves blocks out of the window into the main cache while that has room.
+    /// Moves blocks from the window into the main cache while that has room.
     fn settle(&mut self) {
         while self.lists.size(WINDOW) > self.window() {
             let Some(block) = self.lists.oldest(WINDOW) else { break };
@@ -93,7 +93,7 @@ impl Replacement for WTinyLfu {
         let main = self.lists.oldest(PROBATION).or_else(|| self.lists.oldest(PROTECTED));
         let block = match (candidate, main) {
             (Some(candidate), Some(main)) => {
-                // The candidate moves in once there is room, that is, before the next victim.
+                // The candidate is inserted once there is room, that is, before the next victim.
                 if self.counts[candidate as usize] > self.counts[main as usize] { main } else { candidate }
             }
             (candidate, main) => candidate.or(main)?,

@@ -1,4 +1,4 @@
-//! Each policy against a naive model: plain lists that are searched from one end to the other.
+//! Compares each policy with a naive model: plain lists that are searched completely.
 
 use proptest::prelude::*;
 use terapage_eviction::{POLICIES, all, by_name, known, least};
@@ -18,12 +18,12 @@ fn requests(sizes: u32) -> impl Strategy<Value = Vec<Request>> {
 struct Entry {
     block: u32,
     size: usize,
-    /// Requests since it came in; SIEVE's mark.
+    /// Requests since its insertion; for SIEVE the mark.
     uses: u32,
     rank: f64,
 }
 
-/// The models of policies with one list, or several segments; the next to leave in front.
+/// The models of policies with one list or several segments; the next block to leave is first.
 struct Model {
     name: &'static str,
     capacity: usize,
@@ -54,7 +54,7 @@ impl Model {
         }
     }
 
-    /// Takes a block out, wherever it is.
+    /// Removes a block, wherever it is.
     fn take(&mut self, block: u32) -> Option<(usize, Entry)> {
         for (at, segment) in self.segments.iter_mut().enumerate() {
             if let Some(place) = segment.iter().position(|entry| entry.block == block) {
@@ -203,7 +203,8 @@ impl Replacement for Model {
     }
 }
 
-/// LIRS for blocks of one size, with its stack and queue as lists; the next to leave in front.
+/// LIRS for blocks of one size, with its stack and queue as lists; the next block to leave is
+/// first.
 struct Stacks {
     frames: usize,
     /// Blocks, and whether each is of low distance.
@@ -297,7 +298,7 @@ impl Replacement for Stacks {
     }
 }
 
-/// The least misses, by trying each object that could leave.
+/// The fewest misses, by trying each object that could leave.
 fn brute(requests: &[Request], frames: usize, inside: &[u32]) -> u64 {
     let Some((first, rest)) = requests.split_first() else { return 0 };
     let without = |gone: u32| inside.iter().copied().filter(|other| *other != gone).collect::<Vec<u32>>();
@@ -337,8 +338,8 @@ proptest! {
         prop_assert_eq!(policy.len(), model.len());
     }
 
-    /// There is always a victim, and it is always in the cache: `simulate` panics otherwise. None
-    /// has fewer misses than the bound.
+    /// There is always a victim, and it is always in the cache: otherwise `simulate` panics. No
+    /// policy has fewer misses than the bound.
     #[test]
     fn no_policy_is_better_than_the_bound(requests in requests(30), unit in any::<bool>(), capacity in 1_usize..300) {
         let requests: Vec<Request> = requests
@@ -370,7 +371,8 @@ proptest! {
     }
 }
 
-/// Policies that draw at random make the same choices each time, and keep what is asked for most.
+/// Policies that draw at random make the same choices in each run, and keep the most requested
+/// blocks.
 #[test]
 fn sampling_policies_keep_what_is_hot() {
     let hot = |at: u32| at.wrapping_mul(2_654_435_761) % 10;

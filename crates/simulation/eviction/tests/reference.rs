@@ -1,4 +1,4 @@
-//! Real traces: each policy beside libCacheSim.
+//! Real traces: compares each policy with libCacheSim.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use terapage_blocktrace::{Options, open};
 use terapage_eviction::{by_name, least};
 use terapage_policy::objects::{Request, simulate};
 
-/// The traces, as blocks of 4 KiB or with each request an object of the size that it had first.
+/// The traces, as blocks of 4 KiB, or with each request an object of the size in its first request.
 fn requests(path: &Path, blocks: bool) -> Vec<Request> {
     let mut numbers: HashMap<(u16, u64), (u32, u32)> = HashMap::new();
     let mut list = Vec::new();
@@ -38,8 +38,8 @@ fn traces() -> Option<PathBuf> {
 }
 
 /// Misses of libCacheSim at commit aa0fc40914b2b786f4b9f4dafb099f8f332b216a (`cachesim FILE
-/// oracleGeneral POLICY SIZE`, for blocks with `--ignore-obj-size=true`). Policies are left out
-/// whose rules differ there: `docs/sim-cache.md` has their figures.
+/// oracleGeneral POLICY SIZE`, for blocks with `--ignore-obj-size=true`). Policies whose rules
+/// differ there are left out; `docs/sim-cache.md` has their figures.
 struct Reference {
     trace: &'static str,
     blocks: bool,
@@ -148,7 +148,8 @@ fn real_traces_have_the_misses_of_libcachesim() {
     }
 }
 
-/// Policies that draw at random, or have other rules than libCacheSim: near it, or better.
+/// Policies that draw at random, or whose rules differ from libCacheSim's: their misses are close
+/// to its misses, or fewer.
 #[test]
 fn other_policies_are_near_those_of_libcachesim() {
     let Some(folder) = traces() else { return };

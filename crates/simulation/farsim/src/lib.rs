@@ -2,8 +2,8 @@
 //!
 //! An operation passes through queues: the pager's thread, the client's card, the wire, the
 //! server's card, the server's processor, and back. Each queue is first come, first served. A
-//! message goes through both cards at once, as packets do: it arrives when the slower card is done.
-//! `docs/sim-far.md` describes the results, and what the model leaves out.
+//! message passes through both cards at the same time, as packets do: it arrives when the slower
+//! card has finished. `docs/sim-far.md` describes the results, and what the model leaves out.
 #![forbid(unsafe_code)]
 
 mod model;

@@ -25,7 +25,7 @@ enum Event {
     Leg(u32, Stage),
     Fail,
     Return,
-    /// A client copies its next piece to the server that came back.
+    /// A client copies its next piece to the server that has returned.
     Resync(u32),
 }
 
@@ -36,17 +36,17 @@ enum Stage {
     Out,
     /// Its first byte is at the server's card.
     In,
-    /// The server has it.
+    /// The server has received it.
     Work,
     /// The answer is sent.
     Back,
     /// The answer's first byte is at the client's card.
     Home,
-    /// The client has it.
+    /// The client has received it.
     Finish,
     /// The leg has ended.
     Done,
-    /// The client gives the leg up.
+    /// The client gives up on the leg.
     GivenUp,
 }
 
@@ -57,7 +57,7 @@ struct Server {
     busy_ns: Nanos,
 }
 
-/// What an operation does on one server.
+/// The part of an operation on one server.
 #[derive(Clone, Copy)]
 struct Leg {
     operation: u32,
@@ -65,7 +65,7 @@ struct Leg {
     server: u32,
     is_write: bool,
     bytes: u64,
-    /// When the last byte of the message on the wire left the sender.
+    /// The time when the last byte of the message on the wire left the sender.
     sent_ns: Nanos,
 }
 
@@ -79,12 +79,12 @@ struct Operation {
     legs: u32,
 }
 
-/// What a client knows of the server that was lost, and what it copies to that server.
+/// What a client knows about the lost server, and the copying to that server.
 #[derive(Clone, Copy, Default)]
 struct Knows {
     is_down: bool,
-    /// The client writes to that server again, and reads from the other one until it has copied
-    /// everything.
+    /// The client writes to that server again, and reads from the other one until everything is
+    /// copied.
     is_back: bool,
     left: u64,
     due_ns: Nanos,
@@ -112,7 +112,7 @@ struct Model<'a> {
     outcome: Outcome,
 }
 
-/// Values by number. The numbers of values that were taken out are used again.
+/// Values by number. The numbers of removed values are used again.
 struct Slab<T> {
     all: Vec<T>,
     free: Vec<u32>,
@@ -208,7 +208,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Lets a part serve for `ns` as soon as it is free. Returns when it begins and ends.
+    /// Lets a part serve for `ns` as soon as it is free. It returns the times at which the service
+    /// begins and ends.
     fn serve(&mut self, part: Part, index: u32, now: Nanos, ns: f64) -> (Nanos, Nanos) {
         let (warm_ns, end_ns) = (self.warm_ns, self.setup.end_ns);
         let server = &mut self.parts[part as usize][index as usize];
@@ -314,7 +315,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// A message leaves through a card. Its first byte reaches the other end after the wire's
+    /// Sends a message through a card. Its first byte reaches the other end after the wire's
     /// latency.
     fn send(&mut self, leg: u32, (part, at): (Part, u32), bytes: u64, rate: f64, next: Stage, now: Nanos) {
         let (from, to) = self.serve(part, at, now, bytes as f64 / rate);
@@ -322,7 +323,7 @@ impl<'a> Model<'a> {
         self.queue.at(from + self.setup.latency_ns, Event::Leg(leg, next));
     }
 
-    /// A message comes in through a card. It has arrived when its last byte has.
+    /// Receives a message through a card. It has arrived once its last byte has.
     fn receive(&mut self, leg: u32, (part, at): (Part, u32), bytes: u64, rate: f64, next: Stage, now: Nanos) {
         let (_, to) = self.serve(part, at, now, bytes as f64 / rate);
         let last = self.legs.all[leg as usize].sent_ns + self.setup.latency_ns;
@@ -368,7 +369,8 @@ impl<'a> Model<'a> {
         self.queue.at(now + think_ns, Event::Begin(operation.client));
     }
 
-    /// The server is back, and empty. Each client writes to it again, and copies what it had.
+    /// The lost server returns empty. Each client writes to it again, and copies the blocks that
+    /// the server had.
     fn come_back(&mut self, now: Nanos) {
         self.is_lost = false;
         if self.setup.copies == 1 {
@@ -392,7 +394,7 @@ impl<'a> Model<'a> {
         self.begin_leg(Leg { operation: NONE, client, server: 1, is_write: false, bytes, sent_ns: 0 }, now);
     }
 
-    /// A step of a resync was read, and is written now; or it was written, and the next step
+    /// A step of a resync was read, and is now written; or it was written, and the next step
     /// follows.
     fn copied(&mut self, leg: Leg, now: Nanos) {
         if !leg.is_write {

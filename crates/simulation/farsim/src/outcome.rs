@@ -39,18 +39,18 @@ impl Part {
     }
 }
 
-/// How busy the parts of a kind were.
+/// The load of the parts of a kind.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Load {
     /// The kind of part.
     pub part: Part,
     /// The mean share of the time that parts of this kind were busy.
     pub mean: f64,
-    /// The share of the time that the busiest of them was busy.
+    /// The share of time in which the busiest of them was busy.
     pub most: f64,
 }
 
-/// The results of a simulation, of the measured time, that is, after its warm-up.
+/// The results of a simulation for the measured time, after the warm-up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     /// The measured time.
@@ -71,17 +71,18 @@ pub struct Outcome {
     pub p99_ns: Nanos,
     /// The longest time that an operation took, warm-up included.
     pub longest_ns: Nanos,
-    /// How busy each kind of part was.
+    /// The load of each kind of part.
     pub loads: Vec<Load>,
-    /// Bytes that were moved in each fiftieth of the simulated time, warm-up included.
+    /// Bytes that were moved in each fiftieth of the simulated time, with the warm-up.
     pub timeline: Vec<u64>,
     /// Clients that wait for a block that no server has any more.
     pub stopped: u32,
-    /// Operations that another server did, or that left one copy, because a server was lost.
+    /// Operations that another server executed, or that left only one copy, because a server was
+    /// lost.
     pub detours: u64,
-    /// Bytes that were copied to a server that came back.
+    /// Bytes that were copied to a server that returned.
     pub resynced: u64,
-    /// When all blocks had both copies again; 0 if they do not.
+    /// The time at which all blocks had both copies again; 0 if that did not happen.
     pub whole_again_ns: Nanos,
     /// Events that were handled.
     pub events: u64,
@@ -103,7 +104,7 @@ impl Outcome {
         self.loads.iter().copied().max_by(|a, b| a.most.total_cmp(&b.most))
     }
 
-    /// The kind of part that limits the rate, if one is busy 95 % of the time or more.
+    /// The kind of part that limits the rate, if one is busy for at least 95 % of the time.
     pub fn saturated(&self) -> Option<Part> {
         self.busiest().filter(|load| load.most >= 0.95).map(|load| load.part)
     }

@@ -6,7 +6,7 @@ use terapage_event::Nanos;
 use terapage_figures::{Origin, Sourced};
 use toml::Value;
 
-/// The values that are built in.
+/// The built-in values.
 const BUILT_IN: &str = include_str!("../data/far.toml");
 
 /// The names of all parameters, in the order in which they are shown.
@@ -119,14 +119,17 @@ impl Parameters {
         let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
         number.filter(|number| range.contains(number)).ok_or_else(|| Error::Value {
             name: name.to_owned(),
-            why: format!("it takes a number from {} to {}", range.start(), range.end()),
+            why: format!("it must be a number from {} to {}", range.start(), range.end()),
         })
     }
 
     fn count(&self, name: &str, most: u32) -> Result<u32, Error> {
         let number = self.number(name, 1.0..=f64::from(most))?;
         let whole = (number.fract() == 0.0).then_some(number as u32);
-        whole.ok_or_else(|| Error::Value { name: name.to_owned(), why: "it takes a whole number".to_owned() })
+        whole.ok_or_else(|| Error::Value {
+            name: name.to_owned(),
+            why: "it must be a whole number".to_owned(),
+        })
     }
 
     fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, Error> {
@@ -203,7 +206,7 @@ pub struct Setup {
     pub copies: u32,
     /// How extents spread over servers.
     pub placement: Placement,
-    /// Which block is next.
+    /// The choice of the next block.
     pub pattern: Pattern,
     /// Bytes of a block.
     pub block: u64,
@@ -241,13 +244,13 @@ pub struct Setup {
     pub wake_ns: Nanos,
     /// Bytes of a message beside the block.
     pub overhead: u64,
-    /// When the first server is lost; 0 if it never is.
+    /// The time at which the first server is lost; 0 for never.
     pub fail_ns: Nanos,
-    /// The time until a client gives a lost server up.
+    /// The time until a client gives up on a lost server.
     pub detect_ns: Nanos,
-    /// When the lost server is back; 0 if it never is.
+    /// The time at which the lost server returns; 0 for never.
     pub return_ns: Nanos,
-    /// The rate at which each client copies to the server that came back, at most.
+    /// The greatest rate at which each client copies to the server that returned.
     pub resync: f64,
     /// The simulated time.
     pub end_ns: Nanos,
@@ -259,7 +262,7 @@ impl Setup {
     fn fits_together(&self) -> Result<(), Error> {
         let wrong = |name: &str, why: &str| Err(Error::Value { name: name.to_owned(), why: why.to_owned() });
         if !self.servers.is_multiple_of(self.copies) {
-            return wrong("servers", "pairs of servers are mirrors: it takes an even number");
+            return wrong("servers", "pairs of servers are mirrors, so it must be an even number");
         }
         let room = u128::from(self.server_bytes) * u128::from(self.servers / self.copies);
         if u128::from(self.data_bytes) * u128::from(self.clients) > room {
@@ -280,7 +283,7 @@ impl Setup {
         if is_write { (with, self.overhead) } else { (self.overhead, with) }
     }
 
-    /// The mean time that an operation takes of its server's processor, ns.
+    /// The mean time for which an operation uses its server's processor, ns.
     pub fn work_ns(&self, is_write: bool, bytes: u64) -> f64 {
         if is_write {
             self.server_write_ns + self.server_in * bytes as f64
@@ -289,7 +292,7 @@ impl Setup {
         }
     }
 
-    /// The time that an operation takes of its pager's thread, ns.
+    /// The time for which an operation uses its pager's thread, ns.
     pub fn pager_ns(&self, bytes: u64) -> f64 {
         self.client_request_ns + self.client_bytes * bytes as f64
     }

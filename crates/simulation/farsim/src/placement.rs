@@ -11,7 +11,7 @@ pub const EXTENT: u64 = 2 << 20;
 pub enum Placement {
     /// One server is filled, then the next.
     Simple,
-    /// The servers take turns.
+    /// The servers are used in turns.
     RoundRobin,
 }
 
@@ -29,8 +29,8 @@ pub fn extents(setup: &Setup) -> u64 {
     setup.data_bytes.div_ceil(EXTENT).max(1)
 }
 
-/// The first of the servers that have an extent of a client. If there are two copies, the next
-/// server has the other.
+/// The first of the servers that have an extent of a client. With two copies, the next server has
+/// the other copy.
 pub fn server_of(setup: &Setup, client: u32, extent: u64) -> u32 {
     let groups = u64::from(setup.servers / setup.copies);
     let group = match setup.placement {

@@ -14,7 +14,7 @@ fn near(found: f64, expected: f64, share: f64, what: &str) {
     assert!((found / expected - 1.0).abs() <= share, "{what}: {found}, not {expected}");
 }
 
-/// Little's law: the number of operations under way is their rate times their mean time. All three
+/// Little's law: the number of operations in flight is their rate times their mean time. All three
 /// are counted separately.
 fn little(outcome: &Outcome, share: f64) {
     let product = outcome.operations_per_s() * outcome.mean_ns / 1e9;
@@ -176,7 +176,7 @@ fn a_server_that_is_lost_stops_clients_that_have_no_other_copy() {
     let mirror = with(&[("copies", "2")]);
     assert_eq!(mirror.stopped, 0);
     assert!(mirror.detours > 0 && mirror.timeline[45] > 0);
-    // Operations under way wait until they are given up, and no longer.
+    // Operations in flight wait until they are given up, and no longer.
     assert!((20_000_000..30_000_000).contains(&mirror.longest_ns), "{}", mirror.longest_ns);
 }
 

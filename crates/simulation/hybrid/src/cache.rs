@@ -1,11 +1,11 @@
 //! A cache of storage-class memory or DRAM over a slower device.
 //!
-//! The contents of the cache are decided when a command comes, in the order of commands; only then
-//! does time pass. So hits depend only on that order, not on speeds, and two SSDs below the same
+//! The contents of the cache are decided when a command arrives, in the order of commands; time
+//! passes only then. So hits depend only on that order, not on speeds, and two SSDs below the same
 //! cache see the same commands.
 //!
-//! Commands take effect in the order in which they reach the device below: cache and flash
-//! translation are one controller, so a later read of sectors whose write is still under way
+//! Commands take effect in the order in which they reach the device below. Cache and flash
+//! translation are one controller, so a later read of sectors whose write is still in flight
 //! returns the written bytes.
 
 mod below;
@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::memory::Memory;
 use runs::{Run, append, cover, pieces};
 
-/// The lane of events for the ends of accesses to the memory: one bank serves them in order.
+/// The lane of events for completed accesses to the memory: one bank serves them in order.
 const ACCESSES: usize = 0;
 
 /// A device with a cache over it. It has the sectors of the device below.
@@ -47,11 +47,11 @@ pub struct Cache<D> {
     /// Commands that need more than one step.
     commands: Slab<Parts>,
     flights: Slab<Flight>,
-    /// The flight that brings sectors of a line. Only lines that are marked as fetching are looked
+    /// The fetch that brings sectors of a line. Only lines that are marked as fetching are looked
     /// up.
     fetches: HashMap<u32, usize>,
     waiting: VecDeque<Waiting>,
-    /// Lines by the time when they became dirty; for volatile caches.
+    /// Lines by the time at which they became dirty; for volatile caches.
     aging: VecDeque<(Nanos, u32)>,
     counters: CacheCounters,
     /// Scratch space: ends of commands below, runs to write, runs to fetch, flights to wait for.
@@ -64,7 +64,8 @@ pub struct Cache<D> {
 /// Sizes and marks in lines.
 struct Marks {
     capacity: usize,
-    /// If at most this many lines are free, room is made until more are free, and at least `high`.
+    /// If at most this many lines are free, lines are evicted until more are free, and at least
+    /// `high`.
     low: usize,
     high: usize,
     /// Reads are copied while more than this many lines are free.
@@ -77,13 +78,13 @@ enum Event {
     Done(u64),
     /// A part of a command ends.
     Part(usize),
-    /// A command below ended; its end was known before.
+    /// A command below has completed; the time was known before.
     Below(u64),
     /// The line that has been dirty longest must be written.
     Flush,
 }
 
-/// A command that ends when all its parts have ended.
+/// A command that completes once all its parts have.
 struct Parts {
     tag: u64,
     left: usize,
@@ -91,7 +92,7 @@ struct Parts {
 
 /// Commands to the device below.
 enum Flight {
-    /// A flight: reads a run for a command; other commands may wait for it.
+    /// A fetch: reads a run for a command; other commands may wait for it.
     Fetch { command: usize, run: Run, copy: bool, waiters: Vec<usize> },
     /// Writes dirty runs.
     Write { left: usize, lines: usize, dirty: u64 },
@@ -166,20 +167,20 @@ impl<D: Device> Cache<D> {
         self.directory.bytes()
     }
 
-    /// Free lines, by the cache's own count: lines on their way out take no room.
+    /// Free lines, as counted by the cache: lines that are leaving do not count as occupied.
     pub fn free_lines(&self) -> usize {
         self.marks.capacity - self.directory.len()
     }
 
-    /// The place of `sector`'s bytes: `Some(true)`: here, and newer than below; `Some(false)`: here
-    /// and below; `None`: only below.
+    /// The place of the bytes of `sector`: `Some(true)` if they are here and newer than below,
+    /// `Some(false)` if they are here and below, `None` if they are only below.
     pub fn dirty(&self, sector: u64) -> Option<bool> {
         let slot = self.directory.find((sector >> self.shift) as u32)?;
         let bit = 1 << (sector & ((1 << self.shift) - 1));
         (self.directory.valid(slot) & bit != 0).then(|| self.directory.dirty(slot) & bit != 0)
     }
 
-    /// Whether bytes that are read now are copied.
+    /// Whether bytes that are read now are copied into the cache.
     fn copies(&self) -> bool {
         match self.options.kind {
             CacheKind::NvWb | CacheKind::Dram => true,
@@ -188,7 +189,7 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Whether there are more lines, in the cache or on their way out, than there is room for.
+    /// Whether there are more lines, in the cache or leaving it, than there is room for.
     fn is_over_full(&self) -> bool {
         self.directory.len() + self.leaving > self.marks.capacity
     }
@@ -274,7 +275,7 @@ impl<D: Device> Cache<D> {
         self.begin_read(now, command.tag, here, copy, inserted);
     }
 
-    /// A read that hits sectors that are still on their way waits for them.
+    /// A read that hits sectors that are still being fetched waits for them.
     fn await_fetch(&mut self, line: u32, slot: Option<u32>) {
         if slot.is_some_and(|slot| self.directory.is_fetching(slot))
             && let Some(&flight) = self.fetches.get(&line)
@@ -285,7 +286,7 @@ impl<D: Device> Cache<D> {
     }
 
     /// Begins the parts of a read: `here` sectors from the cache, the missing ones from below, and
-    /// waits for flights.
+    /// waits for fetches.
     fn begin_read(&mut self, now: Nanos, tag: u64, here: u32, copy: bool, inserted: bool) {
         if self.missing.is_empty() && self.awaited.is_empty() {
             self.events.in_order(ACCESSES, self.memory.access(now, here), Event::Done(tag));
@@ -374,8 +375,8 @@ impl<D: Device> Device for Cache<D> {
         let mut lines = [0; Directory::FORESEEN];
         let mut count = 0;
         for command in commands {
-            // The first and the last line of a command: most commands have no more, and many have
-            // one.
+            // The first and the last line of a command: most commands have no others, and many have
+            // only one.
             let end = command.sector + u64::from(command.sectors.max(1)) - 1;
             let (first, last) = ((command.sector >> self.shift) as u32, (end >> self.shift) as u32);
             if count + 2 > lines.len() {

@@ -1,4 +1,4 @@
-//! The directory: which lines a cache has, and in which order they leave.
+//! The directory: the lines in a cache, and the order in which they leave.
 //!
 //! It consists of two flat arrays: slots of 24 bytes, linked by number, and a table of 8-byte
 //! entries that is three quarters full. So a cached line costs 35 bytes, whatever its size.
@@ -9,10 +9,10 @@ use crate::table::{NONE, Table};
 
 /// The line is in the cache (a slot can outlive it, see [`Order::Policy`]).
 const PRESENT: u8 = 1;
-/// Sectors of the line are on their way from below.
+/// Sectors of the line are being fetched from below.
 const FETCHING: u8 = 2;
 
-/// A line that is, or was, in the cache. Sectors are bits, the first the lowest.
+/// A line that is, or was, in the cache. Sectors are bits, the first one the lowest.
 #[derive(Clone, Copy)]
 struct Slot {
     line: u32,
@@ -36,9 +36,9 @@ enum Order {
     /// Least recently used first: the slots themselves form the list. A slot is used again after
     /// its line has left.
     Lru { oldest: u32, newest: u32, free: u32 },
-    /// By a policy of the pager, whose block numbers are the slots. The policy may remember blocks
-    /// that are gone, so a line keeps its slot for ever, and memory grows with the lines that were
-    /// ever in.
+    /// A policy of the pager, whose block numbers are the slots. The policy may remember blocks
+    /// that have left, so a line keeps its slot for ever, and memory grows with the number of lines
+    /// that were ever in the cache.
     Policy(Box<dyn Replacement>),
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// The most lines that [`foresee`](Self::foresee) looks at. Chosen, not measured.
+    /// The greatest number of lines that [`foresee`](Self::foresee) examines. Chosen, not measured.
     pub(crate) const FORESEEN: usize = 16;
 
     /// A directory for up to `lines` lines that leave by `policy`; `None` if the policy is unknown.
-    /// `lru` is done here and costs nothing beyond the links of the slots.
+    /// `lru` is implemented here and costs nothing beyond the links of the slots.
     pub(crate) fn new(policy: &str, lines: usize) -> Option<Self> {
         let order = match policy {
             "lru" => Order::Lru { oldest: NONE, newest: NONE, free: NONE },
@@ -87,8 +87,8 @@ impl Directory {
         (slot != NONE && self.slots[slot as usize].state & PRESENT != 0).then_some(slot)
     }
 
-    /// Loads the data for lookups of `lines` into the processor's caches. One lookup has three
-    /// loads that depend on one another; here the loads of all lines are under way together.
+    /// Loads the data for lookups of `lines` into the processor's caches. A lookup has three loads
+    /// that depend on one another; here the loads of all lines are in flight together.
     pub(crate) fn foresee(&self, lines: &[u32]) {
         debug_assert!(lines.len() <= Self::FORESEEN);
         let mut slots = [NONE; Self::FORESEEN];
@@ -227,7 +227,7 @@ impl Directory {
         self.slots[slot as usize].dirty
     }
 
-    /// Whether sectors of a line are on their way from below.
+    /// Whether sectors of a line are being fetched from below.
     #[inline]
     pub(crate) fn is_fetching(&self, slot: u32) -> bool {
         self.slots[slot as usize].state & FETCHING != 0
@@ -245,8 +245,8 @@ impl Directory {
         self.slots[slot as usize].valid |= sectors;
     }
 
-    /// Notes that sectors were written: they are valid and dirty. Returns how many were clean
-    /// before.
+    /// Notes that sectors were written: they are valid and dirty. It returns the number of sectors
+    /// that were clean before.
     #[inline]
     pub(crate) fn add_dirty(&mut self, slot: u32, sectors: u32) -> u32 {
         let entry = &mut self.slots[slot as usize];
@@ -261,7 +261,8 @@ impl Directory {
         self.slots[slot as usize].dirty = 0;
     }
 
-    /// Notes that sectors are neither valid nor dirty any more. Returns how many were dirty.
+    /// Notes that sectors are no longer valid or dirty. It returns the number of sectors that were
+    /// dirty.
     pub(crate) fn forget(&mut self, slot: u32, sectors: u32) -> u32 {
         let entry = &mut self.slots[slot as usize];
         let dirty = (entry.dirty & sectors).count_ones();

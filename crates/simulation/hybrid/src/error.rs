@@ -6,15 +6,15 @@ use thiserror::Error as ThisError;
 #[derive(Debug, ThisError)]
 pub enum Error {
     /// The policy is unknown.
-    #[error("no policy is called {0}; there are {list}", list = terapage_policy::replacement::NAMES.join(", "))]
+    #[error("there is no policy {0} (there are {list})", list = terapage_policy::replacement::NAMES.join(", "))]
     Policy(String),
-    /// The cache is empty, or has more lines than there are numbers.
+    /// The cache is empty, or has too many lines to be numbered.
     #[error("a cache of {0} lines: it must have between 1 and 2^31; change its size or that of its lines")]
     Lines(u64),
     /// The size of a line is impossible.
     #[error("lines of {0} bytes: they must be a power of two from 512 to 16384 bytes")]
     LineBytes(u32),
-    /// The volume has more lines than there are numbers.
+    /// The volume has too many lines to be numbered.
     #[error("offset {offset} is beyond 2^32 lines of {line_bytes} bytes; use larger lines")]
     FarLine {
         /// The offset in bytes.
@@ -49,7 +49,7 @@ pub enum Error {
         name: &'static str,
         /// Its value.
         value: String,
-        /// The values that are possible.
+        /// The possible values.
         rule: &'static str,
     },
     /// A request reaches beyond the device.
@@ -74,6 +74,6 @@ pub enum Error {
     #[error("{0}")]
     Trace(Box<dyn std::error::Error + Send + Sync>),
     /// None of this many requests was left to measure.
-    #[error("there is nothing to measure: {0} requests came, and all of them were warm-up")]
+    #[error("there is nothing to measure: all of the {0} requests were warm-up")]
     Empty(u64),
 }

@@ -11,15 +11,15 @@ pub struct FixedLatency {
     sectors: u64,
     latency_ns: Nanos,
     servers: usize,
-    /// The ends of the last `servers` commands: the command after them begins at the first of
+    /// The times at which the last `servers` commands end: the next command begins at the first of
     /// these.
     ends: VecDeque<Nanos>,
     pending: VecDeque<Done>,
 }
 
 impl FixedLatency {
-    /// A device of `sectors` sectors. If `servers` is 0, there are as many as needed: no command
-    /// waits.
+    /// A device of `sectors` sectors. If `servers` is 0, there are as many as needed, and no
+    /// command waits.
     pub fn new(sectors: u64, latency_ns: Nanos, servers: usize) -> Self {
         let pending = VecDeque::new();
         FixedLatency { sectors, latency_ns, servers, ends: VecDeque::with_capacity(servers), pending }
@@ -43,7 +43,7 @@ impl Device for FixedLatency {
             }
             self.ends.push_back(begin + self.latency_ns);
         }
-        // All commands take the same time, so they end in the order in which they came.
+        // All commands take the same time, so they complete in the order in which they arrived.
         self.pending.push_back(Done { tag: command.tag, time: begin + self.latency_ns });
     }
 

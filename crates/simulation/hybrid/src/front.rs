@@ -1,8 +1,8 @@
 //! The host's side of a hybrid SSD: queues, the limit on commands inside, and the link.
 //!
-//! The flash simulator has a front of its own, for an SSD without a cache. In a hybrid SSD the link
-//! is in front of the cache, not between cache and flash. So the flash is built without a front,
-//! and this one, which is the same model, is put over the whole.
+//! The flash simulator has its own front, for an SSD without a cache. In a hybrid SSD the link is
+//! in front of the cache, not between cache and flash. So the flash is built without a front, and
+//! this one, which is the same model, is put in front of the whole.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ impl Link {
     }
 
     fn time_ns(sectors: u32, bytes_per_second: u64) -> Nanos {
-        // 2^24 sectors (8 GiB) times 10^9 fit in 63 bits; no command of a host is longer.
+        // 2^24 sectors (8 GiB) times 10^9 fit into 63 bits; no command of a host is longer.
         let nano_bytes = u64::from(sectors.min(1 << 24)) * SECTOR * 1_000_000_000;
         (nano_bytes + bytes_per_second / 2) / bytes_per_second.max(1)
     }
@@ -43,7 +43,7 @@ pub struct Fronted<D> {
     depth: usize,
     bytes_per_second: u64,
     latency_ns: Nanos,
-    /// Whether both directions can carry at once.
+    /// Whether both directions can transfer at the same time.
     duplex: bool,
     queues: Vec<VecDeque<Command>>,
     waiting: usize,
@@ -51,11 +51,11 @@ pub struct Fronted<D> {
     inside: Slab<Command>,
     to_device: Link,
     to_host: Link,
-    /// Commands on their way in. Those with data come in the order in which they were sent, and so
-    /// do those without.
+    /// Commands that are being received. Those with data arrive in the order in which they were
+    /// sent, and so do those without.
     with_data: VecDeque<(Nanos, usize)>,
     without_data: VecDeque<(Nanos, usize)>,
-    /// Reads whose data are on their way to the host.
+    /// Reads whose data are being sent to the host.
     leaving: VecDeque<(Nanos, usize)>,
     ended: Vec<Done>,
     /// The times of the next event of the front, and of the device.
@@ -63,7 +63,7 @@ pub struct Fronted<D> {
     inner_time: Option<Nanos>,
 }
 
-/// Takes the first entry of `queue` if it is due.
+/// Removes the first entry of `queue` if it is due.
 #[inline]
 fn pop_due(queue: &mut VecDeque<(Nanos, usize)>, now: Nanos) -> Option<usize> {
     queue.front().is_some_and(|&(time, _)| time <= now).then(|| queue.pop_front())?.map(|(_, key)| key)
@@ -128,7 +128,7 @@ impl<D: Device> Fronted<D> {
         }
     }
 
-    /// Passes what has arrived by `now` to the device, and to the host.
+    /// Passes commands that have arrived by `now` to the device, and data to the host.
     #[inline]
     fn arrive(&mut self, now: Nanos, done: &mut Vec<Done>) {
         while let Some(key) = pop_due(&mut self.without_data, now) {

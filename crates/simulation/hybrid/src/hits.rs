@@ -11,7 +11,7 @@ use crate::error::Error;
 pub struct HitCounts {
     /// Requests, without trims.
     pub requests: u64,
-    /// Requests all of whose lines were in the cache.
+    /// Requests whose lines were all in the cache.
     pub request_hits: u64,
     /// Lines that requests touched.
     pub lines: u64,
@@ -20,22 +20,22 @@ pub struct HitCounts {
 }
 
 impl HitCounts {
-    /// Hits over lines; 0 without lines.
+    /// Hits divided by lines; 0 without lines.
     pub fn line_hit_ratio(&self) -> f64 {
         self.line_hits as f64 / self.lines.max(1) as f64
     }
 
-    /// Hits over requests; 0 without requests.
+    /// Hits divided by requests; 0 without requests.
     pub fn request_hit_ratio(&self) -> f64 {
         self.request_hits as f64 / self.requests.max(1) as f64
     }
 }
 
-/// A cache of whole lines that takes in all that is read or written, under one policy, without
-/// time.
+/// A cache of whole lines that inserts everything that is read or written, with one policy and
+/// without time.
 ///
-/// It is like other cache simulators. [`Cache`](crate::Cache) also models which sectors of a line
-/// are valid, that room is kept free, and how long everything takes.
+/// Other cache simulators work like this. [`Cache`](crate::Cache) also models which sectors of a
+/// line are valid, free space that is kept ready, and time.
 pub struct HitSimulator {
     directory: Directory,
     lines: usize,
@@ -65,8 +65,8 @@ impl HitSimulator {
         })
     }
 
-    /// Does `request`. Whether all its lines were in the cache. A trim removes whole lines, and is
-    /// not counted.
+    /// Does `request`. Returns whether all its lines were in the cache. A trim removes whole lines,
+    /// and is not counted.
     ///
     /// # Errors
     /// [`Error::FarLine`] if a line's number is 2^32 or more.

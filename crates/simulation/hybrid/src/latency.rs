@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A distribution of latencies, in nanoseconds; percentiles are exact to 0.1 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// The number of latencies. If it is 0, all else is 0.
+    /// The number of latencies. If it is 0, all other values are 0.
     pub count: u64,
     /// The mean.
     pub mean_ns: f64,

@@ -2,8 +2,8 @@
 //! requests.
 //!
 //! [`simulate`] takes a [`Setup`] and requests, and returns an [`Outcome`]. Its parts can be used
-//! alone: [`Cache`] is a device over a device, [`Fronted`] a device behind a link, [`replay`] sends
-//! requests to any device, and [`HitSimulator`] counts hits without time.
+//! separately: [`Cache`] is a device over a device, [`Fronted`] a device behind a link, [`replay`]
+//! sends requests to any device, and [`HitSimulator`] counts hits without time.
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -8,17 +8,18 @@ use crate::error::Error;
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;
-/// The most sectors that one bank serves at once; longer accesses are spread over the banks.
+/// The greatest number of sectors that one bank serves at once; longer accesses are spread over the
+/// banks.
 const PIECE_SECTORS: u32 = 8;
 
 /// The speed of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryTiming {
-    /// Nanoseconds that a bank takes to read or write 512 bytes. The papers on NV-WB use 100.
+    /// Nanoseconds that a bank needs to read or write 512 bytes. The papers on NV-WB use 100.
     pub latency_ns: u64,
     /// Banks that work in parallel. An access is spread over them in pieces of 4 KiB.
     pub banks: u32,
-    /// The bandwidth to all banks together, bytes per second; 0 is without limit.
+    /// The bandwidth to all banks together, bytes per second; 0 for no limit.
     pub bandwidth: u64,
 }
 
@@ -91,7 +92,8 @@ impl Memory {
     }
 }
 
-/// Uses a server for `work_ns` as soon as it is free. Returns the end.
+/// Uses a server for `work_ns` as soon as it is free, and returns the time when it is finished.
+/// Returns the end.
 fn occupy(free: &mut Nanos, now: Nanos, work_ns: u64) -> Nanos {
     *free = (*free).max(now) + work_ns;
     *free

@@ -9,12 +9,12 @@ use terapage_ssd::{Command, Device, Done, Operation};
 use crate::error::Error;
 use crate::memory::SECTOR;
 
-/// When requests are sent.
+/// The times at which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// A fixed number of requests is kept under way: if one ends, the next is sent. Time stamps are
-    /// ignored.
+    /// A fixed number of requests is kept in flight: if one completes, the next is sent. Time
+    /// stamps are ignored.
     Closed {
         /// The number of requests under way.
         depth: u32,
@@ -29,11 +29,12 @@ pub enum Load {
 /// How requests are replayed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// When requests are sent.
+    /// The times at which requests are sent.
     pub load: Load,
-    /// This many requests, the first ones, are sent and not measured.
+    /// The number of requests at the beginning that are sent but not measured.
     pub warm_up: u64,
-    /// Whether requests beyond the device wrap to its beginning; else they are an error.
+    /// Whether addresses beyond the device wrap around to its beginning; otherwise they are an
+    /// error.
     pub wrap: bool,
 }
 
@@ -53,27 +54,28 @@ pub struct Replayed {
     pub writes: Histogram<u64>,
     /// Latencies of trims, in nanoseconds.
     pub trims: Histogram<u64>,
-    /// Requests that were under way, averaged over time.
+    /// The mean number of requests in flight, averaged over time.
     pub queue_mean: f64,
-    /// The most requests that were under way.
+    /// The greatest number of requests in flight.
     pub queue_max: u64,
-    /// Requests that were under way when another one was sent.
+    /// The numbers of requests in flight when another one was sent.
     pub queue_seen: Histogram<u64>,
-    /// How far the replay had come from time to time.
+    /// The progress of the replay over time.
     pub course: Course,
 }
 
 /// The most marks of a [`Course`].
 const MARKS_MAX: usize = 256;
 
-/// How many measured requests had ended, and when, at regular numbers of requests. The marks are
-/// thinned out as the replay goes on, so they take little room however long it is.
+/// The times at which measured requests had completed, at regular numbers of requests. Marks are
+/// thinned out as the replay continues, so that they take little room however long it is.
 #[derive(Clone, Debug)]
 pub struct Course {
-    /// A mark is set after each so many requests.
+    /// The number of requests between two marks.
     stride: u64,
     next: u64,
-    /// When that many strides had ended, in nanoseconds from the first measured request.
+    /// The times when that many strides had completed, in nanoseconds since the first measured
+    /// request.
     marks: Vec<Nanos>,
 }
 
@@ -102,8 +104,8 @@ impl Course {
         self.next = (self.marks.len() as u64 + 1) * self.stride;
     }
 
-    /// Requests a second in the first and in the second half of the marks; `None` for fewer than
-    /// two, or where no time passes.
+    /// Requests per second in the first and in the second half of the marks; `None` for fewer than
+    /// two marks, or if no time passes.
     pub fn halves(&self) -> Option<[f64; 2]> {
         let half = self.marks.len() / 2;
         let (middle, end) = (*self.marks.get(half.checked_sub(1)?)?, *self.marks.get(2 * half - 1)?);
@@ -113,14 +115,14 @@ impl Course {
     }
 }
 
-/// Latencies are kept to 3 digits: an error of at most 0.1 %.
+/// Latencies are kept with 3 digits: an error of at most 0.1 %.
 const DIGITS: u8 = 3;
 
-/// Larger values (over two hours) count as this: a histogram's memory grows with the logarithm of
-/// its values.
+/// Larger values (over two hours) are counted as this value, since a histogram's memory grows with
+/// the logarithm of its values.
 const VALUE_MAX: u64 = 1 << 43;
 
-/// Requests that are read together and announced to the device. Chosen, not measured.
+/// The number of requests that are read together and announced to the device. Chosen, not measured.
 const AHEAD: usize = 16;
 
 fn histogram() -> Histogram<u64> {
@@ -155,10 +157,10 @@ struct Sent {
 /// Replays `requests` against `device`. `measured` is called once, before the first measured
 /// request is sent, so that counters can be noted.
 ///
-/// Memory depends on the requests under way, not on their total number.
+/// Memory depends on the number of requests in flight, not on their total number.
 ///
 /// # Errors
-/// An error of `requests`; a request beyond the device; no requests.
+/// An error of `requests`, a request beyond the device, or no requests.
 pub fn replay<D, I, E>(
     device: &mut D,
     plan: &Plan,
@@ -196,7 +198,7 @@ struct Replay<'a, D, F> {
     ended: u64,
     sent: Slab<Sent>,
     done: Vec<Done>,
-    /// When measuring began, and the time up to which `queue_area` is summed.
+    /// The time when the measurement began, and the time up to which `queue_area` is summed.
     begin: Nanos,
     queue_time: Nanos,
     queue_area: u128,
@@ -418,7 +420,7 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
 mod tests {
     use super::{Course, MARKS_MAX};
 
-    /// A replay of `requests`, the first half of which take 10 ns each, the others 30.
+    /// A replay of `requests`, the first half of which take 10 ns each, the others 30 ns.
     fn course(requests: u64) -> Course {
         let (mut course, mut time) = (Course::new(), 0);
         for request in 1..=requests {

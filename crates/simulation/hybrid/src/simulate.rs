@@ -30,13 +30,14 @@ pub struct Setup {
     /// The flash, and the front, which is put in front of the cache. Without flash, only the
     /// capacity and the front matter.
     pub ssd: Config,
-    /// The kind of storage: what there is besides flash.
+    /// The kind of storage, beside the flash.
     pub storage: Storage,
-    /// When requests are sent.
+    /// The times at which requests are sent.
     pub load: Load,
-    /// This many requests, the first ones, are not measured.
+    /// The number of requests at the beginning that are not measured.
     pub warm_up: u64,
-    /// Whether requests beyond the capacity wrap to the beginning; else they are an error.
+    /// Whether addresses beyond the capacity wrap around to the beginning; otherwise they are an
+    /// error.
     pub wrap: bool,
 }
 
@@ -63,8 +64,8 @@ pub struct Outcome {
     pub elapsed_ns: u64,
     /// Requests a second.
     pub iops: f64,
-    /// Requests a second in the first and in the second half of what was measured: they tell
-    /// whether the device's state still changes. `None` where too little was measured.
+    /// Requests per second in the first and in the second half of the measured part: a difference
+    /// means that the device's state still changes. `None` if too little was measured.
     #[serde(skip)]
     pub halves_iops: Option<[f64; 2]>,
     /// MiB a second, read and written.
@@ -81,7 +82,7 @@ pub struct Outcome {
     pub queue_mean: f64,
     /// The most requests under way.
     pub queue_max: u64,
-    /// The 99th percentile of the requests under way at an arrival; 0 in a closed loop.
+    /// The 99th percentile of the requests in flight at an arrival; 0 in a closed loop.
     pub queue_p99: u64,
     /// The counters of the cache; `None` without a cache.
     pub cache: Option<CacheCounters>,
@@ -143,15 +144,15 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// Builds the SSD that `setup` describes and replays `requests` against it, streaming: memory
-/// depends on the SSD and its cache, not on how many requests there are. The same setup and
-/// requests give the same outcome, to the bit.
+/// Builds the SSD that `setup` describes and replays `requests` on it, one after the other: memory
+/// depends on the SSD and its cache, not on the number of requests. The same setup and requests
+/// give the same outcome, to the bit.
 ///
 /// Wrap the iterator for a progress bar or a limit.
 ///
 /// # Errors
-/// If the setup is impossible; those of `requests`; a request beyond the device; nothing to
-/// measure.
+/// The setup is impossible, `requests` has an error, a request is beyond the device, or there is
+/// nothing to measure.
 ///
 /// # Examples
 /// ```

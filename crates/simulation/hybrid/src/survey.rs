@@ -1,5 +1,5 @@
-//! The survey of requests before a replay: how many there are, how much they touch, and where that
-//! is placed on a device.
+//! The survey of requests before a replay: their number, the bytes that they touch, and the places
+//! of these on a device.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub enum Layout {
     /// One volume after the other, with only the pieces of 1 MiB that requests touch, in the order
     /// of addresses. Neighbouring pieces stay neighbours.
     Packed,
-    /// One volume after the other, each as far as requests reach.
+    /// One volume after the other, each up to the last byte that requests touch.
     AsIs,
 }
 
@@ -31,7 +31,7 @@ pub struct Survey {
     pub writes: u64,
     /// The end of the touched bytes of each volume.
     pub extents: Vec<u64>,
-    /// Bytes of the pieces of 1 MiB that are touched.
+    /// Bytes of the touched pieces of 1 MiB.
     pub pieces_bytes: u64,
     /// Bytes of the lines that are read or written at least once.
     pub footprint_bytes: u64,
@@ -163,7 +163,7 @@ impl Placement {
         self.bytes
     }
 
-    /// `request` at its place on the device. A request that was not surveyed stays where it is.
+    /// `request` at its place on the device. A request that was not surveyed stays at its place.
     pub fn place(&self, mut request: Request) -> Request {
         match &self.how {
             How::Pieces(places) => {

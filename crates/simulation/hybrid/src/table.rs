@@ -4,8 +4,8 @@
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Entries are probed one after another from the home of their line. A removal moves later entries
-/// back, so no tombstones are needed. An entry has the line in the upper half and one more than the
-/// slot in the lower half; 0 is empty.
+/// back, so no tombstones are needed. An entry has the line in the upper half and the slot plus one
+/// in the lower half; 0 is empty.
 pub(crate) struct Table {
     entries: Vec<u64>,
     len: usize,
@@ -24,7 +24,7 @@ impl Table {
         self.entries.len() * size_of::<u64>()
     }
 
-    /// The home of `line`, where it is looked for first: its hash, scaled to the array.
+    /// The home of `line`, where the search begins: its hash, scaled to the array.
     fn home(&self, line: u32) -> usize {
         let hash = u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         ((hash * self.entries.len() as u64) >> 32) as usize
@@ -49,8 +49,8 @@ impl Table {
         (self.entries[self.place(line)] as u32).wrapping_sub(1)
     }
 
-    /// The slot at the home of `line`, mostly its own. For lookups ahead: it may be another line's,
-    /// or [`NONE`].
+    /// The slot at the home of `line`, mostly that of the line. For early lookups: it may belong to
+    /// another line, or be [`NONE`].
     pub(crate) fn guess(&self, line: u32) -> u32 {
         (self.entries[self.home(line)] as u32).wrapping_sub(1)
     }

@@ -1,7 +1,7 @@
 //! Every byte that was acknowledged is in the cache or below it, whatever happens.
 //!
-//! The device below notes which version of each sector it was given. The cache must agree: a sector
-//! is dirty in the cache, or its newest version is below.
+//! The device below notes the version of each sector that it received. The cache must agree: a
+//! sector is dirty in the cache, or its newest version is below.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use terapage_ssd::{Command, Device, Done, Operation};
 
 const SECTORS: u64 = 400;
 
-/// Versions by sector: what the host wrote last, and what is below.
+/// Versions by sector: the one that the host wrote last, and the one below.
 #[derive(Default)]
 struct Versions {
     newest: Vec<u32>,

@@ -1,7 +1,7 @@
 //! Hits on real traces, request by request, against the simplest possible cache.
 //!
-//! The traces are in the folder that `TERAPAGE_TRACES` names, else in `../shared/traces` beside the
-//! repository.
+//! The traces are in the folder named by `TERAPAGE_TRACES`, or else in `../shared/traces` beside
+//! the repository.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -141,7 +141,8 @@ fn naive_sectors(naive: &mut Naive, request: &Request, capacity: usize) -> bool 
         let valid = naive.valid.entry(line).or_insert_with(|| vec![false; 8]);
         let there = wanted.clone().all(|sector| valid[sector as usize % 8]);
         all &= if request.kind == Kind::Read { there } else { known };
-        // The sectors that a read misses come as one run, from the first to the last of them.
+        // The sectors that a read misses are fetched as one run, from the first to the last of
+        // them.
         let missing: Vec<u64> = wanted.clone().filter(|&sector| !valid[sector as usize % 8]).collect();
         let filled = match (request.kind, missing.first(), missing.last()) {
             (Kind::Read, Some(&from), Some(&to)) => from..to + 1,

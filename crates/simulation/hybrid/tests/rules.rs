@@ -6,7 +6,7 @@ use terapage_ssd::{Command, Device, Done, Operation};
 
 const BELOW_NS: u64 = 1_000_000;
 
-/// 100 lines of 8 sectors over a device that takes a millisecond for anything.
+/// 100 lines of 8 sectors over a device that takes a millisecond for each command.
 fn options() -> CacheOptions {
     CacheOptions { bytes: 100 * 4096, evict_bytes: 4096, pad: false, ..CacheOptions::default() }
 }
@@ -21,7 +21,8 @@ impl Rig {
         Rig { cache: Cache::new(FixedLatency::new(1 << 20, BELOW_NS, 0), options).expect("good"), now: 0 }
     }
 
-    /// Sends a command of `sectors` and waits for its end. Returns how long it took.
+    /// Sends a command of `sectors` and waits for its end. It returns the time that the command
+    /// took.
     fn send(&mut self, operation: Operation, sector: u64, sectors: u32) -> Nanos {
         let mut done = Vec::new();
         let begin = self.now;

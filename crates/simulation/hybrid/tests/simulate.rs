@@ -48,9 +48,9 @@ fn the_same_comes_out_each_time() {
     }
 }
 
-/// Hits do not depend on the flash if no command overtakes another on its way in. Behind a link,
-/// reads pass writes that wait for it, and when a command is sent depends on the flash; then a few
-/// hits differ.
+/// Hits do not depend on the flash if no command overtakes another on its way to the device. Behind
+/// a link, reads overtake writes that wait for it, and the time at which a command is sent depends
+/// on the flash; then a few hits differ.
 #[test]
 fn hits_do_not_depend_on_the_flash_or_the_load() {
     let setup = |nand, load, front| {
@@ -87,7 +87,7 @@ fn memory_is_faster_than_a_hybrid_and_that_faster_than_flash() {
         assert_eq!(out.read_latency.count + out.write_latency.count, 28_000);
         let order = [out.latency.p50_ns, out.latency.p90_ns, out.latency.p99_ns, out.latency.p999_ns];
         assert!(order.is_sorted() && order[3] <= out.latency.max_ns);
-        // Little's law ties together three figures that are measured separately.
+        // Little's law relates three figures that are measured separately.
         let under_way = out.iops * out.latency.mean_ns / 1e9;
         assert!((under_way / out.queue_mean - 1.0).abs() < 0.02, "{under_way} and {}", out.queue_mean);
     }

@@ -1,8 +1,8 @@
-//! What the steps of an I/O cost on this machine: system calls, switches, wake-ups, interrupts,
+//! Measures the steps of an I/O on this machine: system calls, switches, wake-ups, interrupts,
 //! cache lines, and whole reads at several depths.
 //!
 //! Each function takes a fraction of a second, and repeats many short measurements, so that other
-//! work on the machine disturbs it little.
+//! work on the machine has little effect.
 
 mod reads;
 mod steps;
@@ -25,12 +25,12 @@ fn last(doing: &'static str) -> Error {
     Error { doing, cause: std::io::Error::last_os_error() }
 }
 
-/// The median of some values; not a number of none.
+/// The median of some values; NaN for none.
 fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     share(values, 0.5)
 }
 
-/// The value that a tenth of them does not exceed; not a number of none.
+/// The value that a tenth of them does not exceed; NaN for none.
 fn tenth(values: impl IntoIterator<Item = f64>) -> f64 {
     share(values, 0.1)
 }

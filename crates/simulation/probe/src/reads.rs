@@ -1,5 +1,5 @@
-//! Whole reads: as many at a time as a depth says, each submitted by a system call of its own, as
-//! fio does.
+//! Whole reads with a given number in flight, each submitted by a separate system call, as fio
+//! does.
 
 use crate::{Error, last, median, tenth};
 use io_uring::{IoUring, opcode, types};
@@ -35,7 +35,7 @@ impl Interface {
 /// Random reads at one depth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reads {
-    /// How they were submitted.
+    /// The interface that submitted them.
     pub interface: Interface,
     /// Reads under way at the same time.
     pub depth: u32,
@@ -45,7 +45,7 @@ pub struct Reads {
     pub thread_us: f64,
     /// Calls that waited for results, for a read.
     pub waits: f64,
-    /// The median time from before a read's submission until it was seen to be done, us.
+    /// The median time from before a read's submission until its completion was seen, us.
     pub latency_us: f64,
     /// The time that a tenth of the reads did not exceed, us.
     pub latency_fast_us: f64,
@@ -54,7 +54,7 @@ pub struct Reads {
 /// The most reads under way.
 const DEPTH_MAX: usize = 128;
 
-/// A read that is under way, or could be.
+/// A read that is in flight, or the place for one.
 #[derive(Clone, Copy)]
 struct Place {
     address: usize,
@@ -63,10 +63,11 @@ struct Place {
 
 /// An engine that submits single reads and waits for results.
 trait Engine {
-    /// Submits a read of `len` bytes at `offset` of the file into `address`; `tag` comes back.
+    /// Submits a read of `len` bytes at `offset` of the file into `address`; the result carries
+    /// `tag`.
     fn submit(&mut self, tag: u64, address: usize, len: usize, offset: u64) -> Result<(), Error>;
 
-    /// Waits for one result or more. Appends their tags to `done`.
+    /// Waits for at least one result. The tags are appended to `done`.
     fn wait(&mut self, done: &mut Vec<u64>) -> Result<(), Error>;
 }
 
@@ -213,7 +214,7 @@ impl Engine for Libaio {
         *block = Iocb { data: tag, fd: self.fd, address, len, offset, ..Iocb::default() };
         block.opcode = 0; // IOCB_CMD_PREAD
         let list = [&raw mut *block];
-        // SAFETY: the block and the memory that it names live until its result has come.
+        // SAFETY: the control block and the memory that it names live until the result has arrived.
         let submitted = unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1, list.as_ptr()) };
         if submitted == 1 { Ok(()) } else { Err(last("io_submit")) }
     }
@@ -255,7 +256,7 @@ impl Uring {
 impl Engine for Uring {
     fn submit(&mut self, tag: u64, address: usize, len: usize, offset: u64) -> Result<(), Error> {
         let read = opcode::Read::new(self.fd, address as *mut u8, len as u32).offset(offset);
-        // SAFETY: the memory lives until the result has come.
+        // SAFETY: the memory lives until the result has arrived.
         let pushed = unsafe { self.ring.submission().push(&read.build().user_data(tag)) };
         pushed
             .map_err(|_| Error { doing: "submitting a read", cause: IoError::other("the ring is full") })?;
@@ -278,7 +279,7 @@ impl Engine for Uring {
     }
 }
 
-/// The error of a read's result, if it is one.
+/// The error in a read's result, if there is one.
 fn check(result: i64) -> Result<(), Error> {
     if result > 0 {
         return Ok(());

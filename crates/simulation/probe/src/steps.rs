@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use terapage_sys::thread::{Processors, now_ns, used_ns};
 
-/// Measurements of a step. The tenth percentile counts: other work makes steps longer, never
-/// shorter. Chosen, not measured, as are the repetitions.
+/// The number of measurements of a step. The tenth percentile is used, since other work makes steps
+/// longer, never shorter. Chosen, not measured, like the repetitions.
 const ROUNDS: usize = 41;
 /// Repetitions in one measurement.
 const TIMES: u32 = 500;
 
-/// Runs `step` many times; the time of one, ns.
+/// Runs `step` many times and returns the time of one run, ns.
 fn time_ns(mut step: impl FnMut()) -> f64 {
     let round = |_| {
         let start = Instant::now();
@@ -39,7 +39,7 @@ pub fn clock_ghz() -> f64 {
     64.0 * CYCLES / ns
 }
 
-/// A system call that does nothing, ns.
+/// The time of a system call that does nothing, ns.
 pub fn syscall_ns() -> f64 {
     // SAFETY: the call has no arguments and changes nothing.
     let call = || unsafe { libc::syscall(libc::SYS_getppid) };
@@ -112,8 +112,8 @@ fn get(fd: libc::c_int) -> u8 {
 
 const STOP: u8 = 1;
 
-/// Calls `measure` while another thread answers each byte of one pipe through the other. `numbers`:
-/// the processors of this thread and of the other.
+/// Calls `measure` while another thread answers each byte from one pipe through the other.
+/// `numbers` are the processors of this thread and of the other.
 fn with_answerer<T>(numbers: [usize; 2], pipes: &Pipes, measure: impl FnOnce(&Pipes) -> T) -> Option<T> {
     let all = Processors::of(0)?;
     let (here, there) = (all.only(numbers[0])?, all.only(numbers[1])?);
@@ -133,11 +133,11 @@ fn with_answerer<T>(numbers: [usize; 2], pipes: &Pipes, measure: impl FnOnce(&Pi
     Some(result)
 }
 
-/// A switch from one thread to another on the same processor, with the wake-up, ns: half a round
-/// trip through two pipes, less what the pipes' system calls take without a switch.
+/// The time of a switch from one thread to another on the same processor, with the wake-up, ns:
+/// half a round trip through two pipes, less the time of the pipes' system calls without a switch.
 ///
 /// # Errors
-/// No pipe can be had.
+/// No pipe can be created.
 pub fn switch_ns() -> Result<f64, Error> {
     let pipes = Pipes::new()?;
     let calls_ns = time_ns(|| {
@@ -154,11 +154,12 @@ pub fn switch_ns() -> Result<f64, Error> {
     Ok((round_ns.unwrap_or(f64::NAN) / 2.0 - calls_ns).max(0.0))
 }
 
-/// What waking a sleeping thread on another processor costs the one that wakes it, ns: `write()` to
-/// a pipe that a thread sleeps at, less the same at a pipe that nobody reads.
+/// The cost of waking a thread that sleeps on another processor, for the thread that wakes it, ns:
+/// a `write()` to a pipe on which a thread sleeps, less a `write()` to a pipe without a reader.
+/// `None` if there is only one processor.
 ///
 /// # Errors
-/// No pipe can be had. `None`: there is one processor only.
+/// No pipe can be created.
 pub fn wake_ns() -> Result<Option<f64>, Error> {
     let pipes = Pipes::new()?;
     let numbers: Vec<usize> =
@@ -186,7 +187,7 @@ pub fn wake_ns() -> Result<Option<f64>, Error> {
     Ok(waking_ns.map(|waking_ns| (waking_ns - quiet_ns).max(0.0)))
 }
 
-/// What a sleep until a timer rings costs the thread that sleeps, ns of processor time.
+/// The processor time that a sleep until a timer expires costs the sleeping thread, ns.
 pub fn sleep_ns() -> f64 {
     let once = |_| {
         let before = used_ns();
@@ -196,11 +197,11 @@ pub fn sleep_ns() -> f64 {
     tenth((0..400).map(once))
 }
 
-/// A hardware interrupt and its handler, ns: how long a thread that reads the clock all the time is
-/// stopped when a timer rings.
+/// A hardware interrupt and its handler, ns: the time for which a thread that reads the clock in a
+/// loop is interrupted when a timer expires.
 ///
 /// # Errors
-/// No timer can be had.
+/// No timer is available.
 pub fn interrupt_ns() -> Result<f64, Error> {
     const DELAY_NS: u64 = 30_000;
     // SAFETY: the call takes no pointers.
@@ -234,8 +235,8 @@ pub fn interrupt_ns() -> Result<f64, Error> {
     Ok(ns)
 }
 
-/// The time for a cache line that another processor wrote last, ns: two threads write one line in
-/// turn. `None`: there is one processor only.
+/// The time to transfer a cache line that another processor wrote last, ns: two threads write one
+/// line in turn. `None` if there is only one processor.
 pub fn line_transfer_ns() -> Option<f64> {
     const TURNS: u64 = 4_000;
     let all = Processors::of(0)?;
@@ -261,7 +262,7 @@ pub fn line_transfer_ns() -> Option<f64> {
     Some(ns)
 }
 
-/// Waits until a line's value is `turn`, and writes the next one.
+/// Waits until the value of a line is `turn`, and writes the next value.
 fn take_turn(line: &AtomicU64, turn: u64) {
     while line.load(SeqCst) != turn {
         std::hint::spin_loop();

@@ -1,5 +1,5 @@
-//! `terapage advise`: how much memory a program needs, which settings suit it, and how long it
-//! takes with them.
+//! `terapage advise` predicts how much memory a program needs, which settings suit it, and how long
+//! it then takes.
 
 mod show;
 
@@ -21,7 +21,7 @@ use terapage_advise::{Device, Recording};
 use terapage_config::Size;
 use terapage_policy::replacement;
 
-/// Block sizes for which costs are measured; costs of sizes between them are interpolated.
+/// Block sizes for which costs are measured; costs for sizes between them are interpolated.
 const MEASURED_BLOCKS: [u64; 2] = [16 << 10, 256 << 10];
 
 /// Options of `advise`.
@@ -35,31 +35,31 @@ Examples:
   terapage advise --device latency=20us,read=6G,write=4G -- ./solver input.dat
   terapage advise --trace app.trace --native 12.5
 
-The program runs at least twice, natively and recorded, without input and with its output discarded."
+The program runs at least twice, natively and recorded. It gets no input, and its output is discarded."
 )]
 pub struct Advise {
-    /// Do not run a program: use this trace, recorded by terapage run --trace
+    /// Use this trace, recorded by terapage run --trace, instead of running a program
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "native", conflicts_with = "command")]
     trace: Option<PathBuf>,
-    /// With --trace: how long the program takes with enough memory, seconds
+    /// With --trace: the time that the program takes with enough memory, seconds
     #[arg(long, value_name = "SECONDS", requires = "trace")]
     native: Option<f64>,
-    /// With --trace: how many of its threads run at once
+    /// With --trace: the number of its threads that run at once
     #[arg(long, value_name = "N", default_value_t = 1.0, requires = "trace")]
     parallelism: f64,
     /// Budgets to predict: sizes, or percentages of the most data in use at once
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "30%,40%,50%,60%,75%,90%,110%")]
     budget: Vec<String>,
-    /// Block sizes to predict, the first is the usual one: 16K and its doubles
+    /// Block sizes to predict, the usual one first: 16K times powers of two
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "16K,64K,256K")]
     block: Vec<String>,
-    /// Policies to predict, the first is the usual one
+    /// Policies to predict, the usual one first
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "auto,lru,clock,s3fifo,2q,arc")]
     policy: Vec<String>,
     /// The slow-down that you accept for less memory
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5)]
     slow_down: f64,
-    /// The store that is measured, and used for recordings: a directory
+    /// The store that is measured and used for recordings: a directory
     #[arg(long, short, value_name = "DIR", default_value = "/var/tmp", value_hint = clap::ValueHint::DirPath)]
     store: PathBuf,
     /// Predict for this device instead of the store's: latency=80us,read=1800M,write=1600M
@@ -68,8 +68,8 @@ pub struct Advise {
     /// Measure the store again, even if it was measured in the last week
     #[arg(long)]
     remeasure: bool,
-    /// How long all recordings may take, seconds; by default 20 times the native run, 10 at least
-    /// and 60 at most
+    /// Time that all recordings together may take, seconds; by default 20 times the native run, at
+    /// least 10 and at most 60
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: Option<u64>,
     /// One recording: quicker, and less exact
@@ -80,7 +80,7 @@ pub struct Advise {
     keep: Option<PathBuf>,
     #[command(flatten)]
     show: Show,
-    /// The program, and its arguments
+    /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, required_unless_present = "trace")]
     command: Vec<OsString>,
 }
@@ -94,7 +94,7 @@ struct Results {
     recorded_s: f64,
     references: usize,
     window_bytes: u64,
-    /// How long all recordings took, and how long they may take.
+    /// The time that all recordings took, and the time that they may take.
     recording_s: Option<(f64, f64)>,
     device: Device,
     costs: Vec<Costs>,
@@ -110,7 +110,7 @@ struct Subject {
     native_s: f64,
     parallelism: f64,
     shown: String,
-    /// How long all recordings took, and how long they may take, seconds.
+    /// The time that all recordings took, and the time that they may take, seconds.
     recording_s: Option<(f64, f64)>,
 }
 
@@ -174,7 +174,7 @@ impl Advise {
         self.publish(&subject, &measured, advice)
     }
 
-    /// The costs of the store and of the pager on it: kept from an earlier run, or measured now.
+    /// The costs of the store and of the pager with it, kept from an earlier run or measured now.
     fn measured(&self, terapage: &Path, progress: &Progress) -> anyhow::Result<Measured> {
         if !self.remeasure
             && let Some(known) = Measured::load(&self.store, &MEASURED_BLOCKS)
@@ -193,7 +193,7 @@ impl Advise {
             trouble.extend(calibration.trouble);
         }
         let measured = Measured::new(&self.store, device, costs, trouble);
-        // A machine without a place for the costs measures them again next time.
+        // Without a directory for the costs, the next run measures them again.
         let _ = measured.save();
         Ok(measured)
     }

@@ -21,19 +21,19 @@ use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Stu
 
 /// The smallest block, bytes: a sector.
 const BLOCK_MIN: u64 = 512;
-/// Bytes of a block, unless others are asked for.
+/// Bytes of a block, unless another size is asked for.
 const BLOCK: u64 = 4 << 10;
-/// Sizes, if none are given: of the distinct bytes that a trace asks for, and of the most data that
-/// a recorded program had in use at once.
+/// The sizes that are used if none are given: shares of the distinct bytes that a trace asks for,
+/// and of the most data that a recorded program had in use at once.
 const SIZES: [&str; 6] = ["0.1%", "0.3%", "1%", "3%", "10%", "30%"];
 const BUDGETS: [&str; 8] = ["20%", "30%", "40%", "50%", "60%", "70%", "80%", "90%"];
 
-/// What a trace's requests are taken for.
+/// What the requests of a trace refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum As {
     /// Blocks of one size, by address
     Blocks,
-    /// Objects with sizes of their own, by key
+    /// Objects with individual sizes, by key
     Objects,
 }
 
@@ -66,19 +66,20 @@ Examples:
   terapage sim cache --format u64 --size 10000 keys.bin
   terapage sim cache --policy auto,lru --size 25%,1G --html app.html app.trace
 
-Block traces are read as blocks, traces of keys as objects: CSV, a key a line, u32 and u64
-(little-endian numbers), oraclegeneral. Objects without sizes are counted: --size 1000 is
-1000 objects. Policies: lru, fifo, clock, s3fifo, 2q, arc, sieve, slru, lirs, wtinylfu, lfu,
-lfuda, gdsf, hyperbolic, lhd, random, mru. Each figure stands beside the least possible one. An object keeps the size with which it came in. The policy is told of each
-request, as in its paper, and every object that is missed comes in.
+Block traces are read as blocks, traces of keys as objects: CSV, a key per line, u32 and u64
+(little-endian numbers), oraclegeneral. Objects without sizes are counted: --size 1000 is 1000
+objects. Policies: lru, fifo, clock, s3fifo, 2q, arc, sieve, slru, lirs, wtinylfu, lfu, lfuda, gdsf,
+hyperbolic, lhd, random, mru. The least possible figure is shown beside each one. An object keeps
+the size with which it was inserted. The policy learns of each request, as in its paper, and every
+object that misses is inserted.
 
-A program that terapage run --trace recorded is replayed as the pager sees it, beside Belady's
-optimum. Sizes are then budgets, or percentages of the most data in use at once.")]
+A program that terapage run --trace recorded is replayed as the pager sees it, and compared with
+Belady's optimum. Sizes are then budgets, or percentages of the most data in use at once.")]
 pub struct Cache {
     /// The trace, compressed or not; - is standard input
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     trace: PathBuf,
-    /// Policies [default: all; auto, made for a pager whose blocks have neighbours, only for
+    /// Policies [default: all; auto, which is made for a pager and blocks with neighbours, only for
     /// recorded programs]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     policy: Vec<String>,
@@ -90,48 +91,49 @@ pub struct Cache {
     /// detected from the first bytes
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
-    /// Columns of CSV by name or number: time=.., key=.., size=.., op=..; guessed from the first
-    /// line. With offset=.. instead of key=.. lines are blocks, and columns have units, as in sim
-    /// ssd
+    /// Columns of CSV by name or number: time=.., key=.., size=.., op=..; by default guessed from
+    /// the first line. With offset=.. instead of key=.. lines are blocks, and columns have units,
+    /// as in sim ssd
     #[arg(long, value_name = "COLUMNS")]
     columns: Option<Named>,
-    /// Read requests as blocks, or each as an object named by its address and size
+    /// Read requests as blocks, or each request as an object named by its address and size
     #[arg(long = "as", value_name = "WHAT")]
     taken_as: Option<As>,
-    /// Bytes of a block [default: 4K; of recorded programs as recorded, and several can be given,
-    /// the recorded one times powers of two]
+    /// Bytes of a block [default: 4K; for recorded programs as recorded, and several sizes can be
+    /// given: the recorded one times powers of two]
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     block: Vec<String>,
-    /// Of recorded programs: frames that are kept soft, per cent [default: as the pager keeps]
+    /// Only for recorded programs: frames that are kept soft, per cent [default: as many as the
+    /// pager keeps]
     #[arg(long, value_name = "PERCENT")]
     soft: Option<f64>,
-    /// Of recorded programs: the share of the blocks that is simulated, 0.001 to 1 [default: all,
-    /// unless the trace is long]
+    /// Only for recorded programs: the share of the blocks that is simulated, 0.001 to 1 [default:
+    /// all, unless the trace is long]
     #[arg(long, value_name = "SHARE")]
     sample: Option<String>,
-    /// Read this volume of a block trace only; can be given several times
+    /// Read only this volume of a block trace; can be given several times
     #[arg(long = "volume", value_name = "NAME")]
     volumes: Vec<String>,
-    /// Bytes of one address in arc and oraclegeneral traces as blocks [default: 512]
+    /// Bytes of one address in arc and oraclegeneral traces that are read as blocks [default: 512]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     unit: Option<u32>,
     #[command(flatten)]
     show: Show,
-    /// What is read or simulated in another way than it was asked for.
+    /// Says what is read or simulated differently from what was asked for.
     #[arg(skip)]
     notes: Vec<String>,
 }
 
 /// A trace, ready for a cache.
 struct Trace {
-    /// How it was read, in words.
+    /// How the trace was read, in words.
     read_as: String,
     requests: Vec<Request>,
-    /// Bytes of each block; `None` where objects have their own.
+    /// Bytes of each block, or `None` if objects have individual sizes.
     block: Option<u64>,
     /// Whether it is a block trace.
     addressed: bool,
-    /// Whether objects have sizes. Those without are counted.
+    /// Whether objects have sizes. Objects without sizes are counted.
     sized: bool,
 }
 
@@ -151,21 +153,23 @@ struct Row {
     object_miss_ratio: f64,
     /// The misses that no policy can be below.
     least_misses: u64,
-    /// Whether a policy that knows the future has no more than these; else it is a bound.
+    /// Whether a policy that knows the future can reach these misses; otherwise they are only a
+    /// bound.
     least_is_reached: bool,
     least_object_miss_ratio: f64,
 }
 
-/// Everything that came out.
+/// All results.
 #[derive(Serialize)]
 struct Results {
     read_as: String,
     requests: u64,
     objects: u64,
-    /// Distinct bytes: each object with the size that it had first; objects where they have none.
+    /// Distinct bytes: each object counts with its first size; or distinct objects, if they have no
+    /// sizes.
     footprint_bytes: u64,
     block_bytes: Option<u64>,
-    /// What was read or simulated in another way than it was asked for.
+    /// Says what was read or simulated differently from what was asked for.
     notes: Vec<String>,
     rows: Vec<Row>,
 }
@@ -174,7 +178,7 @@ impl Cache {
     /// Runs it.
     ///
     /// # Errors
-    /// The trace's; a policy or size that there is not.
+    /// An error of the trace, or an unknown policy or size.
     pub fn run(self) -> anyhow::Result<()> {
         if is_recording(&self.trace) {
             return self.replay()?.run();
@@ -197,7 +201,8 @@ impl Cache {
             self.with_defaults(NAMES, &BUDGETS)?;
         if let Some(name) = policy.iter().find(|name| !NAMES.contains(&name.as_str())) {
             bail!(
-                "--policy {name}: it is no pager's, so recorded programs have none of it (one of {})",
+                "--policy {name}: it is not a policy of the pager, and recorded programs need one \
+                 (one of {})",
                 NAMES.join(", ")
             );
         }
@@ -205,7 +210,7 @@ impl Cache {
         Ok(Replay { trace, size, policy, block, soft, sample, show })
     }
 
-    /// With policies and sizes, if none were given. What was given is checked.
+    /// Adds policies and sizes if none were given. Given policies and sizes are checked.
     fn with_defaults(mut self, policies: &[&str], sizes: &[&str]) -> anyhow::Result<Cache> {
         let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         if self.policy.is_empty() {
@@ -230,13 +235,13 @@ impl Cache {
         let block = match &self.block[..] {
             [] => BLOCK,
             [text] => text.parse::<Size>().map_err(|error| anyhow::anyhow!("--block: {error}"))?.0,
-            _ => bail!("--block: several are for recorded programs"),
+            _ => bail!("--block: several sizes are only for recorded programs"),
         };
-        ensure!(block >= BLOCK_MIN, "--block {}: at least {BLOCK_MIN} bytes are a block", Size(block));
+        ensure!(block >= BLOCK_MIN, "--block {}: a block has at least {BLOCK_MIN} bytes", Size(block));
         Ok(block)
     }
 
-    /// Simulates a trace that is no recorded program.
+    /// Simulates a trace that is not a recorded program.
     fn simulated(mut self) -> anyhow::Result<()> {
         let block = self.block_bytes()?;
         self.show.check([self.trace.as_path()])?;
@@ -284,20 +289,22 @@ impl Cache {
         let read_as = trace.read_as.split(';').next().unwrap_or_default();
         ensure!(
             self.block.is_empty() || trace.block.is_some(),
-            "--block: objects are no blocks (read as {read_as}; --as blocks reads addresses)"
+            "--block: it is for blocks, and this trace was read as {read_as} (--as blocks reads \
+             addresses)"
         );
         ensure!(
             self.volumes.is_empty() || trace.addressed,
-            "--volume: it is of block traces, and this one was read as {read_as}"
+            "--volume: it is for block traces, and this one was read as {read_as}"
         );
         let unit = trace.addressed && ["arc", Format::OracleGeneral.name()].contains(&read_as);
         ensure!(
             self.unit.is_none() || unit,
-            "--unit: it is of arc and oraclegeneral traces as blocks, and this one was read as {read_as}"
+            "--unit: it is for arc and oraclegeneral traces as blocks, and this one was read as \
+             {read_as}"
         );
         ensure!(
             self.columns.is_none() || read_as.starts_with(Listing::Csv.name()),
-            "--columns: it is of CSV, and this trace was read as {read_as}"
+            "--columns: it is for CSV, and this trace was read as {read_as}"
         );
         Ok(())
     }
@@ -306,7 +313,7 @@ impl Cache {
     fn sizes(&mut self, trace: &Trace, footprint: u64) -> anyhow::Result<Vec<u64>> {
         let unit = trace.block.unwrap_or(1);
         let of = |text: &String| -> anyhow::Result<u64> {
-            let wrong = || anyhow::anyhow!("--size: '{text}' is no size (write 100M, or 5%)");
+            let wrong = || anyhow::anyhow!("--size: '{text}' is not a size (write 100M, or 5%)");
             let bytes = match text.trim().strip_suffix('%') {
                 None => text.parse::<Size>().map_err(|error| anyhow::anyhow!("--size: {error}"))?.0,
                 Some(percent) => {
@@ -322,7 +329,8 @@ impl Cache {
         for text in &self.size {
             let asked = of(text)?;
             let whole = (asked - asked % unit).max(unit);
-            // A percentage is seldom whole; that it is rounded is a surprise only if it is by much.
+            // A percentage is seldom a whole number, so rounding is mentioned only if it changes
+            // the size by much.
             if whole != asked && (!text.contains('%') || whole.abs_diff(asked) > asked / 20) {
                 let amount = |bytes| if trace.sized { Size(bytes).to_string() } else { format!("{bytes}") };
                 let what = if trace.block.is_some() { "whole blocks" } else { "at least 1" };
@@ -355,9 +363,9 @@ impl Cache {
         if matches!(self.columns, Some(Named::Blocks(_))) {
             let format = format.or(listing.and_then(|listing| listing.name().parse().ok()));
             let named = format.is_none_or(|format| format == Format::Csv);
-            ensure!(named, "--columns offset=..: it is of CSV, not of the format that --format names");
+            ensure!(named, "--columns offset=..: it is for CSV, and --format names another format");
             let trace = self.read_requests(None, block)?;
-            return trace.ok_or_else(|| anyhow::anyhow!("--columns: the trace is no CSV"));
+            return trace.ok_or_else(|| anyhow::anyhow!("--columns: the trace is not CSV"));
         }
         let keys = listing.is_some_and(|listing| listing != Listing::OracleGeneral) || self.columns.is_some();
         ensure!(
@@ -397,8 +405,8 @@ impl Cache {
         })
     }
 
-    /// A block trace; `None` if it is libCacheSim's, whose objects need not be addresses, and was
-    /// not asked for as blocks.
+    /// Reads a block trace. It returns `None` for a trace of libCacheSim that was not asked for as
+    /// blocks, since its objects need not be addresses.
     fn read_requests(&self, format: Option<Format>, block: u64) -> Result<Option<Trace>, Error> {
         let columns = match &self.columns {
             Some(Named::Blocks(columns)) => Some(columns.clone()),
@@ -559,12 +567,12 @@ impl Cache {
     }
 }
 
-/// What the column of the least misses has.
+/// Explains the column of the least misses.
 const LEAST_REACHED: &str = "least: the object miss ratio of Belady's optimum, which knows the future.";
 const LEAST_BOUND: &str =
     "least: an object miss ratio that no policy can be below (PFOO-L); none need reach it.";
 
-/// A sentence on the best policy at the middle one of the sizes.
+/// A sentence on the best policy at the middle size.
 fn best(results: &Results, amount: impl Fn(u64) -> String) -> Option<String> {
     let mut sizes: Vec<u64> = results.rows.iter().map(|row| row.cache_bytes).collect();
     sizes.sort_unstable();
@@ -582,7 +590,7 @@ fn best(results: &Results, amount: impl Fn(u64) -> String) -> Option<String> {
     })
 }
 
-/// What is said of `auto` where it is offered for traces.
+/// The note on `auto` if it is offered for traces.
 pub const AUTO: &str = "auto is made for a pager: it judges neighbouring blocks together and learns of few touches. On block \
     traces it is often worse than LRU, and on some worse than FIFO.";
 
@@ -591,7 +599,7 @@ fn is_unknown(error: &Error) -> bool {
 }
 
 impl Trace {
-    /// Distinct objects, and their bytes as they had them first.
+    /// The number of distinct objects, and the bytes of their first sizes.
     fn footprint(&self) -> (u64, u64) {
         let mut seen: Vec<bool> = Vec::new();
         let (mut objects, mut bytes) = (0, 0);

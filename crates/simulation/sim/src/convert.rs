@@ -14,9 +14,9 @@ use terapage_blocktrace::{Counts, Format, Losses, Reader, Writer, WriterOptions}
   terapage sim convert --volume hm_1 hm.csv hm_1.trace.zst --to ssdsim
   terapage sim convert trace.blkparse - --to fio
 
-OUT is compressed by its suffix (.gz, .zst, .xz). It appears when it is whole; on an
-error nothing stays behind. What does not fit into the format is an error that names
-the request; --lossy makes it fit and says what was lost.")]
+OUT is compressed if its suffix is .gz, .zst or .xz. It appears once it is complete; after an error
+nothing remains. A request that does not fit into the format is an error, which names the request;
+with --lossy it is changed, and the losses are reported.")]
 pub struct Convert {
     #[command(flatten)]
     trace: TraceArgs,
@@ -27,16 +27,17 @@ pub struct Convert {
     /// by OUT's suffix, or tera]
     #[arg(long, value_name = "FORMAT")]
     to: Option<Format>,
-    /// Change what does not fit: leave out trims, grow to whole sectors, drop kinds and volumes
+    /// Change requests that do not fit: leave out trims, grow requests to whole sectors, drop kinds
+    /// and volumes
     #[arg(long)]
     lossy: bool,
-    /// The name in a tera trace; kept from a tera trace
+    /// The name in a tera trace [default: the name in the source, if that is a tera trace]
     #[arg(long)]
     name: Option<String>,
-    /// The comment in a tera trace; kept from a tera trace
+    /// The comment in a tera trace [default: the comment in the source, if that is a tera trace]
     #[arg(long)]
     comment: Option<String>,
-    /// Mark a tera trace as synthetic: made up, not recorded; kept from a tera trace
+    /// Mark a tera trace as synthetic (made up, not recorded); a synthetic tera trace stays marked
     #[arg(long)]
     synthetic: bool,
 }
@@ -67,7 +68,8 @@ impl Convert {
         Ok(())
     }
 
-    /// The format that was asked for, or the one of the last suffix that names no compression.
+    /// The format that was asked for, or else the format of the last suffix that does not name a
+    /// compression.
     fn format(&self) -> anyhow::Result<Format> {
         let format = self.to.unwrap_or_else(|| {
             let packed = terapage_blocktrace::Compression::of_name(&self.out).is_some();
@@ -94,7 +96,8 @@ impl Convert {
     }
 }
 
-/// Reports what became of the requests, on standard error: standard output may be the trace.
+/// Reports the counts of changed and lost requests on standard error, since standard output may be
+/// the trace.
 fn tell(format: Format, losses: &Losses, counts: &Counts) {
     let mut parts = vec![format!("{} requests as {format}", losses.requests)];
     for (count, what) in [

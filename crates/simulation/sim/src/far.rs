@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use terapage_farsim::{Outcome, Parameters, Part, simulate};
 use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
-/// What `terapage sim far` is given.
+/// The arguments of `terapage sim far`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim far
@@ -18,12 +18,12 @@ use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Tabl
   terapage sim far --clients 16 --servers 4 --set copies=2 --set fail=1 --set return=3 --set seconds=10
   terapage sim far --list
 
-A file sets parameters as in `client-nic = 100`, one a line; --set comes after it.")]
+A file sets parameters as in `client-nic = 100`, one per line; --set overrides the file.")]
 pub struct Far {
     /// A file of parameters
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
-    /// How many clients there are: one simulation each
+    /// Numbers of clients; each is simulated separately
     #[arg(long, value_name = "N,N...", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64])]
     clients: Vec<u32>,
     /// Server processes
@@ -39,7 +39,7 @@ pub struct Far {
     show: Show,
 }
 
-/// A number of clients, and the outcome of their simulation.
+/// A number of clients and the result of its simulation.
 #[derive(Serialize)]
 struct Run {
     clients: u32,
@@ -50,7 +50,7 @@ impl Far {
     /// Runs it.
     ///
     /// # Errors
-    /// A parameter is wrong; a file cannot be read or written.
+    /// A parameter is wrong, or a file cannot be read or written.
     pub fn run(self) -> anyhow::Result<()> {
         self.show.check(self.file.as_deref())?;
         let parameters = self.parameters()?;
@@ -113,7 +113,7 @@ fn shown(parameters: &Parameters) -> Vec<Parameter> {
 fn study(parameters: &Parameters, runs: &[Run], fails: bool) -> Study {
     let mut plots = vec![rates(runs), times(runs), loads(runs)];
     if runs.len() == 1 {
-        // One number of clients gives no curve.
+        // A single number of clients gives no curve.
         plots.clear();
     }
     if fails {
@@ -151,7 +151,8 @@ fn summary(runs: &[Run]) -> Vec<String> {
         && let Some((run, load)) = runs.last().and_then(|run| Some((run, run.outcome.busiest()?)))
     {
         said.push(format!(
-            "No part is saturated with {} clients. The busiest is the {}, {} % of the time. More operations under way (depth), or more clients, would move more.",
+            "No part is saturated with {} clients. The busiest is the {}, {} % of the time. More \
+             operations in flight (depth), or more clients, would move more.",
             run.clients,
             load.part.name(),
             percent(load.most)

@@ -1,17 +1,18 @@
-//! The options that were given by hand, whatever their values.
+//! Finds the options that the user gave, whatever their values.
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use crate::set::SET;
 
-/// The options that were given by hand. As a part of a command's options it must come before all
-/// others: they take their values out of what was parsed.
+/// The options that the user gave. It must be the first part of a command's options, because the
+/// other parts take their values out of the parsed arguments.
 #[derive(Clone, Debug, Default)]
 pub struct Given(Vec<String>);
 
 impl Given {
-    /// Whether the option was given: `--depth`, or `--set line`; with commas one of several.
+    /// Whether the user gave the option: `--depth`, or `--set line`; several are separated by
+    /// commas.
     pub fn has(&self, option: &str) -> bool {
         let (set, names) = match option.strip_prefix("--set ") {
             Some(names) => ("--set ", names),
@@ -20,7 +21,7 @@ impl Given {
         names.split(", ").any(|name| self.0.iter().any(|given| *given == format!("{set}{name}")))
     }
 
-    /// Those of `options` that were given.
+    /// Returns those of `options` that the user gave.
     pub fn of<'a>(&self, options: &[&'a str]) -> Vec<&'a str> {
         options.iter().copied().filter(|option| self.has(option)).collect()
     }

@@ -14,15 +14,15 @@ use terapage_blocktrace::{Profile, ProfileOptions, Profiler};
   terapage sim info --volume hm_1 --json - hm.csv | jq .results.footprint_blocks
   zcat trace.gz | terapage sim info --format ssdsim -
 
-Footprint and reuse are exact up to --track blocks. For a trace that touches more, a
-sample of its blocks stands for all, and the result says so.")]
+Footprint and reuse are exact up to --track blocks. For a trace that touches more they are estimated
+from a sample of its blocks, and the result says so.")]
 pub struct Info {
     #[command(flatten)]
     trace: TraceArgs,
     /// Bytes of a block, in which footprint and reuse are counted
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(512..))]
     block: u32,
-    /// Blocks to follow one by one, about 80 bytes of memory each
+    /// Blocks to track individually, about 80 bytes of memory each
     #[arg(long, value_name = "N", default_value_t = 4 << 20)]
     track: usize,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! The simulators as commands: `terapage sim ...`. One subcommand, one file. `terapage advise` is
-//! here too: it simulates the pager.
+//! The simulators as commands: `terapage sim ...`. Each subcommand has one file. `terapage advise`
+//! is here as well, since it simulates the pager.
 #![forbid(unsafe_code)]
 
 mod advise;
@@ -28,7 +28,7 @@ pub use names::names;
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Replay a trace on caches by policy and size: blocks, objects, or a recorded program, whose
-    /// policies are held against Belady's optimum
+    /// policies are compared with Belady's optimum
     Cache(Box<cache::Cache>),
     /// Show a study that was saved as JSON, in the terminal or as a page
     Report(report::Report),
@@ -41,9 +41,9 @@ pub enum Command {
     /// Simulate Linux's I/O stack: where CPU time goes, and which locks cost it
     #[command(subcommand)]
     Stack(stack::Stack),
-    /// Simulate far memory: clients and servers, and which part of them saturates at what scale
+    /// Simulate far memory: clients, servers, and the part of them that saturates at each scale
     Far(far::Far),
-    /// Simulate figures of papers again, beside what was published; without a name: list them
+    /// Simulate figures of papers, beside the published values; without a name: list them
     Paper(paper::Papers),
 }
 

@@ -5,7 +5,7 @@ use terapage_policy::replacement;
 use terapage_ssd::Profile;
 use terapage_stack::{LockKind, MACHINES, Mechanism, Stack};
 
-/// The names that a flag of `terapage sim` takes, by the flag's name; none if it takes any text.
+/// The values of a flag of `terapage sim`, by the flag's name; none if it takes any text.
 pub fn names(flag: &str) -> Vec<&'static str> {
     match flag {
         "policy" => replacement::NAMES.to_vec(),

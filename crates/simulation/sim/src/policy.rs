@@ -17,8 +17,8 @@ use terapage_policy::replacement;
 use terapage_policy::soft::PER_MILLE;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
-/// From this many references on, only a sample of the blocks is simulated, unless `--sample` says
-/// otherwise. Chosen, not measured.
+/// From this number of references on, only a sample of the blocks is simulated, unless `--sample`
+/// says otherwise. Chosen, not measured.
 const LONG: usize = 20_000_000;
 /// The sample has about this many references. Chosen, not measured.
 const SAMPLE: f64 = 5_000_000.0;
@@ -33,9 +33,9 @@ pub struct Replay {
     /// Sizes, or percentages of the footprint.
     pub size: Vec<String>,
     pub policy: Vec<String>,
-    /// Block sizes, the recorded one times a power of two; none: the recorded one.
+    /// Block sizes, each the recorded one times a power of two; if empty, the recorded one.
     pub block: Vec<String>,
-    /// Frames that are kept soft, per cent; `None`: as many as the pager keeps.
+    /// Frames that are kept soft, per cent, or `None` for as many as the pager keeps.
     pub soft: Option<f64>,
     /// The share of the blocks that is simulated, or auto.
     pub sample: String,
@@ -58,14 +58,14 @@ struct Recorded {
     block_bytes: u64,
     budget_bytes: u64,
     seconds: f64,
-    /// The most blocks whose touches left no record.
+    /// The greatest number of blocks whose touches left no record.
     window_blocks: usize,
     major_faults: u64,
     minor_faults: u64,
     prefetched: u64,
     first_touches: u64,
     dirty_page_outs: u64,
-    /// The optimum for its own references with its own budget, in blocks; for the first block size.
+    /// The optimum for its own references with its own budget, in blocks, for the first block size.
     optimum: u64,
     cut_short: Option<String>,
 }
@@ -74,11 +74,12 @@ struct Recorded {
 #[derive(Serialize)]
 struct Block {
     sample: f64,
-    /// The greatest difference between samples, in parts of the footprint; 0 if all blocks were
+    /// The greatest difference between samples, as a share of the footprint; 0 if all blocks were
     /// simulated.
     sample_error: f64,
     knee_bytes: Option<u64>,
-    /// LRU's curve: budget in bytes, page-ins in footprints, first touches left out.
+    /// LRU's curve: the budget in bytes, and page-ins divided by the footprint, without first
+    /// touches.
     lru_curve: Vec<(f64, f64)>,
     compared: Compared,
 }
@@ -87,7 +88,11 @@ impl Replay {
     /// Runs it.
     pub fn run(self) -> anyhow::Result<()> {
         let soft_per_mille = self.soft.map(|percent| {
-            ensure!((0.0..100.0).contains(&percent), "--soft {percent}: it is a percentage below 100");
+            ensure!(
+                (0.0..100.0).contains(&percent),
+                "--soft {percent}: it must be a percentage \
+                                                      below 100"
+            );
             Ok((percent * 10.0).round() as usize)
         });
         let soft_per_mille = soft_per_mille.transpose()?;
@@ -154,7 +159,8 @@ impl Replay {
                 budget("--size", text, footprint * size).map(|bytes| ((bytes / size) as usize).max(2))
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
-        // The window in blocks of this size: each of its blocks may lie in a different one.
+        // The window in blocks of this size: each of its recorded blocks may lie in a different
+        // block.
         let window = recording.window.min(footprint as usize);
         let comparison = Comparison {
             frames,
@@ -204,7 +210,7 @@ impl Replay {
     }
 }
 
-/// A size, or a percentage of `whole`, in bytes; `flag` gave it.
+/// The bytes of a size, or of a percentage of `whole`; `flag` is named in errors.
 pub fn budget(flag: &str, text: &str, whole: u64) -> anyhow::Result<u64> {
     let Some(percent) = text.trim().strip_suffix('%') else {
         let size: Size = text.parse().map_err(|error| anyhow::anyhow!("{flag}: {error}"))?;
@@ -340,7 +346,7 @@ fn tables(block: &Block, size: u64, recorded: &Recorded) -> Vec<Table> {
     vec![page_ins, soft]
 }
 
-/// The frames of a budget that are kept soft.
+/// The number of frames of a budget that are kept soft.
 fn soft_frames(row: &Row) -> String {
     match row.soft_frames {
         (least, most) if least == most => least.to_string(),

@@ -1,4 +1,4 @@
-//! The progress of a command, on standard error, if that is a terminal.
+//! Shows the progress of a command on standard error, if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::borrow::Cow;
@@ -10,8 +10,8 @@ use terapage_blocktrace::Reader;
 /// Items between two reads of the clock. Chosen, not measured.
 const STEP: u64 = 1 << 14;
 
-/// A line with the progress of a command, and the time that is left. It is hidden if standard error
-/// is no terminal, and is removed when it is dropped.
+/// A line with the progress of a command and the remaining time. The line is hidden if standard
+/// error is not a terminal, and is removed on drop.
 pub struct Progress {
     bar: ProgressBar,
 }
@@ -24,7 +24,7 @@ impl Progress {
         progress
     }
 
-    /// The progress of a phase whose end is not known.
+    /// The progress of a phase of unknown length.
     pub fn endless(message: impl Into<Cow<'static, str>>) -> Progress {
         let progress = Progress { bar: ProgressBar::no_length() };
         progress.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
@@ -47,7 +47,7 @@ impl Progress {
         progress
     }
 
-    /// Begins another phase, whose end is not known.
+    /// Begins another phase, of unknown length.
     pub fn phase(&self, message: impl Into<Cow<'static, str>>) {
         self.bar.unset_length();
         self.bar.reset();
@@ -62,7 +62,7 @@ impl Progress {
         self.style("{msg} {wide_bar} {human_pos}/{human_len}, {eta} left");
     }
 
-    /// Shows what is being done.
+    /// Shows what the command is doing.
     pub fn say(&self, message: impl Into<Cow<'static, str>>) {
         self.bar.set_message(message);
     }
@@ -72,7 +72,7 @@ impl Progress {
         self.bar.inc(steps);
     }
 
-    /// Sets how many steps are done.
+    /// Sets the number of steps that are done.
     pub fn set(&self, steps: u64) {
         self.bar.set_position(steps);
     }
@@ -83,7 +83,7 @@ impl Progress {
         items.inspect(move |_| ticks.tick())
     }
 
-    /// A counter for steps that come by the million.
+    /// A counter for steps that number millions.
     pub fn ticks(&self) -> Ticks<'_> {
         Ticks { progress: self, seen: 0 }
     }
@@ -106,7 +106,7 @@ impl Drop for Progress {
     }
 }
 
-/// A counter of steps that come by the million: it reads the clock only now and then.
+/// A counter for steps that number millions: it reads the clock only now and then.
 pub struct Ticks<'a> {
     progress: &'a Progress,
     seen: u64,

@@ -1,4 +1,4 @@
-//! Times, shares and sizes of a cache, as people write them.
+//! Times, shares and sizes of a cache in the forms that people write.
 
 use std::fmt;
 use std::str::FromStr;
@@ -92,28 +92,28 @@ impl FromStr for CacheSize {
             });
         };
         let share = number.trim().parse::<f64>().ok().filter(|share| (0.0..=10_000.0).contains(share));
-        let share = share.ok_or_else(|| format!("'{}' is no number of per cent", number.escape_debug()))?;
+        let share = share.ok_or_else(|| format!("'{}' is not a percentage", number.escape_debug()))?;
         match whole.trim().trim_start_matches("of ") {
             "" | "footprint" => Ok(CacheSize::OfFootprint(share / 100.0)),
             "nand" | "capacity" => Ok(CacheSize::OfNand(share / 100.0)),
-            other => {
-                Err(format!("per cent of '{}'? write 5% (of the footprint) or 5%nand", other.escape_debug()))
-            }
+            other => Err(format!(
+                "per cent of '{}' is not known: write 5% (of the footprint) or 5%nand",
+                other.escape_debug()
+            )),
         }
     }
 }
 
-/// The least bytes that requests of synthetic volumes move: with fewer, nothing would be left to
-/// compare.
+/// The least bytes that requests of synthetic volumes move: fewer would leave nothing to compare.
 const TRAFFIC_MIN: Size = Size(16 << 20);
 
 /// Reads the bytes that requests move, and refuses too few.
 pub fn traffic(text: &str) -> Result<Size, String> {
     let size: Size = text.parse().map_err(|error| format!("{error}"))?;
-    if size < TRAFFIC_MIN { Err(format!("at least {TRAFFIC_MIN} are needed")) } else { Ok(size) }
+    if size < TRAFFIC_MIN { Err(format!("it must be at least {TRAFFIC_MIN}")) } else { Ok(size) }
 }
 
-/// A percentage with its sign; one that rounds to 0 has none.
+/// A percentage with its sign; a percentage that rounds to 0 has no sign.
 pub fn signed(percent: f64) -> String {
     if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") }
 }

@@ -1,4 +1,4 @@
-//! `terapage sim report`: a study that was kept as JSON, shown again.
+//! `terapage sim report`: shows a study again that was saved as JSON.
 
 use crate::publish::{columns, print};
 use crate::show::{check_page, put_page};
@@ -16,7 +16,7 @@ use terapage_report::{Study, TextOptions, from_json, render_text_with};
   terapage sim report study.json -o study.html
   terapage sim paper fukuchi fig3 --json - | terapage sim report - -o fig3.html")]
 pub struct Report {
-    /// A study that a command wrote with --json; - is standard input
+    /// A study that a command wrote with --json, or - for standard input
     study: PathBuf,
     /// Write one self-contained HTML page to this file; - is standard output
     #[arg(short, long, value_name = "FILE.html")]

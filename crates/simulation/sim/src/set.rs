@@ -1,4 +1,4 @@
-//! Parameters that are given as `--set NAME=VALUE`: there are many, and a run sets few of them.
+//! Parameters given as `--set NAME=VALUE`: there are many of them, and a run sets few.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -8,8 +8,8 @@ use std::ops::Deref;
 /// The flag.
 pub const SET: &str = "set";
 
-/// The parameters of a command. `T` has each as a long flag: its name, value, default and help are
-/// those of the parameter.
+/// The parameters of a command. `T` has each of them as a long flag with the name, value, default
+/// and help of the parameter.
 #[derive(Clone, Debug)]
 pub struct Set<T>(T);
 
@@ -21,12 +21,12 @@ impl<T> Deref for Set<T> {
     }
 }
 
-/// The parameters as the flags of a command of their own.
+/// The parameters as the flags of a separate command.
 fn flags<T: Args>() -> Command {
     T::augment_args(Command::new(SET).no_binary_name(true).disable_help_flag(true))
 }
 
-/// What `--help` says: a line for each parameter.
+/// The text for `--help`: a line for each parameter.
 fn list(flags: &Command) -> String {
     let mut text = "Change a parameter; can be given several times. The parameters:".to_owned();
     for flag in flags.get_arguments() {
@@ -54,7 +54,7 @@ fn read<T: Args>(texts: &[String]) -> Result<T, String> {
         };
         if !known(name) {
             let all: Vec<_> = flags.get_arguments().filter_map(Arg::get_long).collect();
-            return Err(format!("--set: there is no parameter {name}; there are {}", all.join(", ")));
+            return Err(format!("--set: there is no parameter {name} (there are {})", all.join(", ")));
         }
     }
     let words = texts.iter().map(|text| format!("--{text}"));
@@ -132,12 +132,12 @@ mod tests {
         assert_eq!(parse("x --set line-bytes=9 --set wrap=yes").unwrap(), wanted);
         for (line, part) in [
             ("x --set line", "NAME=VALUE is expected"),
-            ("x --set lines=9", "there is no parameter lines; there are line-bytes, wrap"),
+            ("x --set lines=9", "there is no parameter lines (there are line-bytes, wrap"),
             ("x --set line-bytes=x", "invalid value 'x'"),
             ("x --set wrap=maybe", "write yes or no"),
         ] {
             let said = parse(line).unwrap_err().to_string();
-            // The command leaves out what clap says of its usage.
+            // clap's text on usage is removed.
             let said = said.split("Usage:").next().unwrap_or_default().trim_end();
             assert!(said.contains(part) && said.lines().count() == 1, "{line}: {said}");
         }

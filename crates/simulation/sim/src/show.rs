@@ -1,5 +1,5 @@
-//! How a study is shown: in the terminal, as a page, as JSON. All commands that make a study take
-//! the same options.
+//! Shows a study: in the terminal, as a page, as JSON. All commands that produce a study take the
+//! same options.
 
 use crate::publish::{self, columns, print};
 use anyhow::{Context, ensure};
@@ -38,7 +38,8 @@ struct Document<'a, T> {
 }
 
 impl Show {
-    /// Checks that the files can be written, before the work begins; `inputs` are read.
+    /// Checks before the work begins that the files can be written, and are none of `inputs`, which
+    /// are read.
     ///
     /// # Errors
     /// A file cannot be written, or is an input.
@@ -52,7 +53,7 @@ impl Show {
         }
         ensure!(
             self.json.is_none() || self.json != self.html,
-            "--json and --html name the same file; give each its own"
+            "--json and --html name the same file; name two files"
         );
         Ok(())
     }
@@ -63,7 +64,8 @@ impl Show {
         self.publish(study, study, || self.text(study, true))
     }
 
-    /// As `study`, with `text` for the terminal, and in JSON `results` beside the study.
+    /// Like `study`, but with `text` in the terminal, and with `results` beside the study in the
+    /// JSON.
     pub fn results(
         &self,
         study: &Study,
@@ -73,7 +75,7 @@ impl Show {
         self.publish(study, &Document { study, results }, text)
     }
 
-    /// Whether the parameters are to be printed.
+    /// Whether to print the parameters.
     pub fn wants_parameters(&self) -> bool {
         self.parameters
     }
@@ -102,13 +104,14 @@ impl Show {
     }
 }
 
-/// Checks that a page can be written to `path`, before the work begins; `inputs` are read.
+/// Checks before the work begins that a page can be written to `path`, and that `path` is none of
+/// `inputs`, which are read.
 pub fn check_page(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     check(path, inputs, PAGE)
 }
 
-/// Checks that a file can be written. An existing file must begin as its replacement does: if the
-/// file of an option was forgotten, the option takes the next word, which may name a trace.
+/// Checks that a file can be written. An existing file must begin as its replacement does. If the
+/// value of an option was forgotten, the option takes the next word, which may name a trace.
 fn check(path: &Path, inputs: &[&Path], begin: &str) -> anyhow::Result<()> {
     publish::check(path, inputs)?;
     if path == Path::new(STDOUT) || !path.is_file() {
@@ -122,7 +125,8 @@ fn check(path: &Path, inputs: &[&Path], begin: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a page to a file, or to standard output. Returns whether it was standard output.
+/// Writes a page to a file, or to standard output. It returns whether the destination was standard
+/// output.
 pub fn put_page(path: &Path, study: &Study) -> anyhow::Result<bool> {
     put(path, &render_html(study))
 }

@@ -27,7 +27,7 @@ struct Run {
     skipped: u64,
     nand: String,
     setup: Setup,
-    /// The flash as it was built; `None` if there is none.
+    /// The flash as it was built, or `None` if there is none.
     flash: Option<Provision>,
     outcome: Outcome,
 }
@@ -209,8 +209,8 @@ mod tests {
             ),
             ("--cache none --scm 10%", "Without effect: --scm (there is no cache)."),
             ("--scm 0 --set scm-banks=1", "Without effect: --set scm-banks (there is no cache)."),
-            ("--set copy-above=1%", "Without effect: --set copy-above (it is of --cache space)."),
-            ("--set flush-after=1s", "Without effect: --set flush-after (it is of --cache dram)."),
+            ("--set copy-above=1%", "Without effect: --set copy-above (it is for --cache space)."),
+            ("--set flush-after=1s", "Without effect: --set flush-after (it is for --cache dram)."),
             ("--cache write-only --set whole-lines=yes", "--set whole-lines (reads are not copied)."),
             ("--set open=yes --depth 4", "Without effect: --depth (requests come at their time stamps)."),
             (
@@ -279,9 +279,9 @@ mod tests {
             ("--set idle-gc=1ms --set idle-blocks=1", "idle_collection"),
             ("--set idle-blocks=9", "idle-gc"),
             ("--set speed=2", "open=yes"),
-            ("--unit 4096", "--unit: it is of arc"),
-            ("--action D", "--action: it is of blkparse"),
-            ("--format ssdsim --columns offset=1,size=2", "--columns: it is of CSV"),
+            ("--unit 4096", "--unit: it is for arc"),
+            ("--action D", "--action: it is for blkparse"),
+            ("--format ssdsim --columns offset=1,size=2", "--columns: it is for CSV"),
         ] {
             let error = run(flags).err().map(|error| format!("{error:#}")).unwrap_or_default();
             assert!(error.contains(word) && !error.contains('\n'), "{flags}: {error:?}");

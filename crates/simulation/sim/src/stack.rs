@@ -15,7 +15,7 @@ Examples:
   terapage sim stack calibrate -o here.toml
   terapage sim stack run --stack virtio --machine here.toml --set threads=1")]
 pub enum Stack {
-    /// Simulate a setup of your own
+    /// Simulate any setup of machine, stack and load
     Run(Box<free::Run>),
     /// Measure this machine, and fit the model to it
     Calibrate(calibrate::Calibrate),
@@ -37,7 +37,7 @@ impl Stack {
     }
 }
 
-/// A value over several seeds as a whisker; `None` for one seed.
+/// The values of several seeds as a whisker; `None` for one seed.
 pub fn whisker(spread: &Spread) -> Option<Whisker> {
     Some(Whisker::around(spread.mean, spread.margin?, Ends::Interval))
 }

@@ -15,14 +15,14 @@ pub struct ReadArgs {
     #[arg(long, alias = "from", value_name = "FORMAT")]
     format: Option<Format>,
     /// Columns of any CSV, by name or number: offset=lba:512,size=4,time=ts:us,op=rw,volume=disk. A
-    /// unit is after a colon (s, ms, us, ns; bytes of an address), and after op's the value of
+    /// unit follows a colon (s, ms, us, ns; bytes of an address); after op's colon is the value of
     /// writes
     #[arg(long, value_name = "COLUMNS")]
     columns: Option<BlockColumns>,
     /// Skip at most this many bad records, and count them in the result
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad: u64,
-    /// Read this volume only; can be given several times
+    /// Read only this volume; can be given several times
     #[arg(long = "volume", value_name = "NAME")]
     volumes: Vec<String>,
     /// Treat times that go back by at most this (500ns, 20us, 1ms, 2s) as simultaneous with the
@@ -39,19 +39,19 @@ pub struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// Refuses options that none of the traces, which have these formats, has a use for.
+    /// Refuses options that apply to none of the traces, which have these formats.
     ///
     /// # Errors
-    /// There is such an option.
+    /// An option applies to none of them.
     pub fn check_used(&self, formats: &[Format]) -> anyhow::Result<()> {
         let is = |one: &[Format]| formats.iter().any(|format| one.contains(format));
         let names = || formats.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
         let unit = self.unit.is_none() || is(&[Format::Arc, Format::OracleGeneral]);
-        ensure!(unit, "--unit: it is of arc and oraclegeneral traces, and this was read as {}", names());
+        ensure!(unit, "--unit: it is for arc and oraclegeneral traces, and this was read as {}", names());
         let action = self.action.is_none() || is(&[Format::Blkparse, Format::Blktrace]);
-        ensure!(action, "--action: it is of blkparse and blktrace traces, and this was read as {}", names());
+        ensure!(action, "--action: it is for blkparse and blktrace traces, and this was read as {}", names());
         let columns = self.columns.is_none() || is(&[Format::Csv]);
-        ensure!(columns, "--columns: it is of CSV, and --format names {}", names());
+        ensure!(columns, "--columns: it is for CSV, and --format names {}", names());
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl ReadArgs {
     }
 }
 
-/// A block trace and how to read it.
+/// A block trace and the options for reading it.
 #[derive(clap::Args, Clone, Debug)]
 pub struct TraceArgs {
     /// The trace, compressed or not; - is standard input
@@ -87,7 +87,7 @@ impl TraceArgs {
     /// Opens the trace.
     ///
     /// # Errors
-    /// Those of [`open`]; an option that the trace has no use for.
+    /// Errors of [`open`], or an option that does not apply to the trace.
     pub fn open(&self) -> anyhow::Result<Reader> {
         let options = Options { capacity: self.capacity.map(|Size(bytes)| bytes), ..self.read.options() };
         let reader = open(&self.path, &options)?;

@@ -1,4 +1,4 @@
-//! `sim cache` as the command line gives it.
+//! `sim cache` as called from the command line.
 
 use clap::Parser;
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn run(arguments: &[&str]) -> Result<(), String> {
     cli.map_err(|error| error.to_string())?.command.run().map_err(|error| format!("{error:#}"))
 }
 
-/// What `--json` has under `results`.
+/// The value under `results` in the output of `--json`.
 fn results(trace: &Path, arguments: &[&str]) -> Value {
     let json = trace.with_extension("json");
     let (trace, out) = (trace.to_str().unwrap(), json.to_str().unwrap());
@@ -38,7 +38,7 @@ fn ratios(results: &Value) -> Vec<(String, f64, f64)> {
 fn objects_have_their_own_sizes() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("requests.csv");
-    // 100 bytes hold a and b, or c alone.
+    // 100 bytes hold a and b, or only c.
     let text = "time,op,key,bytes\n1,get,a,40\n2,get,b,60\n3,get,a,40\n4,set,c,100\n5,get,b,60\n6,delete,b,0\n7,get,b,60\n";
     fs::write(&trace, text).unwrap();
     let results = results(&trace, &["--policy", "lru", "--size", "100"]);
@@ -63,7 +63,7 @@ fn keys_without_sizes_are_counted() {
 fn block_traces_are_blocks_or_objects() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("in.csv");
-    // Two blocks each time, of which the second comes back as the first of the next request.
+    // Two blocks at a time, of which the second is the first of the next request.
     let line = |at: u64| format!("{},hm,0,Read,{},8192,9\n", at * 10, at % 5 * 4096);
     fs::write(&trace, (0..50).map(line).collect::<String>()).unwrap();
     let blocks = results(&trace, &["--policy", "lru,auto", "--size", "24K"]);
@@ -77,7 +77,7 @@ fn block_traces_are_blocks_or_objects() {
 #[test]
 fn traces_of_key_value_stores_are_read_by_their_columns() {
     let folder = tempfile::tempdir().unwrap();
-    // YCSB's basic client, and RocksDB's block cache trace as its analyzer writes it.
+    // The output of YCSB's basic client, and RocksDB's block cache trace as its analyzer writes it.
     let ycsb = "READ usertable user6284 [ <all fields>]\nUPDATE usertable user84 [ field1=x ]\n\
                 READ usertable user6284 [ <all fields>]\n";
     let rocks = "1551915834254018,4198467,9,4096,0,default,4\n1551915834254021,4198468,9,4096,0,default,4\n\
@@ -127,16 +127,16 @@ fn what_cannot_be_is_refused_in_one_line() {
     for (arguments, part) in [
         (&["--policy", "best"][..], "'best' is unknown"),
         (&["--policy", "auto"], "it is for blocks"),
-        (&["--size", "0"], "is no size"),
-        (&["--size", "x%"], "is no size"),
+        (&["--size", "0"], "is not a size"),
+        (&["--size", "x%"], "is not a size"),
         (&["--format", "xls"], "'xls' is unknown"),
         (&["--format", "keys", "--as", "blocks"], "keys have no addresses"),
         (&["--block", "7"], "at least 512"),
         (&["--format", "u64"], "byte 0: expected 8 bytes"),
-        (&["--block", "4K"], "--block: objects are no blocks"),
-        (&["--volume", "hm"], "--volume: it is of block traces"),
-        (&["--unit", "512"], "--unit: it is of arc"),
-        (&["--format", "keys", "--columns", "key=1"], "--columns: it is of CSV"),
+        (&["--block", "4K"], "--block: it is for blocks, and this trace was read as"),
+        (&["--volume", "hm"], "--volume: it is for block traces"),
+        (&["--unit", "512"], "--unit: it is for arc"),
+        (&["--format", "keys", "--columns", "key=1"], "--columns: it is for CSV"),
     ] {
         let said = run(&[&[trace][..], arguments].concat()).unwrap_err();
         assert!(said.contains(part) && !said.contains('\n'), "{arguments:?}: {said}");
@@ -144,7 +144,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     assert!(run(&["/nowhere/at/all"]).unwrap_err().contains("cannot be opened"));
 }
 
-/// Real traces beside this checkout, if there are: the ARC paper's P3 and others.
+/// Real traces beside this checkout, if there are any: the ARC paper's P3 and others.
 #[test]
 fn real_traces_are_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/traces");

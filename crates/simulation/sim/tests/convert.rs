@@ -1,4 +1,4 @@
-//! The commands that read block traces, as the command line gives them.
+//! The commands that read block traces, as called from the command line.
 
 use clap::Parser;
 use std::fs;

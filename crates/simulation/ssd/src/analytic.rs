@@ -28,14 +28,14 @@ fn lambert_w(x: f64) -> f64 {
 /// With a = 1 + `over_provisioning`: a / (a + W(-a e^-a)). Xiang, Kurkoski, "An Improved Analytic
 /// Expression for Write Amplification in NAND Flash" (2011); the same as Desnoyers, "Analytic
 /// Modeling of SSD Write Performance" (2012), for cleaning in the order of writing, which greedy
-/// cleaning comes to with large blocks.
+/// cleaning approaches with large blocks.
 pub fn write_amplification(over_provisioning: f64) -> f64 {
     let a = 1.0 + over_provisioning;
     a / (a + lambert_w(-a * (-a).exp()))
 }
 
 /// The mean time that a request waits before it is served, in units of the service time. Requests
-/// come at random (Poisson) and keep one server with constant service time busy for the share
+/// arrive at random (Poisson) and keep one server with constant service time busy for the share
 /// `load` of the time: M/D/1, load / (2 (1 - load)) (Pollaczek, Khinchine).
 pub fn md1_waiting(load: f64) -> f64 {
     load / (2.0 * (1.0 - load))
@@ -44,8 +44,8 @@ pub fn md1_waiting(load: f64) -> f64 {
 /// How full the blocks are in the steady state of uniform random writes and greedy collection.
 ///
 /// The mean-field limit for many blocks (Desnoyers 2012; Van Houdt 2013): a block with i valid
-/// slots loses one at a rate proportional to i, and is collected as soon as it has as few as the
-/// emptiest. So as many blocks go from i to i - 1 as from i - 1 to i - 2, and the number of blocks
+/// slots loses one at a rate proportional to i, and is collected once it has as few as the emptiest
+/// block. So the rate from i to i - 1 equals the rate from i - 1 to i - 2, and the number of blocks
 /// with i valid slots is proportional to 1/i. Collected blocks have `floor` valid slots or, for a
 /// share `mixed` of them, `floor + 1`. For large blocks this becomes [`write_amplification`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,7 +110,7 @@ impl Steady {
     }
 }
 
-/// The zero in 0..1 of a falling function that is not below 0 at 0.
+/// The zero in 0..1 of a decreasing function that is not negative at 0.
 fn bisect(function: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {

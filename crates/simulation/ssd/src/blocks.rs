@@ -1,4 +1,5 @@
-//! Blocks: how much of each is valid, which are free, and which one is collected next.
+//! Blocks: the number of valid slots of each, the free blocks, and the choice of the block that is
+//! collected next.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -56,7 +57,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks that are all erased, except the bad ones, which are drawn with `random`.
+    /// All blocks are erased, except the bad ones, which are drawn with `random`.
     pub(crate) fn new(geometry: &Geometry, random: &mut impl Rng) -> Blocks {
         let (dies, per_die, buckets) = (geometry.dies, geometry.blocks_per_die, geometry.block_slots + 1);
         let block = Block { valid: 0, next: NONE, previous: NONE, erases: 0, state: State::Free, closed: 0 };
@@ -123,7 +124,7 @@ impl Blocks {
         }
     }
 
-    /// Loads the block and its neighbours in the list into the cache; the result means nothing.
+    /// Loads the block and its neighbours in the list into the cache; the result has no meaning.
     pub(crate) fn look_up_neighbours(&self, block: u32) -> u32 {
         let at = |block: u32| self.blocks.get(block as usize).map_or(0, |block| block.valid);
         let Block { next, previous, valid, .. } = self.blocks[block as usize];
@@ -150,8 +151,8 @@ impl Blocks {
         self.clock += units;
     }
 
-    /// Takes the closed block of `die` that is best to collect now; `None` if that would gain
-    /// nothing.
+    /// Takes the closed block of `die` that is best to collect now; `None` if no collection would
+    /// gain space.
     pub(crate) fn take_victim(&mut self, die: u32, policy: GcPolicy) -> Option<u32> {
         let block = match policy {
             GcPolicy::Greedy => self.emptiest(die)?,
@@ -186,7 +187,7 @@ impl Blocks {
     }
 
     /// Takes the closed block of `die` that is least worn, if the most worn block has been erased
-    /// more than `gap` times more often. Looks at all blocks of the die.
+    /// more than `gap` times more often. It examines all blocks of the die.
     pub(crate) fn take_least_worn(&mut self, die: u32, gap: u32) -> Option<u32> {
         let blocks = (die * self.per_die..(die + 1) * self.per_die)
             .filter(|&block| self.blocks[block as usize].state == State::Closed);
@@ -202,7 +203,7 @@ impl Blocks {
     fn emptiest(&mut self, die: u32) -> Option<u32> {
         let lowest = &mut self.lowest[die as usize];
         let heads = &self.heads[(die * self.buckets) as usize..][..self.buckets as usize];
-        // A block in the last bucket is completely valid: to collect it gains nothing.
+        // A block in the last bucket is completely valid, so that collecting it gains nothing.
         while *lowest < self.buckets - 1 {
             match heads[*lowest as usize] {
                 NONE => *lowest += 1,
@@ -220,8 +221,8 @@ impl Blocks {
         let score = |block: u32| {
             let block = &self.blocks[block as usize];
             let used = f64::from(block.valid) / slots;
-            // One more than the age, so that fewer valid slots decide among blocks that were closed
-            // just now.
+            // The age plus one, so that fewer valid slots decide among blocks that were closed just
+            // now.
             (1.0 - used) / (2.0 * used) * (self.clock - block.closed + 1) as f64
         };
         (first..first + self.per_die)
@@ -265,8 +266,8 @@ impl Blocks {
         }
     }
 
-    /// Sets when a block was closed, for preconditioning: a value of the clock, not after its
-    /// present one.
+    /// Sets the time at which a block was closed, for preconditioning: a value of the clock, at
+    /// most its present one.
     pub(crate) fn set_closed(&mut self, block: u32, closed: u64) {
         self.blocks[block as usize].closed = closed;
     }

@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     pub stage: Stage,
     pub next: u32,
     pub previous: u32,
-    /// When the entry came.
+    /// The time at which the entry arrived.
     pub arrived: Nanos,
     /// The first of the commands that end when the entry is programmed.
     pub waiters: u32,
@@ -137,7 +137,7 @@ impl Buffer {
         taken
     }
 
-    /// Lets `command` end only after `entry` is programmed.
+    /// Lets `command` complete only after `entry` is programmed.
     pub(crate) fn wait(&mut self, entry: u32, command: u32) {
         let next = self.entries[entry as usize].waiters;
         self.entries[entry as usize].waiters = self.waiters.insert(Waiter { command, next }) as u32;

@@ -1,4 +1,4 @@
-//! Garbage collection, which makes room for programs.
+//! Garbage collection, which frees space for programs.
 
 use rand::Rng;
 use terapage_event::Nanos;
@@ -8,11 +8,12 @@ use crate::die::{Collection, Phase};
 use crate::program::FREE_BLOCKS;
 use crate::ssd::Ssd;
 
-/// Pages of the collected block that are looked up ahead; a power of two.
+/// Pages of the collected block that are looked up in advance; a power of two.
 const AHEAD_PAGES: u32 = 32;
 
 impl Ssd {
-    /// Whether a block of the die is being collected; begins with one if there are few free blocks.
+    /// Returns whether a block of the die is being collected; a collection begins if there are few
+    /// free blocks.
     pub(crate) fn collection_is_due(&mut self, die: u32) -> bool {
         if self.dies[die as usize].collection.is_some() {
             return true;
@@ -23,7 +24,7 @@ impl Ssd {
         self.begin_collection(die)
     }
 
-    /// Begins to collect a block, if one is worth it.
+    /// Begins to collect a block if that would gain space.
     pub(crate) fn begin_collection(&mut self, die: u32) -> bool {
         // At most every second block: a little worn block may be full, and gain nothing.
         let gap = self.config.wear_gap.filter(|_| !self.dies[die as usize].levelled);
@@ -37,16 +38,16 @@ impl Ssd {
         true
     }
 
-    /// Whether the collection lags behind: it has moved a smaller part of its block than the host
-    /// has used of the room that it will give.
+    /// Whether the collection is behind: it has moved a smaller part of its block than the part
+    /// that the host has used of the room that will be gained.
     pub(crate) fn collection_is_behind(&self, die: u32) -> bool {
         let Some(collection) = self.dies[die as usize].collection else { return false };
         let gain = u64::from(self.geometry.block_slots - collection.valid);
         u64::from(collection.host_slots) * u64::from(collection.valid) > u64::from(collection.moved) * gain
     }
 
-    /// The next step of the collection: programs what fills all planes, or reads the next page, or
-    /// erases.
+    /// The next step of the collection: programs units that fill all planes, reads the next page,
+    /// or erases.
     pub(crate) fn collect(&mut self, now: Nanos, die: u32) -> bool {
         let state = &self.dies[die as usize];
         let in_row = self.left_in_row(state.collected);
@@ -86,8 +87,8 @@ impl Ssd {
         true
     }
 
-    /// Loads the data for the next pages of a victim into the processor's caches, all at once: page
-    /// by page, the processor would wait for each unit.
+    /// Loads the data for the next pages of a victim into the processor's caches together: page by
+    /// page, the processor would wait for each unit.
     fn look_ahead_in_victim(&self, block: u32, page: u32) {
         let geometry = &self.geometry;
         let slots = AHEAD_PAGES * geometry.page_units * geometry.planes;
@@ -120,7 +121,7 @@ impl Ssd {
         self.occupy(now, die, Phase::GcSending, end);
     }
 
-    /// Puts the units of a read page that are still valid into the controller's memory, to be
+    /// Moves the units of a read page that are still valid into the controller's memory, to be
     /// programmed elsewhere.
     pub(crate) fn gc_sent(&mut self, now: Nanos, die: u32) {
         let state = &mut self.dies[die as usize];
@@ -164,7 +165,7 @@ impl Ssd {
     }
 
     /// Whether a die would still work without the block that was just erased: with a free block in
-    /// reserve, no more units than allowed, and room for its share of the capacity.
+    /// reserve, at most the allowed units, and room for its share of the capacity.
     fn can_do_without_a_block(&self, die: u32) -> bool {
         let state = &self.dies[die as usize];
         let Some(units_max) = state.units_max.checked_sub(self.geometry.block_slots) else { return false };

@@ -16,17 +16,17 @@ pub enum GcPolicy {
     CostBenefit,
 }
 
-/// When a write is acknowledged.
+/// The condition under which a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Acknowledge {
-    /// When it is in the write buffer: the buffer survives a loss of power.
+    /// The command is in the write buffer: the buffer survives a power failure.
     Buffered,
-    /// When it is programmed: the buffer does not survive a loss of power.
+    /// The command is programmed: the buffer does not survive a power failure.
     Programmed,
 }
 
-/// How commands come in.
+/// How commands arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Front {
@@ -65,7 +65,7 @@ impl Front {
         Front::Nvme { queues: 8, depth: 256, bytes_per_second, latency_ns }
     }
 
-    /// A front that costs no time and has no limits: only the flash remains.
+    /// A front that takes no time and has no limits: only the flash is measured.
     pub fn instant() -> Front {
         Front::Nvme { queues: 1, depth: u32::MAX, bytes_per_second: u64::MAX, latency_ns: 0 }
     }
@@ -75,7 +75,7 @@ impl Front {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
-    /// Nothing: all blocks are erased. To read a page that was never written gives zeros, without
+    /// Nothing: all blocks are erased. Reading a page that was never written gives zeros, without
     /// use of the flash.
     None,
     /// The first share of the pages, written once in order.
@@ -93,9 +93,10 @@ pub enum Precondition {
 /// Collection in idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleCollection {
-    /// A die begins after it has done nothing for this long.
+    /// A die begins after it has been idle for this time.
     pub after_ns: Nanos,
-    /// A die collects until it has this many free blocks (at least 2), or nothing is gained.
+    /// A die collects until it has this many free blocks (at least 2), or until collection gains
+    /// nothing.
     pub free_blocks: u32,
 }
 
@@ -110,7 +111,7 @@ pub struct Config {
     pub dies_per_channel: u32,
     /// The bytes that the host sees, rounded up to whole mapping units.
     pub capacity_bytes: u64,
-    /// Flash beyond the capacity, as a share of the capacity. Each die has two blocks more: one in
+    /// Flash beyond the capacity, as a share of the capacity. Each die has two more blocks: one in
     /// reserve, and one for the parts of the two open blocks that are not yet written.
     pub over_provisioning: f64,
     /// The bytes of a mapping unit: a divisor of the page. `None` is the page.
@@ -122,10 +123,10 @@ pub struct Config {
     pub gc: GcPolicy,
     /// Data bytes of the write buffer. `None`: two programs of all planes for each die.
     pub buffer_bytes: Option<u64>,
-    /// When a write is acknowledged.
+    /// The condition under which a write is acknowledged.
     pub acknowledge: Acknowledge,
-    /// How long a page waits in the buffer for others of its write unit before it is programmed
-    /// with padding. `None`: for ever, which needs [`Acknowledge::Buffered`].
+    /// The time for which a page waits in the buffer for others of its write unit, before it is
+    /// programmed with padding. `None`: without a limit, which needs [`Acknowledge::Buffered`].
     pub flush_after_ns: Option<Nanos>,
     /// Whether reads suspend a program or an erase.
     pub suspend: bool,
@@ -140,15 +141,15 @@ pub struct Config {
     /// wear is levelled only by the choice of free blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear_gap: Option<u32>,
-    /// Share of the blocks of each die that are bad from the beginning. They come out of the
+    /// Share of the blocks of each die that are bad from the beginning. They are part of the
     /// over-provisioning.
     #[serde(skip_serializing_if = "is_zero")]
     pub bad_blocks: f64,
-    /// The probability that an erase fails. The block is then retired, which also comes out of the
-    /// over-provisioning, unless the die cannot do without it.
+    /// The probability that an erase fails. The block is then retired, which also reduces the
+    /// over-provisioning, unless the die cannot do without the block.
     #[serde(skip_serializing_if = "is_zero")]
     pub erase_failures: f64,
-    /// How commands come in.
+    /// How commands arrive.
     pub front: Front,
     /// The contents in the beginning.
     pub preconditioning: Precondition,
@@ -280,7 +281,7 @@ pub enum ConfigError {
     Field {
         /// The name of the value.
         field: &'static str,
-        /// What is wrong and what is right.
+        /// What is wrong, and what is right.
         problem: String,
     },
 }

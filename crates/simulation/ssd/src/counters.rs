@@ -3,7 +3,7 @@
 use serde::Serialize;
 use terapage_event::Nanos;
 
-/// What an SSD has done since it was built. [`Counters::since`] gives a part of that.
+/// The work of an SSD since it was built. [`Counters::since`] returns a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counters {
     /// Read commands that have ended.
@@ -16,7 +16,7 @@ pub struct Counters {
     pub host_read_bytes: u64,
     /// Bytes of the write commands.
     pub host_write_bytes: u64,
-    /// Mapping units that the host wrote, whole or in part, including those that were overwritten
+    /// Mapping units that the host wrote, in whole or in part, with those that were overwritten
     /// while they waited in the buffer.
     pub host_units: u64,
     /// Mapping units that the host wrote and that were programmed.
@@ -50,7 +50,7 @@ pub struct Counters {
     /// Pages that were read by a collection in idle time.
     #[serde(skip_serializing_if = "is_zero")]
     pub nand_idle_reads: u64,
-    /// Blocks that are bad now, in all planes. Blocks of the same number go bad together.
+    /// Blocks that are bad now, in all planes. Blocks of the same number become bad together.
     #[serde(skip_serializing_if = "is_none")]
     pub bad_blocks: u32,
     /// Programs and erases that were suspended for a read.
@@ -91,7 +91,7 @@ impl Counters {
         self.nand_host_reads + self.nand_fill_reads + self.nand_gc_reads
     }
 
-    /// What was done since `earlier`. Wear is not a difference.
+    /// The work since `earlier`. Wear is not a difference.
     #[must_use]
     pub fn since(&self, earlier: &Counters) -> Counters {
         let minus = |now: &[Nanos], then: &[Nanos]| {

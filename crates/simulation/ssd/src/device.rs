@@ -1,12 +1,12 @@
-//! Simulated devices: they take commands and finish them later.
+//! Simulated devices: they accept commands and complete them later.
 //!
 //! A device is a state machine that owns its pending events. Its user asks for the time of the next
-//! event, and lets it happen if nothing else comes earlier. So devices can be stacked: a cache is a
-//! device over a device.
+//! event, and lets it happen if nothing else happens earlier. So devices can be stacked: a cache is
+//! a device over a device.
 
 use terapage_event::Nanos;
 
-/// What a command does with its sectors.
+/// The effect of a command on its sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Returns the bytes of the sectors.
@@ -20,13 +20,13 @@ pub enum Operation {
 /// A command to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The sender's tag, which comes back in [`Done`].
+    /// The sender's tag, which [`Done`] contains.
     pub tag: u64,
     /// The operation.
     pub operation: Operation,
     /// The first sector of 512 bytes.
     pub sector: u64,
-    /// How many sectors; not 0.
+    /// The number of sectors; not 0.
     pub sectors: u32,
 }
 
@@ -49,16 +49,16 @@ pub trait Device {
     ///
     /// # Panics
     ///
-    /// If the command goes beyond the device: senders check that first, and report their own error.
+    /// The command extends beyond the device: senders check that first, and report their own error.
     fn submit(&mut self, now: Nanos, command: Command, done: &mut Vec<Done>);
 
-    /// Announces commands. A device may look up their data, all at once, so that these are in the
-    /// processor's caches when the commands come. Results do not change.
+    /// Announces commands. A device may look up their data together, so that these are in the
+    /// processor's caches when the commands arrive. Results do not change.
     fn foresee(&self, _commands: &[Command]) {}
 
     /// The time of the next event; `None` if the device is idle.
     fn next_time(&self) -> Option<Nanos>;
 
-    /// Lets the next event happen. Commands that it ends are appended to `done`.
+    /// Lets the next event happen. Commands that complete are appended to `done`.
     fn step(&mut self, done: &mut Vec<Done>);
 }

@@ -8,14 +8,14 @@ use crate::buffer::{List, NONE};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
-    /// Takes pages from the array into its registers, for reads.
+    /// Transfers pages from the array into its registers, for reads.
     Sensing,
     /// Sends the first of the pages read over the channel.
     Sending,
-    /// Takes the data of a program and programs it.
+    /// Receives the data of a program and programs it.
     Programming,
     Erasing,
-    /// Takes pages from the array into its registers, for the garbage collection.
+    /// Transfers pages from the array into its registers, for the garbage collection.
     GcSensing,
     GcSending,
     /// Stops a program or an erase so that reads can go first.
@@ -72,11 +72,11 @@ pub(crate) struct Program {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collection {
     pub victim: u32,
-    /// The next page to look at, the same in all planes.
+    /// The next page to examine, the same in all planes.
     pub page: u32,
     /// The first slot of the page that was read last.
     pub slot: u32,
-    /// Valid units of that page when it was read.
+    /// Units of that page that were valid when it was read.
     pub units: u32,
     /// The valid slots of the block when its collection began.
     pub valid: u32,
@@ -101,9 +101,9 @@ pub(crate) struct Die {
     pub generation: u16,
     pub busy_since: Nanos,
     pub busy_ns: Nanos,
-    /// When the array begins to program or erase, and when it ends.
+    /// The times at which the array begins to program or erase, and at which it ends.
     pub array: (Nanos, Nanos),
-    /// How often the present operation, running or suspended, was suspended.
+    /// The number of times that the present operation, running or suspended, was suspended.
     pub suspensions: u32,
     pub suspended: Option<Suspended>,
     pub waiting: Reads,
@@ -119,9 +119,9 @@ pub(crate) struct Die {
     pub valid: u32,
     /// The most valid units that the die may have.
     pub units_max: u32,
-    /// Whether the block that was collected last was taken for its wear.
+    /// Whether the block that was collected last was chosen for its wear.
     pub levelled: bool,
-    /// Since when the die is idle, if it is.
+    /// The time since which the die is idle, if it is.
     pub idle_since: Nanos,
     /// Whether an event is pending that checks how long the die has been idle.
     pub idle_armed: bool,

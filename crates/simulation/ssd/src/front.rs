@@ -7,7 +7,7 @@ use terapage_event::{Nanos, SECOND};
 use crate::config::Front;
 use crate::ssd::SECTOR_BYTES;
 
-/// The time that `bytes` take at `bytes_per_second`, to the nearest nanosecond.
+/// The time for `bytes` at `bytes_per_second`, to the nearest nanosecond.
 pub(crate) fn transfer_ns(bytes: u64, bytes_per_second: u64) -> Nanos {
     if bytes < 1 << 33 {
         return (bytes * SECOND + bytes_per_second / 2) / bytes_per_second;
@@ -16,8 +16,8 @@ pub(crate) fn transfer_ns(bytes: u64, bytes_per_second: u64) -> Nanos {
     u64::try_from(exact).unwrap_or(u64::MAX / 4)
 }
 
-/// The results of [`transfer_ns`] for one bandwidth, in a table for whole sectors: divisions are
-/// slow.
+/// The results of [`transfer_ns`] for one bandwidth, in a table for whole sectors, since divisions
+/// are slow.
 #[derive(Clone, Debug)]
 pub(crate) struct TransferTimes {
     bytes_per_second: u64,
@@ -42,16 +42,16 @@ impl TransferTimes {
 /// The largest transfer between host and device whose time is in the table.
 const FRONT_TABLE_BYTES: u64 = 256 << 10;
 
-/// A resource that serves one request after the other, in the order in which they come.
+/// A resource that serves one request after the other, in order of arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
     free_at: Nanos,
-    /// The time in which it was busy, up to the end of all that was promised.
+    /// The time in which it was busy, up to the end of all reservations.
     pub busy_ns: Nanos,
 }
 
 impl Line {
-    /// Keeps the line busy for `time`, from the moment that it is free. Returns the end.
+    /// Keeps the line busy for `time` as soon as it is free, and returns the end. Returns the end.
     pub(crate) fn reserve(&mut self, now: Nanos, time: Nanos) -> Nanos {
         self.free_at = self.free_at.max(now) + time;
         self.busy_ns += time;
@@ -60,9 +60,8 @@ impl Line {
 }
 
 /// The bus of a channel. Data are transferred in the order of their requests. Commands are short
-/// and go before waiting data, but not before the transfer under way. Otherwise dies would get
-/// their commands all at once, after the last of their data, and the bus would be idle while they
-/// work.
+/// and overtake waiting data, but not the transfer in progress. Otherwise dies would receive all
+/// their commands at once, after the last of their data, and the bus would be idle while they work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bus {
     data: Line,
@@ -71,8 +70,8 @@ pub(crate) struct Bus {
 }
 
 impl Bus {
-    /// Returns when commands of length `commands`, and then data, have been transferred. Data that
-    /// were promised an end keep it; later data also wait for the commands.
+    /// Returns the times at which commands of length `commands`, and then data, have been
+    /// transferred. Data whose end was promised keep it; later data also wait for the commands.
     pub(crate) fn reserve(&mut self, now: Nanos, commands: Nanos, data: Nanos) -> Nanos {
         while self.ends.front().is_some_and(|&end| end <= now) {
             self.ends.pop_front();
@@ -157,14 +156,14 @@ impl Entrance {
         self.inside -= 1;
     }
 
-    /// When the controller begins to work on a command that is admitted at `now` and has `bytes` of
-    /// data.
+    /// The time at which the controller begins to work on a command that is admitted at `now` and
+    /// has `bytes` of data.
     pub(crate) fn begin(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let there = if bytes == 0 { now } else { self.to_device.reserve(now, self.times.of(bytes)) };
         there + self.latency_ns
     }
 
-    /// When `bytes` that are ready at `now` have reached the host.
+    /// The time at which `bytes` that are ready at `now` have reached the host.
     pub(crate) fn deliver(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let line = if self.duplex { &mut self.to_host } else { &mut self.to_device };
         line.reserve(now, self.times.of(bytes))

@@ -1,15 +1,15 @@
 //! The geometry of an SSD: units, slots and blocks.
 //!
 //! A *unit* is a mapping unit: a page or a part of one. A *slot* is a place for a unit in the
-//! flash. A *block* here is the blocks of one number in all planes of a die: they are written,
+//! flash. A *block* here means the blocks of one number in all planes of a die: they are written,
 //! collected and erased together. Its slots are numbered in the order in which they are programmed:
 //! row by row, in a row plane by plane, in a plane the pages of one write unit.
 
 use crate::config::{Config, ConfigError};
 
 /// Blocks of a die beyond its share of capacity and over-provisioning: one is in reserve; two are
-/// open, one for the host and one for the garbage collection, and these hold as much as one block
-/// in the mean.
+/// open, one for the host and one for the garbage collection, and on average these hold as much as
+/// one block.
 pub(crate) const EXTRA_BLOCKS: u32 = 2;
 
 /// The shape of an SSD, and the arithmetic of its addresses.
@@ -37,7 +37,7 @@ pub(crate) struct Geometry {
     pub units: u32,
     /// Valid units that a die may hold.
     pub die_units_max: u32,
-    /// Valid units that each die must have room for, so that the drive holds its capacity.
+    /// The valid units for which each die must have room, so that the drive has its capacity.
     pub die_units_min: u32,
 }
 
@@ -122,8 +122,8 @@ impl Geometry {
         within / self.row_slots * self.write_unit + within % self.program_slots / self.page_units
     }
 
-    /// The first slot of page `page` in plane 0. Those of the other planes follow at intervals of
-    /// `program_slots`.
+    /// The first slot of page `page` in plane 0. The slots of the other planes follow at intervals
+    /// of `program_slots`.
     pub(crate) fn slot_of_page(&self, block: u32, page: u32) -> u32 {
         let (row, within) = (page / self.write_unit, page % self.write_unit);
         self.first_slot(block) + row * self.row_slots + within * self.page_units

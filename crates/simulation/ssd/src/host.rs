@@ -10,7 +10,7 @@ use crate::die::{Read, Reader};
 use crate::map::Place;
 use crate::ssd::{Active, Event, SECTOR_BYTES, Ssd};
 
-/// Commands that are looked up together.
+/// The number of commands that are looked up together.
 const FORESEEN: usize = 16;
 
 impl Ssd {
@@ -26,7 +26,7 @@ impl Ssd {
             let (low, high) = (from.max(start) - start, to.min(start + unit_bytes) - start);
             let slot = match self.map.place(unit as u32) {
                 Place::Slot(slot) => slot,
-                // A page that is still being filled up counts as present.
+                // A page that is still being filled counts as present.
                 Place::Entry(_) => {
                     self.counters.buffer_hits += 1;
                     at_once += high - low;
@@ -127,7 +127,7 @@ impl Ssd {
         }
     }
 
-    /// Gives `unit` an entry in the buffer, if there is room. If only a part is written (not
+    /// Creates an entry for `unit` in the buffer, if there is room. If only a part is written (not
     /// `whole`) and the rest is in the flash, the rest is read first.
     fn buffer_unit(&mut self, now: Nanos, unit: u32, whole: bool) -> Option<u32> {
         let place = self.map.place(unit);
@@ -178,7 +178,7 @@ impl Ssd {
     pub(crate) fn trim(&mut self, now: Nanos, command: u32) {
         let (from, to) = self.active[command as usize].bytes;
         let unit_bytes = u64::from(self.geometry.unit_bytes);
-        // Units that are trimmed in part stay.
+        // Units that are trimmed only in part stay.
         for unit in from.div_ceil(unit_bytes)..to / unit_bytes {
             self.forget(now, unit as u32);
             self.map.put_nowhere(unit as u32);
@@ -190,7 +190,7 @@ impl Ssd {
         self.piece_ended(now, command);
     }
 
-    /// Invalidates the present place of `unit`; the caller maps it anew.
+    /// Invalidates the present place of `unit`; the caller maps it again.
     fn forget(&mut self, now: Nanos, unit: u32) {
         match self.map.place(unit) {
             Place::Nowhere => {}
@@ -218,7 +218,7 @@ impl Ssd {
         self.dies[self.geometry.die_of(block) as usize].valid -= 1;
     }
 
-    /// Removes an entry that is in no list, and lets the commands continue that wait for it.
+    /// Removes an entry that is in no list, and lets commands continue that waited for it.
     pub(crate) fn drop_entry(&mut self, now: Nanos, entry: u32) {
         let mut next = self.buffer.remove(entry).waiters;
         while next != NONE {
@@ -233,7 +233,7 @@ impl Ssd {
         self.pump(now);
     }
 
-    /// Whether the first waiting unit has waited so long that it is programmed with padding.
+    /// Whether the first waiting unit has waited so long that it must be programmed with padding.
     pub(crate) fn flush_is_due(&self, now: Nanos) -> bool {
         self.flush_at().is_some_and(|time| time <= now)
     }

@@ -7,8 +7,8 @@ use crate::die::Phase;
 use crate::ssd::{Event, Ssd};
 
 impl Ssd {
-    /// A die becomes idle. One event for each die comes after the idle time, and checks whether the
-    /// die was busy meanwhile.
+    /// A die becomes idle. One event for each die follows after the idle time, and checks whether
+    /// the die was busy meanwhile.
     pub(crate) fn watch_idle(&mut self, now: Nanos, die: u32) {
         let Some(IdleCollection { after_ns, .. }) = self.config.idle_collection else { return };
         let state = &mut self.dies[die as usize];
@@ -35,7 +35,7 @@ impl Ssd {
         self.next_operation(now, die);
     }
 
-    /// The next step of a collection in idle time. Whether there was one.
+    /// Executes the next step of a collection in idle time. It returns whether there was one.
     pub(crate) fn collect_in_idle_time(&mut self, now: Nanos, die: u32) -> bool {
         let Some(IdleCollection { free_blocks, .. }) = self.config.idle_collection else { return false };
         let state = &self.dies[die as usize];

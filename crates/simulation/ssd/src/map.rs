@@ -7,7 +7,7 @@ const BUFFERED: u32 = 1 << 31;
 /// The place of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It was never written, or it was trimmed.
+    /// The unit was never written, or it was trimmed.
     Nowhere,
     /// In this slot of the flash.
     Slot(u32),
@@ -35,8 +35,8 @@ impl Map {
         }
     }
 
-    /// The slot of a unit, if it has one; `None` also for a unit that does not exist. For lookups
-    /// ahead.
+    /// The slot of a unit, if it has one; `None` also for a unit that does not exist. For early
+    /// lookups.
     pub(crate) fn guess_slot(&self, unit: u32) -> Option<u32> {
         self.units.get(unit as usize).copied().filter(|&word| word & BUFFERED == 0)
     }

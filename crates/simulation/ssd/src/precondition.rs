@@ -1,5 +1,5 @@
-//! Preconditioning: brings an SSD, in one pass over the mapping, into the state to which long
-//! writing would lead.
+//! Preconditioning: sets an SSD, in one pass over the mapping, to the state to which long writing
+//! would lead.
 
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -42,7 +42,7 @@ fn sequential(ssd: &mut Ssd, units: u32) {
             ssd.blocks.close(open.block);
         }
     }
-    // Programs that were begun count as ended.
+    // Programs that have begun count as complete.
     for die in &mut ssd.dies {
         if let Some(open) = &mut die.host {
             open.used = open.used.next_multiple_of(geometry.program_slots);
@@ -84,8 +84,8 @@ fn steady_die(ssd: &mut Ssd, die: u32, mut unit: u32, units: u32, random: &mut S
     let slots = geometry.block_slots;
     let rows = slots / geometry.row_slots;
     let mut left = units;
-    // The open blocks are young, so all that was written there is still valid. Together they are as
-    // full as one block.
+    // The open blocks are young, so everything that was written to them is still valid. Together
+    // they are as full as one block.
     let host = random.random_range(0..rows) * geometry.row_slots;
     for (collected, used) in [(false, host), (true, slots - geometry.row_slots - host)] {
         let held = used.min(left);
@@ -119,9 +119,9 @@ fn steady_die(ssd: &mut Ssd, die: u32, mut unit: u32, units: u32, random: &mut S
 /// The clock of the drive in the beginning, in units programmed.
 const AGE_OF_THE_DRIVE: u64 = 1 << 40;
 
-/// The valid slots of `count` blocks of `slots` slots that together hold `units`, and how long ago
-/// each was closed, in writes of the whole drive: half of a block's units are overwritten after ln
-/// 2 of those.
+/// The valid slots of `count` blocks of `slots` slots that together hold `units`, and the time
+/// since each was closed, in writes of the whole drive: half of a block's units are overwritten
+/// after ln 2 of those.
 fn fills(slots: u32, count: u32, units: u32) -> Vec<(u32, f64)> {
     let held = f64::from(count) * f64::from(slots);
     if units == 0 || f64::from(units) >= held {
@@ -130,9 +130,9 @@ fn fills(slots: u32, count: u32, units: u32) -> Vec<(u32, f64)> {
     }
     let mut fill = Steady::new(slots, held / f64::from(units)).fill(count);
     let mut sum: u64 = fill.iter().map(|&valid| u64::from(valid)).sum();
-    // Rounding may leave too many units or too few: the fullest blocks take one more each. If there
-    // is so much room that blocks lose all their units before they are collected, the emptiest
-    // blocks lose theirs.
+    // Rounding may leave too many or too few units: each of the fullest blocks takes one more. If
+    // there is so much room that blocks lose all their units before they are collected, the
+    // emptiest blocks lose theirs.
     let mut at = 0;
     while sum > u64::from(units) {
         let surplus = (sum - u64::from(units)) as u32;
@@ -159,7 +159,8 @@ fn put_at_random(ssd: &mut Ssd, block: u32, mut unit: u32, valid: u32, random: &
     let (units_of, slots_of) = ssd.map.arrays();
     let mut wanted = valid;
     for at in 0..slots {
-        // With this probability, the slot is among the `wanted` of the `slots - at` that are left.
+        // With this probability, the slot is one of the `wanted` among the `slots - at` that are
+        // left.
         let chosen = (u64::from(random.random::<u32>()) * u64::from(slots - at)) >> 32;
         if chosen < u64::from(wanted) {
             units_of[unit as usize] = first + at;
@@ -172,7 +173,7 @@ fn put_at_random(ssd: &mut Ssd, block: u32, mut unit: u32, valid: u32, random: &
     ssd.dies[ssd.geometry.die_of(block) as usize].valid += valid;
 }
 
-/// Exchanges the slots of units at random: before this, the units are in the order of their slots.
+/// Exchanges the slots of units at random; before this, the units are in the order of their slots.
 fn shuffle(ssd: &mut Ssd, units: u32, random: &mut SmallRng) {
     let (units_of, slots_of) = ssd.map.arrays();
     units_of[..units as usize].shuffle(random);

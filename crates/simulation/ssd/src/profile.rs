@@ -33,17 +33,17 @@ pub enum Value {
     Many(Vec<f64>),
 }
 
-/// A value of a chip and its origin. Units are ns, us, ms, bytes, KiB, and MB/s (10^6 bytes a
-/// second); a count has none.
+/// A value of a chip and its origin. Units are ns, us, ms, bytes, KiB, and MB/s (10^6 bytes per
+/// second); a count has no unit.
 pub type Figure = Sourced<Value>;
 
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// There is no profile with this name.
-    #[error("no NAND profile is called {name:?}: there are {}; or give the path of a .toml file", Profile::names().collect::<Vec<_>>().join(", "))]
+    #[error("there is no NAND profile {name:?} (there are {}; or give the path of a .toml file)", Profile::names().collect::<Vec<_>>().join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
     },
     /// The file cannot be read.
@@ -54,8 +54,8 @@ pub enum ProfileError {
         /// The system's error.
         error: std::io::Error,
     },
-    /// It is not a profile.
-    #[error("{file} is no NAND profile: {error}")]
+    /// The file is not a profile.
+    #[error("{file} is not a NAND profile: {error}")]
     Syntax {
         /// Its path or name.
         file: String,
@@ -69,12 +69,12 @@ pub enum ProfileError {
         file: String,
         /// The field.
         field: &'static str,
-        /// What is wrong and what is right.
+        /// What is wrong, and what is right.
         problem: String,
     },
 }
 
-/// A NAND chip. The fields can be changed, to ask "what if". [`Profile::check`] says whether the
+/// A NAND chip. The fields can be changed, to answer "what if". [`Profile::check`] says whether the
 /// result is possible.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {
@@ -86,8 +86,8 @@ pub struct Profile {
     pub note: String,
     /// Array time of a read, by page type: page `p` of a block has `read_ns[p % len]`.
     pub read_ns: Vec<Nanos>,
-    /// Array time of one program of a write unit. With a write unit of one page it can differ by
-    /// page type as reads do.
+    /// The array time of one program of a write unit. With a write unit of one page it can differ
+    /// by page type, like that of reads.
     pub program_ns: Vec<Nanos>,
     /// Array time of an erase.
     pub erase_ns: Nanos,
@@ -103,9 +103,9 @@ pub struct Profile {
     pub bus_bytes_per_second: u64,
     /// Time on the bus for the command and address of an operation.
     pub command_ns: Nanos,
-    /// How long it takes to suspend a program.
+    /// The time to suspend a program.
     pub program_suspend_ns: Nanos,
-    /// How long it takes to suspend an erase.
+    /// The time to suspend an erase.
     pub erase_suspend_ns: Nanos,
     /// The values as in the file, with their origins.
     pub figures: BTreeMap<&'static str, Figure>,
@@ -132,16 +132,16 @@ struct File {
 }
 
 impl Profile {
-    /// The four chips that Fukuchi, Sakaki, Matsui, Takeuchi compare; the first is what the others
-    /// are measured against.
+    /// The four chips that Fukuchi, Sakaki, Matsui, Takeuchi compare; the others are compared with
+    /// the first.
     pub const PAPER: [&'static str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
 
-    /// The names of the profiles that come with the crate: the four of the paper first.
+    /// The names of the built-in profiles: the four of the paper first.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// A profile that comes with the crate.
+    /// A built-in profile.
     pub fn by_name(name: &str) -> Result<Profile, ProfileError> {
         let (_, text) = BUILT_IN
             .iter()
@@ -214,7 +214,7 @@ impl Profile {
         sum / self.program_ns.len() as f64 / f64::from(self.write_unit)
     }
 
-    /// The profile with another write unit, and the same mean time for a page.
+    /// Sets another write unit with the same mean time per page.
     pub fn set_write_unit(&mut self, pages: u32) {
         let time = (self.program_ns_per_page() * f64::from(pages)).round() as Nanos;
         self.write_unit = pages;
@@ -311,7 +311,7 @@ impl Reader<'_> {
     fn whole(&self, field: &'static str, value: f64, factor: f64) -> Result<f64, ProfileError> {
         let base = value * factor;
         if !base.is_finite() || base <= 0.0 || base.round() >= f64::from(u32::MAX) * 1e6 {
-            return self.wrong(field, format!("{value}: must be over 0 and of this world"));
+            return self.wrong(field, format!("{value}: must be above 0 and physically possible"));
         }
         Ok(base.round())
     }

@@ -12,9 +12,9 @@ use crate::ssd::Ssd;
 pub(crate) const FREE_BLOCKS: u32 = 2;
 
 impl Ssd {
-    /// Begins a program or an erase on an idle die, or a read of the garbage collection. Whether
-    /// there was anything to do. The collection keeps pace with the host's programs, and goes ahead
-    /// of them only if they wait for it.
+    /// Begins a program, an erase, or a read of the garbage collection on an idle die. It returns
+    /// whether there was work. The collection keeps pace with the host's programs, and precedes
+    /// them only if they wait for it.
     pub(crate) fn program_or_collect(&mut self, now: Nanos, die: u32) -> bool {
         let collecting = self.collection_is_due(die);
         if collecting && self.collection_is_behind(die) {
@@ -30,7 +30,7 @@ impl Ssd {
         let state = &self.dies[die as usize];
         let in_row = self.left_in_row(state.host);
         let whole = self.waiting.len - self.waiting.len % self.geometry.program_slots;
-        // Less than a write unit waits: it is due, or this would not have been called.
+        // Less than a write unit waits: it is due, since otherwise this would not have been called.
         let count = if whole == 0 { self.waiting.len } else { whole.min(in_row) };
         if state.valid + state.moving.len + count > state.units_max {
             return false;
@@ -59,7 +59,8 @@ impl Ssd {
         self.blocks.open(die).map(|block| Open { block, used: 0 })
     }
 
-    /// Programs `entries` into the next slots of `open`. Returns how many slots that takes.
+    /// Programs `entries` into the next slots of `open`. It returns the number of slots that this
+    /// takes.
     pub(crate) fn program(
         &mut self,
         now: Nanos,

@@ -6,9 +6,9 @@ use serde::Serialize;
 use crate::config::{Config, ConfigError};
 use crate::geometry::{EXTRA_BLOCKS, Geometry};
 
-/// Capacities that are proposed are multiples of this.
+/// Proposed capacities are multiples of this.
 const STEP: u64 = 1 << 20;
-/// Capacities that are tried before the search gives up.
+/// The number of capacities that are tried before the search ends without a result.
 const TRIES: u32 = 100_000;
 
 /// The flash of a drive, after rounding to whole blocks.
@@ -35,16 +35,16 @@ pub struct Provision {
 impl Provision {
     /// Whether the spare flash differs from what was asked for by at most this share of it.
     pub fn is_within(&self, tolerance: f64) -> bool {
-        // Whole units are rounded too, which nobody means.
+        // Whole units are rounded too, and that difference is ignored.
         (self.spare / self.spare_asked - 1.0).abs() <= tolerance + 1e-3
     }
 }
 
 impl Config {
-    /// The flash of the drive that this configuration gives.
+    /// The flash of a drive with this configuration.
     ///
     /// # Errors
-    /// There is no such drive.
+    /// Such a drive is impossible.
     pub fn provision(&self) -> Result<Provision, ConfigError> {
         self.check()?;
         let geometry = Geometry::new(self)?;
@@ -73,9 +73,9 @@ impl Config {
     }
 }
 
-/// The least capacity from `least` bytes on, in whole MiB, with which each of the drives has the
-/// spare flash that it asks for, give or take the share `tolerance` of that. `None` if none is
-/// found, or a drive cannot be built.
+/// The least capacity from `least` bytes on, in whole MiB, with which the spare flash of each of
+/// the drives differs from what was asked for by at most the share `tolerance`. `None` if there is
+/// none, or if a drive cannot be built.
 pub fn capacity_within(drives: &[Config], least: u64, tolerance: f64) -> Option<u64> {
     let mut capacity = least.next_multiple_of(STEP);
     for _ in 0..TRIES {

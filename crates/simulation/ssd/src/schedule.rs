@@ -1,7 +1,7 @@
 //! Scheduling: what a die does next, and how long that takes.
 //!
-//! The end of a transfer over a channel is known when it is asked for, so it needs no event of its
-//! own unless the die waits for it.
+//! The end of a transfer over a channel is known when it is requested, so it needs an event only if
+//! the die waits for it.
 
 use terapage_event::Nanos;
 
@@ -9,7 +9,8 @@ use crate::buffer::NONE;
 use crate::die::{Phase, Read, Reader, Suspended};
 use crate::ssd::{Event, Ssd};
 
-/// This many waiting reads are searched for one that another plane can do at the same time.
+/// The number of waiting reads that are searched for one that another plane can do at the same
+/// time.
 const PARTNERS_WITHIN: usize = 16;
 /// A program or an erase is suspended at most this many times.
 const SUSPENSIONS_MAX: u32 = 8;
@@ -63,8 +64,8 @@ impl Ssd {
         self.waiting.len >= self.geometry.program_slots || self.flush_is_due(now)
     }
 
-    /// Gives an idle die something to do. Reads come first, then suspended operations, then
-    /// programs and erases. After `read_burst` reads in a row, the others come first once.
+    /// Gives an idle die its next work. Reads come first, then suspended operations, then programs
+    /// and erases. After `read_burst` reads in a row, the others come first once.
     pub(crate) fn next_operation(&mut self, now: Nanos, die: u32) {
         let state = &mut self.dies[die as usize];
         let reads = state.waiting.head != NONE;
@@ -123,7 +124,7 @@ impl Ssd {
         self.events.at(end, Event::Die { die: die as u16, generation });
     }
 
-    /// The die has ended its phase.
+    /// The die has finished its phase.
     fn rest(&mut self, now: Nanos, die: u32) {
         let state = &mut self.dies[die as usize];
         state.phase = Phase::Idle;
@@ -134,7 +135,7 @@ impl Ssd {
         }
     }
 
-    /// The end may already have given work to this die or another one.
+    /// The completion may already have given work to this die or another one.
     fn go_on(&mut self, now: Nanos, die: u32) {
         if self.dies[die as usize].phase == Phase::Idle {
             self.next_operation(now, die);
@@ -154,7 +155,7 @@ impl Ssd {
         self.by_page_type(&self.config.nand.read_ns, slot)
     }
 
-    /// The entry of `times` for the page that has `slot`.
+    /// The entry of `times` for the type of the page with `slot`.
     pub(crate) fn by_page_type(&self, times: &[Nanos], slot: u32) -> Nanos {
         if times.len() == 1 { times[0] } else { times[self.geometry.page_of(slot) as usize % times.len()] }
     }
@@ -175,8 +176,8 @@ impl Ssd {
         self.occupy(now, die, Phase::Sensing, sensing + self.read_ns(slot));
     }
 
-    /// Moves waiting reads that other planes can do together with that of `slot` to those that are
-    /// done now.
+    /// Moves waiting reads that other planes can do together with the read of `slot` to the reads
+    /// that are executed now.
     fn take_partners(&mut self, die: u32, slot: u32) -> u32 {
         let geometry = self.geometry;
         let row = slot / geometry.row_slots;

@@ -1,4 +1,4 @@
-//! The SSD as a device: commands come in and go out, with events in between.
+//! The SSD as a device: it receives and completes commands, with events in between.
 
 use std::collections::VecDeque;
 
@@ -27,14 +27,14 @@ const SEED_OF_BLOCKS: u64 = 0x6261_6462_6c6f_636b;
 const BEGINS: usize = 0;
 const ENDS: usize = 1;
 
-/// An event. It has 8 bytes: the event queue is a large part of the work.
+/// An event. It has 8 bytes, since the event queue is a large part of the work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// The controller begins to work on a command.
     Begin(u32),
     /// A command ends.
     End(u32),
-    /// A die ends its phase, if its generation is still this one.
+    /// A die finishes its phase, if its generation is still this one.
     Die { die: u16, generation: u16 },
     /// A die may have been idle long enough to collect.
     Idle { die: u16 },
@@ -55,7 +55,7 @@ pub(crate) struct Active {
     pub unit: u32,
     /// Parts of the command that have not ended.
     pub remaining: u32,
-    /// When the parts that have ended so far have reached the host.
+    /// The time at which the parts that have completed so far have reached the host.
     pub delivered: Nanos,
 }
 
@@ -156,7 +156,7 @@ impl Ssd {
         slots / f64::from(self.geometry.units) - 1.0
     }
 
-    /// The bytes that are programmed together in all planes of a die: aligned writes of that size
+    /// The bytes that are programmed together in all planes of a die; aligned writes of this size
     /// suit the SSD best.
     pub fn program_bytes(&self) -> u64 {
         u64::from(self.geometry.row_slots) * u64::from(self.geometry.unit_bytes)

@@ -1,4 +1,4 @@
-//! The SSD is compared with a naive map, which knows where the bytes of each write are.
+//! The SSD is compared with a naive map, which knows the place of the bytes of each write.
 
 use crate::buffer::Buffer;
 use crate::geometry::Geometry;

@@ -84,8 +84,8 @@ fn the_gap_between_most_and_least_worn_blocks_is_bounded() {
     let (free, without) = spread(None);
     assert!(free > 100 && without.levelling_erases == 0, "what is never written keeps its blocks: {free}");
     let (bounded, with) = spread(Some(8));
-    // Every second block that is collected can be a little-worn one, so the gap grows a little
-    // beyond its limit.
+    // Every second block that is collected can be a block with little wear, so the gap grows
+    // slightly beyond its limit.
     assert!(bounded <= 8 + 4, "{bounded}");
     assert!(with.levelling_erases > 0);
     assert!(with.write_amplification() > without.write_amplification(), "levelling has its price");

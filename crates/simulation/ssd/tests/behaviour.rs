@@ -97,7 +97,7 @@ fn a_lone_page_of_a_write_unit_waits_and_is_padded() {
     let commands = [(0, 0), (MILLISECOND, 100), (2 * MILLISECOND, 200)];
     let latencies =
         open_loop(&mut ssd, commands.iter().map(|&(time, page)| (time, Operation::Write, page * 8, 8)));
-    // All pages leave when the first has waited 3 ms.
+    // All pages are programmed when the first has waited 3 ms.
     let end = 3 * MILLISECOND + 4 * 1000 + 750_000;
     assert_eq!(latencies, [end, end - MILLISECOND, end - 2 * MILLISECOND]);
     let counters = ssd.counters();

@@ -138,7 +138,7 @@ fn greedy_collection_amplifies_writes_as_published() {
     }
 }
 
-/// The chips of the paper in a drive as large as `terapage sim ssd` makes it by default: theory is
+/// The chips of the paper in a drive as large as `terapage sim ssd` makes by default: the theory is
 /// for many blocks.
 #[test]
 fn drives_with_enough_blocks_amplify_writes_as_published() {
@@ -189,7 +189,7 @@ fn cost_benefit_is_not_worse_than_greedy_when_some_pages_are_hot() {
         let mut random = SmallRng::seed_from_u64(6);
         let pages = ssd.sectors() / 8;
         let mut write = |_| {
-            // A tenth of the pages takes nine tenths of the writes.
+            // A tenth of the pages gets nine tenths of the writes.
             let hot = random.random_bool(0.9);
             let page =
                 if hot { random.random_range(0..pages / 10) } else { random.random_range(pages / 10..pages) };

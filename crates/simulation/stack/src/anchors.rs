@@ -1,4 +1,4 @@
-//! Anchors: results that others have published, and the model's values for them.
+//! Anchors: published results of other authors, and the model's values for them.
 
 use crate::costs::Costs;
 use crate::findings::Experiment;
@@ -16,7 +16,7 @@ use terapage_event::MILLISECOND;
 pub enum Quantity {
     /// Thousands of I/Os a second.
     Kiops,
-    /// Percent of the busy time that is spent waiting for the lock.
+    /// The percentage of the busy time that is spent waiting for the lock.
     Contention,
     /// CPU cycles for an I/O.
     Cycles,
@@ -31,7 +31,7 @@ pub struct Anchor {
     pub quantity: Quantity,
     /// The published range: the least and the greatest value.
     pub published: (f64, f64),
-    /// Whether a cost was fitted to it. If not, it is a test of the model.
+    /// Whether a cost was fitted to it. Otherwise it is a test of the model.
     pub fitted: bool,
     /// Who published it.
     pub source: &'static str,

@@ -1,4 +1,4 @@
-//! System calls and requests that are under way.
+//! System calls and requests in flight.
 
 use terapage_event::Nanos;
 
@@ -6,11 +6,11 @@ use terapage_event::Nanos;
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub thread: u32,
-    /// When the program wanted it.
+    /// The time when the program wanted it.
     pub wanted: Nanos,
-    /// I/Os that are not done, plus one during their submission.
+    /// The number of I/Os that are not done, plus one during their submission.
     pub left: u32,
-    /// Bit `i`: I/O `i` is part of the request before it.
+    /// Bit `i`: I/O `i` is part of the request of the previous I/O.
     pub merged: u64,
     /// The volume of each I/O.
     pub volumes: Vec<u32>,
@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub cpu: u32,
 }
 
-/// Numbered items, whose places are used again.
+/// Numbered items, whose places are reused.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<T> {
     items: Vec<T>,
@@ -48,7 +48,7 @@ impl<T> Slots<T> {
         self.items.len() as u32 - 1
     }
 
-    /// A place that was given back, with its old item.
+    /// A place that was freed, with its old item.
     pub fn reuse(&mut self) -> Option<(u32, &mut T)> {
         let place = self.free.pop()?;
         Some((place, &mut self.items[place as usize]))

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use terapage_figures::{Origin, Sourced};
 
-/// The costs that come with the model.
+/// The costs of the built-in model.
 const DEFAULTS: &str = include_str!("../data/costs.toml");
 
 /// An error in a file of costs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not TOML, or not in the form of the model's own file.
+    /// It is not TOML, or does not have the form of the model's own file.
     #[error("costs: {cause}")]
     Syntax {
         /// The place and the reason.
@@ -71,7 +71,7 @@ costs! {
     switch = "switch",
     /// Waking a thread.
     wake = "wake",
-    /// Interrupting the CPU that it is on.
+    /// Interrupting the CPU of a waiting thread.
     ipi = "ipi",
     /// A timer that wakes a thread which waits to keep its rate.
     timer = "timer",
@@ -99,7 +99,7 @@ costs! {
     scsi_dispatch = "scsi-dispatch",
     /// SCSI: the drivers' part of a completion.
     scsi_complete = "scsi-complete",
-    /// Single queue: the softirq, and what was allocated is given back.
+    /// Single queue: the softirq, and freeing of allocated memory.
     sq_free = "sq-free",
     /// The host's counters at completion, under the host's lock.
     host_unbusy = "host-unbusy",
@@ -115,11 +115,11 @@ costs! {
     mq_request = "mq-request",
     /// Multi-queue: from the software queue to the driver, for a flush.
     mq_flush = "mq-flush",
-    /// Multi-queue: the same, for each request.
+    /// Multi-queue: the same for each request.
     mq_dispatch = "mq-dispatch",
     /// Multi-queue: the request ends, the tag is free.
     mq_end = "mq-end",
-    /// Multi-queue: a hardware queue's lock is held.
+    /// Multi-queue: the lock of a hardware queue is held.
     hw_queue = "hw-queue",
     /// An atomic operation on a line that the core has.
     atomic = "atomic",
@@ -135,7 +135,7 @@ costs! {
     uring_wait = "uring-wait",
     /// virtio-blk: a request is put into the virtual queue.
     virtio_submit = "virtio-submit",
-    /// virtio-blk: an idle host is told of requests: an exit from the virtual machine.
+    /// virtio-blk: an idle host is notified of requests: an exit from the virtual machine.
     virtio_kick = "virtio-kick",
     /// virtio-blk: the driver's part of a completion.
     virtio_complete = "virtio-complete",
@@ -155,20 +155,20 @@ costs! {
     host_lines = "host-lines",
     /// Lines of a request that a completion on another core must fetch (a number).
     request_lines = "request-lines",
-    /// What each further waiter adds to the handing over of a ticket lock (a share of a line's
+    /// The extra time for handing over a ticket lock for each further waiter (a share of a line's
     /// transfer).
     waiter_share = "waiter-share",
 }
 
 impl Costs {
-    /// The costs that come with the model.
+    /// The costs of the built-in model.
     pub fn builtin() -> Costs {
         let mut costs = Costs::default();
         costs.read(DEFAULTS).expect("the model's own costs are complete");
         costs
     }
 
-    /// Replaces those that `text` names, in the form of the model's own file.
+    /// Replaces the costs that `text` names, in the form of the model's own file.
     ///
     /// # Errors
     /// Syntax, unknown names, values out of range.

@@ -4,25 +4,25 @@ use crate::setup::Machine;
 use rand::Rng;
 use terapage_event::Nanos;
 
-/// The most requests whose ends are held back: the size of a virtual queue.
+/// The greatest number of requests whose completions are held back: the size of a virtual queue.
 const HELD_MAX: usize = 128;
 
-/// The front ends, one for each host, and the storage behind them, which serves any number of I/Os
-/// at the same time.
+/// The front ends, one per host, and the storage behind them, which serves any number of I/Os at
+/// the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     service_ns: f64,
     fixed_ns: f64,
     random_ns: f64,
     free_at_ns: Vec<f64>,
-    /// For each front end: requests that it has.
+    /// For each front end: the number of its requests.
     under_way: Vec<u32>,
-    /// For each front end: requests that are done and not told.
+    /// For each front end: requests that are done and not yet reported.
     held: Vec<Vec<u32>>,
 }
 
 impl Device {
-    /// The device of `machine`; without a limit if not `limited`.
+    /// The device of `machine`; without a limit unless `limited`.
     pub fn new(machine: &Machine, limited: bool) -> Self {
         let service_ns = if limited { 1e9 * f64::from(machine.hosts) / machine.front_end_iops } else { 0.0 };
         Device {
@@ -40,13 +40,13 @@ impl Device {
         self.under_way[host as usize] > 0
     }
 
-    /// A request is done, and its end is told.
+    /// A request is done, and its completion is reported.
     pub fn finish(&mut self, host: u32) {
         self.under_way[host as usize] -= 1;
     }
 
-    /// A request is done at a front end that tells the ends together, once it has no more requests.
-    /// Returns those whose end is told now.
+    /// A request is done at a front end that reports completions together, once it has no more
+    /// requests. Returns the requests whose completion is reported now.
     pub fn finish_together(&mut self, host: u32, request: u32) -> Vec<u32> {
         self.finish(host);
         let host = host as usize;
@@ -57,7 +57,8 @@ impl Device {
         std::mem::take(&mut self.held[host])
     }
 
-    /// When a request for `ios` I/Os, given at `now` to the front end of `host`, is done.
+    /// The time at which a request for `ios` I/Os, given at `now` to the front end of `host`, is
+    /// done.
     pub fn submit(&mut self, now: Nanos, host: u32, ios: u32, rng: &mut impl Rng) -> Nanos {
         self.under_way[host as usize] += 1;
         let free_at_ns = &mut self.free_at_ns[host as usize];

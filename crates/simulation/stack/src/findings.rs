@@ -9,16 +9,16 @@ use crate::setup::{Error, Load, Machine, Setup};
 use crate::stacks::Stack;
 use terapage_event::{MILLISECOND, Nanos};
 
-/// The multiplicities that are tried, least first.
+/// The multiplicities to try, ascending.
 pub const MULTIPLICITIES: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 
-/// The rates that are looked at, kIOPS.
+/// The rates of the experiment, kIOPS.
 pub const RATES_KIOPS: [u32; 13] = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1250];
 
 /// A rate counts as reached if at least this share of it is. Chosen, not measured.
 const REACHED: f64 = 0.995;
 
-/// The report's experiment, or one that differs from it.
+/// The report's experiment, or a variation of it.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// The machine.
@@ -27,13 +27,13 @@ pub struct Experiment {
     pub load: Load,
     /// What stages cost.
     pub costs: Costs,
-    /// The mechanisms that are on.
+    /// The enabled mechanisms.
     pub mechanisms: Mechanisms,
     /// Seeds for each point.
     pub seeds: u64,
     /// The first seed.
     pub seed: u64,
-    /// Simulated time that is measured for each point, after a fifth as much that is not.
+    /// Simulated time that is measured for each point, after a fifth of this as warm-up.
     pub measure_ns: Nanos,
 }
 
@@ -127,7 +127,7 @@ impl Experiment {
         2 * (MULTIPLICITIES.len() + RATES_KIOPS.len()) as u64 * self.seeds
     }
 
-    /// Simulates figures 5 to 7 for SCSI and NVMe. Returns what they show.
+    /// Simulates figures 5 to 7 for SCSI and NVMe. It returns the results.
     ///
     /// # Errors
     /// A setup is impossible.
@@ -176,10 +176,10 @@ impl Point {
     }
 }
 
-/// What the report's figures show, as numbers.
+/// The results of the report's figures, as numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// CPU use of SCSI over that of NVMe at 200 kIOPS.
+    /// CPU use of SCSI divided by that of NVMe at 200 kIOPS.
     pub ratio_low: f64,
     /// The same at 800 kIOPS (figure 5: about 2).
     pub ratio_high: f64,
@@ -195,7 +195,7 @@ pub struct Findings {
     pub scsi_last_kiops: u32,
     /// The multiplicity that this rate needs.
     pub scsi_last_multiplicity: u32,
-    /// Busy time of NVMe: its value at 900 kIOPS over that at 200.
+    /// Busy time of NVMe at 900 kIOPS divided by that at 200.
     pub nvme_change: f64,
     /// The greatest lead of NVMe over SCSI at multiplicities 2 to 4 (figure 7: 80), kIOPS.
     pub gap_kiops: f64,

@@ -1,5 +1,5 @@
-//! Instructions for an I/O that were counted in a virtual machine, and the model's work for the
-//! same paths: a check by figures that no cost was fitted to.
+//! Counted instructions per I/O in a virtual machine, and the model's work for the same paths: a
+//! check with figures to which no cost was fitted.
 
 use crate::costs::Costs;
 use crate::machines::machine;
@@ -9,7 +9,7 @@ use crate::setup::{Load, Setup, Variation};
 use crate::stacks::Stack;
 use terapage_event::MILLISECOND;
 
-/// I/Os of a system call that were counted.
+/// I/Os per system call in the counts.
 pub const GUEST_MULTIPLICITIES: [u32; 5] = [1, 2, 4, 8, 32];
 
 /// A path through the kernel whose instructions were counted.
@@ -17,17 +17,17 @@ pub const GUEST_MULTIPLICITIES: [u32; 5] = [1, 2, 4, 8, 32];
 pub struct GuestPath {
     /// The driver.
     pub name: &'static str,
-    /// The model's stack for it.
+    /// The model's stack for the path.
     pub stack: Stack,
     /// Instructions for a random direct read of 8 KiB by libaio, at each multiplicity.
     pub instructions: [u32; GUEST_MULTIPLICITIES.len()],
 }
 
-/// Where the figures are from.
+/// The source of the figures.
 pub const GUEST_SOURCE: &str = "counted by qemu (TCG, icount), Linux 6.1, 1 CPU, null-co devices, no scheduler; \
     terapage lab stack --guest counts them again";
 
-/// The paths. The first is what the others are compared with.
+/// The paths. The others are compared with the first.
 pub const GUEST_PATHS: [GuestPath; 3] = [
     GuestPath { name: "nvme", stack: Stack::MqNvme, instructions: [8_195, 7_581, 6_722, 6_469, 6_400] },
     GuestPath { name: "virtio-blk", stack: Stack::Virtio, instructions: [9_634, 9_024, 8_032, 7_765, 7_667] },
@@ -38,7 +38,7 @@ pub const GUEST_PATHS: [GuestPath; 3] = [
     },
 ];
 
-/// A device that is slow enough for each call to wait, as in the guest.
+/// The device is so slow that each call waits, as in the guest.
 const LATENCY_NS: f64 = 20_000.0;
 
 /// The setup of a path in the model: one CPU, one call at a time.
@@ -60,7 +60,7 @@ pub fn guest_setup(costs: &Costs, mechanisms: Mechanisms, path: &GuestPath, mult
     }
 }
 
-/// The kernel's cycles for an I/O. The program's own are left out: the load tools differ.
+/// The kernel's cycles per I/O. The program's own cycles are left out, since the load tools differ.
 pub fn kernel_cycles(setup: &Setup, outcome: &Outcome) -> f64 {
     (outcome.total_us() - outcome.us(Activity::User)) * 1e3 * setup.machine.ghz
 }

@@ -1,7 +1,7 @@
 //! Simulated I/O stacks: cores, threads, locks and queues between a program and its volumes.
 //!
 //! A [`Setup`] is a machine, a stack, a load, and the costs of all stages. [`run`] simulates it and
-//! says where the CPUs' time went. The model follows the report of Sato, Kondo and Kiyota on
+//! reports where the CPUs' time went. The model follows the report of Sato, Kondo and Kiyota on
 //! Linux's I/O stack (SCSI and NVMe on one array), Linux 3.10 for its paths and locks, and Bjorling
 //! and others (SYSTOR 2013) for the multi-queue block layer.
 #![forbid(unsafe_code)]

@@ -1,16 +1,16 @@
-//! Spinlocks without time: the holder, the waiters, and which of them is next.
+//! Spinlocks without time: the holder, the waiters, and the next holder among them.
 
 use std::collections::VecDeque;
 use std::str::FromStr;
 
-/// How a lock chooses its next holder.
+/// The rule for a lock's next holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// First come, first served; all waiters watch one cache line (Linux up to 4.1).
     Ticket,
-    /// The first task that sees it free: a waiter, or one that comes by.
+    /// The first task that sees the free lock: a waiter, or a task that arrives.
     Unfair,
-    /// First come, first served; each waiter watches a cache line of its own (Linux from 4.2 on).
+    /// First come, first served; each waiter watches a separate cache line (Linux from 4.2 on).
     Queued,
 }
 
@@ -58,9 +58,9 @@ pub struct Waiter {
 pub enum Released {
     /// Nobody waits.
     Free,
-    /// This waiter has the lock now; this many still wait.
+    /// This waiter has the lock now; this number still wait.
     Passed(Waiter, usize),
-    /// This many waiters will try for it.
+    /// This number of waiters will try for it.
     Contest(usize),
 }
 
@@ -74,7 +74,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// A free lock that nobody has had.
+    /// A free lock that had no holder yet.
     pub fn new(kind: Kind) -> Self {
         Lock { kind, held: false, last_core: None, waiters: VecDeque::new() }
     }
@@ -84,12 +84,12 @@ impl Lock {
         self.kind
     }
 
-    /// The core that has the lock, or had it last.
+    /// The core that holds the lock, or held it last.
     pub fn last_core(&self) -> Option<u32> {
         self.last_core
     }
 
-    /// Takes the lock, or waits. Whether it was taken.
+    /// Takes the lock, or waits. It returns whether the lock was taken.
     pub fn acquire(&mut self, waiter: Waiter) -> bool {
         if self.held {
             self.waiters.push_back(waiter);
@@ -120,8 +120,8 @@ impl Lock {
         }
     }
 
-    /// Ends a contest: the lock goes to waiter number `pick`, modulo their number, unless it is
-    /// taken.
+    /// Ends a contest: the lock goes to waiter number `pick`, modulo the number of waiters, unless
+    /// the lock is taken.
     pub fn contest(&mut self, pick: usize) -> Option<Waiter> {
         if self.held || self.waiters.is_empty() {
             return None;
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         /// In any order of events, one task has the lock at a time, and in the end every task that
-        /// asked has had it.
+        /// asked for it has had it.
         #[test]
         fn one_at_a_time_and_all_in_the_end(kind in 0..3usize, steps in prop::collection::vec(any::<bool>(), 1..200)) {
             let mut lock = Lock::new(Kind::ALL[kind]);

@@ -85,7 +85,7 @@ const KEYS: [&str; 13] = [
     "drains",
 ];
 
-/// A machine of the user's own, in a file: its values, and the costs that differ from the model's.
+/// A user's machine, in a file: its values, and the costs that differ from the model's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineFile {
@@ -99,7 +99,7 @@ pub struct MachineFile {
 /// An error in a machine file.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineFileError {
-    /// It is not TOML, or not in the form that `terapage sim stack calibrate` writes.
+    /// It is not TOML, or does not have the form that `terapage sim stack calibrate` writes.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
     /// A value is missing.
@@ -117,7 +117,7 @@ impl MachineFile {
     /// Reads the text of a machine file.
     ///
     /// # Errors
-    /// Syntax; a value is missing or unknown.
+    /// A syntax error, or a missing or unknown value.
     pub fn read(text: &str) -> Result<MachineFile, MachineFileError> {
         let file: MachineFile = toml::from_str(text)?;
         if let Some(key) = KEYS.into_iter().find(|&key| !file.machine.contains_key(key)) {
@@ -135,7 +135,7 @@ impl MachineFile {
         from_table(&self.machine, Kind::Queued)
     }
 
-    /// Puts the file's costs in the place of others.
+    /// Replaces costs by those of the file.
     ///
     /// # Errors
     /// A cost is unknown, or out of range.

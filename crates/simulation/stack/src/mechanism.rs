@@ -1,4 +1,4 @@
-//! Mechanisms: parts of the model that can be switched off, to see what they explain.
+//! Mechanisms: parts of the model that can be switched off, to find what they explain.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,17 +10,17 @@ pub enum Mechanism {
     QueueLock,
     /// Cores exclude one another at the lock of a host (controller).
     HostLock,
-    /// Requests of one system call are kept back and enter the queue together.
+    /// Requests of one system call are held back and enter the queue together.
     Plugging,
     /// A cache line last written by another core costs time to fetch.
     CacheTransfer,
-    /// A ticket lock is handed over more slowly the more cores watch it.
+    /// A ticket lock is handed over more slowly if more cores watch it.
     WaiterStorm,
     /// The two logical CPUs of a core slow each other down.
     Smt,
     /// Completions run on another core than the one that submitted.
     RemoteCompletion,
-    /// One interrupt serves all completions that have come by then.
+    /// One interrupt serves all completions that have arrived by then.
     Coalescing,
     /// The I/Os of a system call share one entry, one sleep and one wake-up.
     CallSharing,
@@ -84,7 +84,7 @@ impl FromStr for Mechanism {
     }
 }
 
-/// The mechanisms that are on.
+/// The enabled mechanisms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     off: u16,

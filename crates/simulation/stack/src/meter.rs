@@ -1,8 +1,8 @@
-//! The meter: where the CPUs' time goes, and how many I/Os are done.
+//! The meter: the use of the CPUs' time, and the number of completed I/Os.
 
 use terapage_event::Nanos;
 
-/// What a CPU does.
+/// The activity of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// The program's own work.
@@ -47,7 +47,7 @@ impl Activity {
     }
 }
 
-/// Adds up what happens in the measured time.
+/// Sums up the measured time.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     from: Nanos,
@@ -64,13 +64,14 @@ impl Meter {
         Meter { from, to, busy_ns: [0; _], ios: 0, latencies_ns: Vec::new(), interrupts: 0, charged_ns: 0 }
     }
 
-    /// Notes what a CPU did from `start` to `end`.
+    /// Notes the activity of a CPU from `start` to `end`.
     pub fn busy(&mut self, activity: Activity, start: Nanos, end: Nanos) {
         let (start, end) = (start.max(self.from), end.min(self.to));
         self.busy_ns[activity as usize] += end.saturating_sub(start);
     }
 
-    /// Notes time that the kernel counts as a thread's: its own, and that of interrupts meanwhile.
+    /// Notes time that the kernel attributes to a thread: its own, and that of interrupts
+    /// meanwhile.
     pub fn charge(&mut self, start: Nanos, end: Nanos) {
         self.charged_ns += end.min(self.to).saturating_sub(start.max(self.from));
     }
@@ -124,15 +125,15 @@ pub struct Outcome {
     pub latency_p99_us: f64,
     /// Interrupts for an I/O.
     pub interrupts_per_io: f64,
-    /// Time for an I/O that the kernel counts as the threads', us: interrupts of an idle CPU are
-    /// not in it. Locks' waits are not, either.
+    /// Time per I/O that the kernel attributes to the threads, us, without interrupts of an idle
+    /// CPU. Waiting for locks is not included.
     pub thread_us: f64,
     /// Logical CPUs of the machine.
     pub cpus: u32,
 }
 
 impl Outcome {
-    /// Time for an I/O with one activity, us.
+    /// Time per I/O for one activity, us.
     pub fn us(&self, activity: Activity) -> f64 {
         self.busy_us[activity as usize]
     }

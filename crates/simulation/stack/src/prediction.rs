@@ -21,7 +21,7 @@ pub const DOUBT: f64 = 1.4;
 /// multiplicity 1.
 pub const RATE_IOPS: f64 = 700e3;
 
-/// The published finding that a draw must show: SCSI takes about twice the CPU of NVMe.
+/// The published finding that a draw must reproduce: SCSI takes about twice the CPU of NVMe.
 pub const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.7..=2.3;
 
 /// One draw of the unknown values.
@@ -32,7 +32,7 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Busy time of a stack over that of NVMe on bios.
+    /// Busy time of a stack divided by that of NVMe on bios.
     pub fn over_nvme(&self, stack: Stack) -> f64 {
         let place = COMPARED.iter().position(|&compared| compared == stack).unwrap_or(1);
         self.busy_us[place] / self.busy_us[1]
@@ -69,7 +69,7 @@ fn draw(experiment: &Experiment, rng: &mut impl Rng) -> Experiment {
     let mut drawn = experiment.clone();
     drawn.costs = draw_costs(&experiment.costs, &mut factor);
     drawn.machine.transfer_ns *= factor();
-    // Between no gain from a sibling at all and nearly a whole core.
+    // The range from no gain by a sibling to nearly a whole core.
     drawn.machine.smt_speed = (drawn.machine.smt_speed * factor().sqrt()).clamp(0.5, 0.95);
     drawn
 }

@@ -4,8 +4,8 @@ use crate::mechanism::Mechanism;
 use crate::meter::Activity;
 use crate::setup::Setup;
 
-/// A lock, or a cache line that many cores write. Which one it is depends on the I/O's volume and
-/// on the CPU.
+/// A lock, or a cache line that many cores write. The volume of the I/O and the CPU select the lock
+/// or line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The lock of the volume's request queue.
@@ -46,19 +46,19 @@ pub(crate) enum Op {
     Acquire(Place),
     /// Releasing a lock.
     Release(Place),
-    /// Telling a virtual device that there are requests, if it has none: an exit to the host.
+    /// Notifying a virtual device of requests, if it has none: an exit to the host.
     Kick { cycles: f64 },
     /// Handing the request to the device.
     Issue,
 }
 
-/// An operation, and the I/O of the call that it is for.
+/// An operation, and the I/O of the call to which it belongs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Step {
     pub op: Op,
     /// The I/O, from 0.
     pub io: u8,
-    /// Whether the step is skipped for an I/O that was merged into the request before.
+    /// Whether the step is skipped for an I/O that was merged into the previous request.
     pub request: bool,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Builder<'a> {
         self.work(io, cycles, false);
     }
 
-    /// Adds work under a lock. Without work the lock is not taken.
+    /// Adds work under a lock. If the work is zero the lock is not taken.
     pub fn locked(&mut self, io: u8, place: Place, cycles: f64) {
         let request = std::mem::take(&mut self.request);
         let steps = [Op::Acquire(place), Op::Work { cycles, user: false }, Op::Release(place)];
@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds an atomic operation on a cache line that other cores also write: a lock that is held
-    /// for the operation.
+    /// during the operation.
     pub fn shared_line(&mut self, io: u8, place: Place) {
         let cycles = self.setup.costs.atomic;
         self.locked(io, place, cycles);

@@ -23,9 +23,9 @@ pub struct Machine {
     pub transfer_ns: f64,
     /// Fetching a line from a core of another socket, ns.
     pub transfer_far_ns: f64,
-    /// Hosts (controllers); the volumes are dealt out to them.
+    /// Hosts (controllers); the volumes are distributed over them.
     pub hosts: u32,
-    /// Hardware queues of a host; 0 for one for each core.
+    /// Hardware queues of a host; 0 for one per core.
     pub hw_queues: u32,
     /// I/Os per second that the front end lets through, all hosts together.
     pub front_end_iops: f64,
@@ -33,8 +33,8 @@ pub struct Machine {
     pub latency_fixed_ns: f64,
     /// The mean of the exponentially distributed part of that latency, ns.
     pub latency_random_ns: f64,
-    /// Whether a host tells the ends of requests together, once it has no more requests, as virtual
-    /// disks do.
+    /// Whether a host reports completions together, once it has no more requests, as virtual disks
+    /// do.
     pub drains: bool,
     /// The kind of the kernel's spinlocks.
     pub lock: Kind,
@@ -65,18 +65,18 @@ impl Machine {
 /// How the calls of a paced load are spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Each thread issues at equal intervals; the threads are out of step.
+    /// Each thread issues at equal intervals; the threads are not in step.
     Regular,
     /// Each thread issues after exponentially distributed pauses.
     Poisson,
 }
 
-/// How the costs of a stage vary from one time to the next.
+/// The variation of the costs of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variation {
     /// The costs do not vary.
     Fixed,
-    /// Uniformly from half the cost to one and a half times.
+    /// Uniform from half the cost to one and a half times the cost.
     Uniform,
     /// Exponentially distributed.
     Exponential,
@@ -87,7 +87,7 @@ pub enum Variation {
 pub struct Load {
     /// Threads, each bound to a logical CPU, in turn.
     pub threads: u32,
-    /// System calls of a thread that may be under way at the same time.
+    /// System calls of a thread that may be in flight at the same time.
     pub calls_in_flight: u32,
     /// I/Os of a system call.
     pub multiplicity: u32,
@@ -95,20 +95,21 @@ pub struct Load {
     pub volumes: u32,
     /// I/Os per second of all threads together; `None` for as many as possible.
     pub rate_iops: Option<f64>,
-    /// The chance that an I/O of a call continues the one before it.
+    /// The chance that an I/O of a call continues the previous one.
     pub sequential: f64,
-    /// Whether each I/O of a call goes to a volume of its own.
+    /// Whether each I/O of a call goes to another volume.
     pub spread: bool,
-    /// How late a timer may wake a thread, ns. The thread then issues all calls that are due.
+    /// The greatest delay with which a timer wakes a thread, ns. The thread then issues all calls
+    /// that are due.
     pub timer_slack_ns: f64,
-    /// When a paced thread issues.
+    /// The times at which a paced thread issues.
     pub arrivals: Arrivals,
     /// How the stages' costs vary.
     pub variation: Variation,
 }
 
 impl Load {
-    /// Threads that issue as fast as they can, to one volume, and never sleep for a timer.
+    /// Threads that issue as fast as possible, to one volume, and never sleep for a timer.
     pub fn unpaced(threads: u32, calls_in_flight: u32, multiplicity: u32) -> Load {
         Load {
             threads,
@@ -136,11 +137,11 @@ pub struct Setup {
     pub load: Load,
     /// The costs of the stages.
     pub costs: Costs,
-    /// The mechanisms that are on.
+    /// The enabled mechanisms.
     pub mechanisms: Mechanisms,
-    /// Simulated time that is not counted, at the start.
+    /// Simulated time at the start that is not counted.
     pub warm_ns: Nanos,
-    /// Simulated time that is measured, after that.
+    /// Simulated time that is measured after that.
     pub measure_ns: Nanos,
 }
 
@@ -176,7 +177,7 @@ pub enum Error {
         cpus: u32,
     },
     /// There are more hosts than volumes.
-    #[error("{hosts} hosts for {volumes} volumes; use at most one host a volume")]
+    #[error("{hosts} hosts for {volumes} volumes; use at most one host per volume")]
     Hosts {
         /// Hosts.
         hosts: u32,
@@ -193,14 +194,14 @@ pub enum Error {
     },
 }
 
-/// The most I/Os of a run, so that it ends. Chosen, not measured.
+/// The greatest number of I/Os of a run, so that it ends. Chosen, not measured.
 pub(crate) const IOS_MAX: u64 = 50_000_000;
 
 impl Setup {
     /// Checks whether the setup can be simulated.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first value that is wrong.
     pub fn check(&self) -> Result<(), Error> {
         let (machine, load) = (&self.machine, &self.load);
         let count = |name, value: u32, high: u32| range(name, f64::from(value), 1.0, f64::from(high));
@@ -227,7 +228,7 @@ impl Setup {
         self.check_together()
     }
 
-    /// Checks values that are possible alone, but perhaps not together.
+    /// Checks values that are possible separately, but perhaps not together.
     fn check_together(&self) -> Result<(), Error> {
         let (machine, load) = (&self.machine, &self.load);
         if !machine.cores.is_multiple_of(machine.sockets) {

@@ -1,8 +1,8 @@
 //! The simulation: events in the order of time.
 //!
-//! A logical CPU runs one task at a time: the interrupt's, if completions wait and the thread holds
-//! no lock, or a thread. A task goes through the steps of its program. Each step of work is one
-//! event, at its end. A task that waits for a lock keeps its CPU busy.
+//! A logical CPU runs one task at a time: that of the interrupt if completions wait and the thread
+//! holds no lock, otherwise a thread. A task executes the steps of its program. Each step of work
+//! is one event, at its end. A task that waits for a lock keeps its CPU busy.
 
 mod cpus;
 mod locks;
@@ -29,7 +29,7 @@ enum Event {
     Go { task: u32 },
     /// It is time for a thread's next call.
     Due { thread: u32 },
-    /// The device has done a request.
+    /// The device has completed a request.
     Done { request: u32 },
     /// The waiters of an unfair lock see that it is free.
     Contest { lock: u32 },
@@ -55,13 +55,13 @@ struct Task {
     cpu: u32,
     /// The number of locks that the task holds.
     held: u32,
-    /// The call that is submitted.
+    /// The call that is being submitted.
     call: u32,
-    /// The request that is completed.
+    /// The request that is being completed.
     request: u32,
     /// The time to fetch cache lines before the next work, ns.
     fetch_ns: f64,
-    /// The place at which it waits, and since when.
+    /// The place at which it waits, and the time since when.
     waits: Option<(Place, Nanos)>,
 }
 
@@ -84,8 +84,8 @@ struct Simulator<'a> {
     issued: u64,
 }
 
-/// Simulates `setup`. The same setup and seed give the same outcome on every machine of the same
-/// floating point.
+/// Simulates `setup`. The same setup and seed give the same outcome on all machines with the same
+/// floating-point arithmetic.
 ///
 /// # Errors
 /// A setup that cannot be.
@@ -175,7 +175,7 @@ impl<'a> Simulator<'a> {
         task.next = usize::MAX;
     }
 
-    /// A task continues its program until it works, waits or has nothing more to do.
+    /// A task continues its program until it works, waits or has finished.
     fn go_on(&mut self, task: u32) {
         loop {
             if self.gives_way(task) {
@@ -206,7 +206,7 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// A program has ended. Whether the task has begun another one.
+    /// A program has ended. It returns whether the task has begun another one.
     fn ended(&mut self, task: u32) -> bool {
         if self.is_thread(task) { self.thread_ended(task) } else { self.interrupt_ended(task) }
     }
@@ -216,7 +216,7 @@ impl<'a> Simulator<'a> {
         task.stage == Stage::Submit && self.calls.get(task.call).merged & (1 << io) != 0
     }
 
-    /// A task computes. Whether that took no time.
+    /// A task computes. It returns whether that took no time.
     fn work(&mut self, task: u32, cycles: f64, user: bool) -> bool {
         let state = &mut self.tasks[task as usize];
         let (cpu, fetch_ns) = (state.cpu, std::mem::take(&mut state.fetch_ns));
@@ -245,7 +245,7 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// The lines of a request come from the core that submitted it.
+    /// The lines of a request are fetched from the core that submitted it.
     fn fetch(&mut self, task: u32, lines: f64) -> bool {
         let machine = &self.setup.machine;
         let state = &mut self.tasks[task as usize];
@@ -254,14 +254,15 @@ impl<'a> Simulator<'a> {
         true
     }
 
-    /// A virtual device is told of requests, unless it works. Whether that took no time.
+    /// Notifies a virtual device of requests, unless it works. It returns whether that took no
+    /// time.
     fn kick(&mut self, task: u32, cycles: f64, io: u8) -> bool {
         let volume = self.calls.get(self.tasks[task as usize].call).volumes[io as usize];
         let host = volume % self.setup.machine.hosts;
         if self.device.works(host) { true } else { self.work(task, cycles, false) }
     }
 
-    /// A request goes to the device.
+    /// A request is sent to the device.
     fn issue(&mut self, task: u32, io: u8) -> bool {
         let state = &self.tasks[task as usize];
         let call = self.calls.get(state.call);
@@ -275,8 +276,8 @@ impl<'a> Simulator<'a> {
         true
     }
 
-    /// The kernel's part of a request is complete. Returns the cycles for waking its thread, if
-    /// that sleeps.
+    /// The kernel's part of a request is complete. It returns the cycles for waking its thread, if
+    /// the thread sleeps.
     fn complete(&mut self, request: u32, cpu: u32) -> f64 {
         let Request { call: place, ios, .. } = *self.requests.get(request);
         self.requests.give_back(request);
@@ -287,7 +288,7 @@ impl<'a> Simulator<'a> {
         self.part_done(place, ios, cpu)
     }
 
-    /// Notes that parts of a call are done: its I/Os, or its submission. Returns the cycles for
+    /// Notes that parts of a call are done: its I/Os, or its submission. It returns the cycles for
     /// waking its thread.
     fn part_done(&mut self, place: u32, parts: u32, cpu: u32) -> f64 {
         let call = self.calls.get_mut(place);
@@ -314,7 +315,7 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// Counts activities that are still going on at the end.
+    /// Counts activities that have not ended at the end.
     fn close(&mut self, end: Nanos) {
         for task in 0..self.tasks.len() {
             if let Some((place, since)) = self.tasks[task].waits {

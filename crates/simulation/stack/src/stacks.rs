@@ -1,4 +1,4 @@
-//! The stacks: which stages an I/O goes through, and which locks they take.
+//! The stacks: the stages of an I/O, and the locks that they take.
 
 use crate::mechanism::Mechanism;
 use crate::program::{Builder, Place, Program};
@@ -18,9 +18,9 @@ pub enum Stack {
     MqNvme,
     /// io_uring that polls, on the multi-queue block layer.
     Uring,
-    /// A null device behind the scheduler mq-deadline, with one lock for each volume.
+    /// A null device behind the scheduler mq-deadline, with one lock per volume.
     Deadline,
-    /// A null device behind the scheduler BFQ, with one lock for each volume.
+    /// A null device behind the scheduler BFQ, with one lock per volume.
     Bfq,
     /// A virtual disk (virtio-blk) on the multi-queue block layer, libaio.
     Virtio,
@@ -72,12 +72,12 @@ impl Stack {
         }
     }
 
-    /// Whether its threads look for completions themselves, without interrupts.
+    /// Whether its threads poll for completions, without interrupts.
     pub fn polls(self) -> bool {
         matches!(self, Stack::Uring | Stack::Deadline | Stack::Bfq)
     }
 
-    /// Whether its completions interrupt any core, not only the one that submitted.
+    /// Whether its completions interrupt any core, instead of only the one that submitted.
     pub(crate) fn completes_anywhere(self) -> bool {
         matches!(self, Stack::Scsi)
     }
@@ -108,13 +108,13 @@ pub(crate) struct Programs {
     pub reap: Program,
     /// A thread has been woken by a completion.
     pub woken: Program,
-    /// A thread has been woken by its timer.
+    /// A timer has woken a thread.
     pub timer: Program,
     /// An interrupt begins.
     pub interrupt: Program,
     /// A request is completed: in an interrupt, or by the thread that polls.
     pub complete: Program,
-    /// Waking a thread on the same CPU, and on another one; cycles.
+    /// Cycles for waking a thread on the same CPU, and on another CPU.
     pub wake_cycles: [f64; 2],
 }
 
@@ -143,8 +143,8 @@ impl Programs {
     }
 }
 
-/// The groups in which the requests of one call enter the block layer: one group, or each by
-/// itself.
+/// The groups in which the requests of one call enter the block layer: one group, or each
+/// separately.
 fn groups(setup: &Setup) -> Vec<std::ops::Range<u8>> {
     let ios = setup.load.multiplicity as u8;
     let together = setup.mechanisms.has(Mechanism::Plugging) && !setup.load.spread;
@@ -266,7 +266,7 @@ fn submit_uring(builder: &mut Builder, setup: &Setup, group: std::ops::Range<u8>
     }
 }
 
-/// A scheduler with one lock for each volume, under which a batch is inserted and each request is
+/// A scheduler with one lock per volume, under which a batch is inserted and each request is
 /// dispatched.
 fn submit_scheduler(
     builder: &mut Builder,

@@ -1,4 +1,4 @@
-//! The simulator against queues whose behaviour is known exactly, and its invariants.
+//! Compares the simulator with queues whose behaviour is known exactly, and checks its invariants.
 
 use proptest::prelude::*;
 use terapage_stack::*;
@@ -174,7 +174,7 @@ fn setups() -> impl Strategy<Value = Setup> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// In any simulation, no CPU is busy for longer than the simulated time, I/Os are done, at most
+    /// In any simulation, no CPU is busy for longer than the simulated time, I/Os complete, at most
     /// at the front end's rate, and mechanisms that are switched off cost nothing.
     #[test]
     fn time_and_ios_add_up(setup in setups(), seed in 0..1000u64) {
@@ -191,12 +191,12 @@ proptest! {
             prop_assert_eq!(outcome.us(Activity::Transfer), 0.0);
         }
         if setup.mechanisms.has(Mechanism::FrontEnd) {
-            // Requests of the warm-up may be done in the measured time.
+            // Requests of the warm-up may complete in the measured time.
             prop_assert!(outcome.iops <= setup.machine.front_end_iops * 1.25 + 64e3 * 8.0);
         }
     }
 
-    /// With all mechanisms on, one core without a sibling waits for no other core.
+    /// With all mechanisms enabled, one core without a sibling waits for no other core.
     #[test]
     fn one_core_never_spins(stack in 0..Stack::ALL.len(), seed in 0..1000u64, rate in 10e3..100e3f64) {
         let mut setup = Experiment::paper().setup(Stack::ALL[stack], Some(rate), 2);

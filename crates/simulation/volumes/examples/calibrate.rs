@@ -1,5 +1,5 @@
-//! Searches for the locality of a volume's writes that meets its known hit ratios, and prints it:
-//! `calibrate NAME REQUESTS CALLS`. What it finds goes into the profile.
+//! Searches for the locality of a volume's writes that reproduces its known hit ratios, and prints
+//! it: `calibrate NAME REQUESTS CALLS`. The result goes into the profile.
 use terapage_volumes::{CacheSize, Generator, Volume, measure, minimum};
 
 fn main() {

@@ -6,13 +6,13 @@ use crate::random::Random;
 /// 1991).
 #[derive(Clone, Debug)]
 pub(crate) struct Alias {
-    /// For each slot, a bound and another slot: a random number below the bound means the slot
-    /// itself, else the other.
+    /// For each slot, a bound and another slot: a random number below the bound selects the slot
+    /// itself, otherwise the other one.
     slots: Vec<(u32, u32)>,
 }
 
 impl Alias {
-    /// A table of at least one weight; the weights need not add up to 1.
+    /// A table of at least one weight; the sum of the weights need not be 1.
     pub(crate) fn new(weights: &[f64]) -> Self {
         let mean = weights.iter().sum::<f64>() / weights.len() as f64;
         let mut scaled: Vec<f64> = weights.iter().map(|weight| weight / mean).collect();

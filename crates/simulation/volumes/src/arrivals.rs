@@ -1,9 +1,9 @@
-//! The times at which requests come.
+//! The times at which requests arrive.
 
 use crate::random::{Random, threshold};
 
-/// Bursts: times between requests are hyper-exponential with two phases of balanced means, the
-/// distribution that fitted storage traces best in "Analyzing the distribution fit for storage
+/// Bursts: times between requests are hyper-exponential with two phases of balanced means, which is
+/// the distribution that fitted storage traces best in "Analyzing the distribution fit for storage
 /// workload and Internet traffic traces" (Wajahat, Yele, Estro, Gandhi, Zadok; Performance
 /// Evaluation 142, 2020).
 #[derive(Clone, Debug)]

@@ -48,12 +48,12 @@ pub enum Layers {
 }
 
 /// A simulation without its workload. [`Case::default`] is what the paper presumably simulated.
-/// Each of its values is a parameter, see [`settings`](crate::settings).
+/// Each of its values is a parameter; see [`settings`](crate::settings).
 #[derive(Clone, Debug, Serialize)]
 pub struct Case {
     /// The flash. Its capacity is that of the workload, unless [`Case::capacity_bytes`] is set.
     pub ssd: Config,
-    /// The capacity of the flash. `None` is as much as the workload reaches, at least 256 MiB.
+    /// The capacity of the flash. `None` is the range of the workload, but at least 256 MiB.
     pub capacity_bytes: Option<u64>,
     /// The kind of storage.
     pub layers: Layers,
@@ -61,13 +61,13 @@ pub struct Case {
     pub cache: CacheOptions,
     /// The size of the SCM.
     pub scm: Amount,
-    /// When requests are sent.
+    /// The times at which requests are sent.
     pub load: Load,
     /// Bytes that a generator's requests read and write together, including the warm-up. SCM is
-    /// filled by bytes, so each volume comes equally far, whatever the size of its requests. Traces
+    /// filled by bytes, so each volume gets equally far, whatever the size of its requests. Traces
     /// are simulated completely.
     pub traffic_bytes: u64,
-    /// Simulate exactly this many requests of any workload, or all that it has.
+    /// Simulate exactly this number of requests of any workload, or all that it has.
     pub requests: Option<u64>,
     /// The share of requests that are not measured.
     pub warm_up: f64,
@@ -143,7 +143,7 @@ impl Case {
         Setup { ssd, storage, load: self.load, warm_up, wrap: self.capacity_bytes.is_some() }
     }
 
-    /// Roughly the bytes of this machine's memory that a simulation of `workload` takes: tables of
+    /// Roughly the bytes of this machine's memory that a simulation of `workload` needs: tables of
     /// pages, blocks and lines, and the generator's objects.
     ///
     /// # Errors

@@ -1,20 +1,20 @@
-//! Estimates: how well data determine the parameters that were fitted to them.
+//! Estimates how well data determine the parameters that were fitted to them.
 
 use terapage_figures::student;
 
 /// The uncertainty of a fitted parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uncertainty {
-    /// The standard error; infinite if the data say nothing about the parameter.
+    /// The standard error; infinite if the data do not depend on the parameter.
     pub standard_error: f64,
     /// Half of the 95 % confidence interval, if the model is right and nearly linear.
     pub half_interval: f64,
 }
 
 /// Uncertainties of parameters and their correlations, from the residuals of a least-squares fit
-/// and its Jacobian: by residual, then by parameter. The variance of the data is taken from the
-/// residuals, and is at least `floor` squared (what rounding alone would do). `None` if the data
-/// cannot tell the parameters apart at all.
+/// and its Jacobian: by residual, then by parameter. The variance of the data is computed from the
+/// residuals, and is at least `floor` squared (the effect of rounding alone). `None` if the data
+/// cannot distinguish the parameters at all.
 pub fn uncertainties(
     jacobian: &[Vec<f64>],
     residuals: &[f64],

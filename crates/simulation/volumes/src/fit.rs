@@ -23,8 +23,8 @@ pub struct Unknown {
     pub start: f64,
 }
 
-/// The unknowns: the size of the SCM, and three properties of 3D CT TLC. That chip's other
-/// properties come from its profile, and all of 2D FG MLC's.
+/// The unknowns: the size of the SCM, and three properties of 3D CT TLC. The other properties of
+/// that chip come from its profile, like all those of 2D FG MLC.
 pub const UNKNOWNS: [Unknown; 4] = [
     Unknown { name: "SCM / NAND", setting: "scm", unit: "%", bounds: (1.0, 10.0), start: 5.0 },
     Unknown {
@@ -60,11 +60,11 @@ pub struct Structure {
 pub struct Plan {
     /// Everything that is not fitted.
     pub base: Case,
-    /// The structures that are tried.
+    /// The structures to try.
     pub structures: Vec<Structure>,
     /// The calls for each structure in the first search.
     pub calls_first: usize,
-    /// The seeds for the best structure. Its gains are means over these, since single gains jump by
+    /// The seeds for the best structure. Its gains are means over these, since single gains vary by
     /// tenths of a percentage point.
     pub seeds: u64,
     /// The number of threads that simulate.
@@ -80,7 +80,7 @@ impl Plan {
         Plan { base, structures, calls_first: 9, seeds: 3, threads }
     }
 
-    /// Roughly the number of simulations that the fit takes.
+    /// Roughly the number of simulations for the fit.
     pub fn simulations(&self) -> u64 {
         let steps = STEPS_MAX * (2 * UNKNOWNS.len() + 2);
         let calls = self.structures.len() * (self.calls_first + 2) + steps * self.seeds as usize;
@@ -92,14 +92,14 @@ impl Plan {
 #[derive(Clone, Debug, Serialize)]
 pub struct Fit {
     /// Each structure with its sum of squared residuals in the first search, in squared percentage
-    /// points; gains of the wrong sign count more.
+    /// points; gains of the wrong sign have more weight.
     pub structures: Vec<(Structure, f64)>,
     /// The best structure.
     pub structure: Structure,
     /// The value of each of [`UNKNOWNS`].
     pub values: Vec<f64>,
     /// How well each unknown would be determined if the structure were given; `None` if the data
-    /// cannot tell them apart.
+    /// cannot distinguish them.
     #[serde(skip)]
     pub uncertainties: Option<Vec<Uncertainty>>,
     /// The correlations of the unknowns.
@@ -123,8 +123,8 @@ pub struct Reading {
     pub text: &'static str,
     /// The gain of the volume that falls most, in percent.
     pub percent: f64,
-    /// The program time of a page that gives this gain, in microseconds; `None` if none in the
-    /// range does.
+    /// The program time of a page with this gain, in microseconds; `None` if no time in the range
+    /// has it.
     pub program_us: Option<f64>,
     /// The volume that falls most.
     pub volume: String,
@@ -236,7 +236,7 @@ impl Model<'_> {
         })
     }
 
-    /// The seven gains over several seeds. After an error, which is kept, they are meaningless.
+    /// The seven gains over several seeds. After an error, which is kept, they have no meaning.
     fn gains(&mut self, structure: Structure, point: &[f64], seeds: u64) -> Vec<MeanGain> {
         let first = self.plan.base.seed;
         let cases: Vec<Case> = (first..first + seeds)

@@ -1,4 +1,4 @@
-//! The result of a fit as settings, which are kept in a file and applied to cases.
+//! The result of a fit as settings, which are saved in a file and applied to cases.
 
 use crate::case::Case;
 use crate::settings::{self, SettingError};
@@ -37,7 +37,7 @@ pub enum FittedError {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fitted {
-    /// How they came about.
+    /// The origin of the values.
     pub source: String,
     /// Values for all chips, by parameter.
     pub common: BTreeMap<String, String>,
@@ -72,7 +72,7 @@ impl Fitted {
         let mut fitted = parsed
             .map_err(|error| FittedError::Format { file: file.to_owned(), message: error.to_string() })?;
         fitted.file = file.to_owned();
-        // Values for all chips are checked with chips that have no values of their own.
+        // Values for all chips are checked with chips that have no own values.
         fitted.case(&Case::default(), "2d-fg-mlc")?;
         for nand in fitted.chips.keys() {
             fitted.case(&Case::default(), nand)?;
@@ -80,7 +80,7 @@ impl Fitted {
         Ok(fitted)
     }
 
-    /// As the text of a file.
+    /// The value as the text of a file.
     pub fn text(&self) -> String {
         toml::to_string(self).unwrap_or_default()
     }

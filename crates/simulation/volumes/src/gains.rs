@@ -6,8 +6,8 @@ use terapage_figures::{in_parallel, mean};
 use terapage_hybrid::Outcome;
 
 /// Simulates each case with each workload on `threads` threads: outcomes by workload, then by case.
-/// Traces have no seeds: for them, cases with another seed than the first case's are left out.
-/// `progress` is called after each simulation.
+/// Traces have no seeds, so cases with another seed than that of the first case are left out for
+/// them. `progress` is called after each simulation.
 ///
 /// # Errors
 /// The first simulation that fails.
@@ -45,7 +45,7 @@ pub fn simulate_all(
     Ok(by_workload)
 }
 
-/// By how much the IOPS of `outcome` exceed those of `base`, in percent.
+/// The percentage by which the IOPS of `outcome` exceed those of `base`.
 pub fn gain_percent(base: &Outcome, outcome: &Outcome) -> f64 {
     (outcome.iops / base.iops - 1.0) * 100.0
 }
@@ -77,8 +77,8 @@ pub fn flash_read_share(outcome: &Outcome) -> f64 {
     })
 }
 
-/// How many pairs of values are in the same order in both lists, and how many pairs there are.
-/// Pairs that are equal in `published` are left out.
+/// The number of pairs of values that are in the same order in both lists, and the number of all
+/// pairs. Pairs that are equal in `published` are left out.
 pub fn pairs_in_order(published: &[f64], simulated: &[f64]) -> (usize, usize) {
     let (mut agree, mut all) = (0, 0);
     for first in 0..published.len() {
@@ -94,7 +94,7 @@ pub fn pairs_in_order(published: &[f64], simulated: &[f64]) -> (usize, usize) {
     (agree, all)
 }
 
-/// Pearson's correlation of pairs; 0 for fewer than two pairs, or if nothing varies.
+/// Pearson's correlation of pairs; 0 for fewer than two pairs, or if one side does not vary.
 pub fn correlation(pairs: &[(f64, f64)]) -> f64 {
     let n = pairs.len() as f64;
     let mean = |pick: fn(&(f64, f64)) -> f64| pairs.iter().map(pick).sum::<f64>() / n;

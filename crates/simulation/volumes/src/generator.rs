@@ -13,7 +13,7 @@ const OBJECTS_MIN: u64 = 8;
 /// Synthetic requests of a volume. The same volume, seed and scale give the same requests on every
 /// machine. It needs about 16 bytes for each object, whatever the number of requests.
 ///
-/// It never ends: take as many requests as you want. A trace that is shorter than the volume's has
+/// It never ends: take as many requests as needed. A trace that is shorter than the volume's has
 /// touched fewer of its objects.
 #[derive(Clone, Debug)]
 pub struct Generator {
@@ -23,7 +23,7 @@ pub struct Generator {
     reads: Layout,
     /// The probability that the next run is of writes, for 32 random bits.
     write: u64,
-    /// The probability that a run of reads is one that was written, for 32 random bits.
+    /// The probability that a run of reads is one that was written, as 32 random bits.
     read_written: u64,
     kind: Kind,
     run: Run,
@@ -56,7 +56,7 @@ impl Generator {
         let (reads, end) = Layout::new(&volume.reads, &read_sizes, objects_read, end, &mut random);
         let per_write = writes.expected(volume.writes.zipf_exponent.value).requests;
         let own = reads.expected(volume.reads.zipf_exponent.value).requests;
-        // `read_written` is a share of requests; as a share of runs it is more or less.
+        // `read_written` is a share of requests; as a share of runs it may be more or less.
         let by_run =
             read_written / written.requests / (read_written / written.requests + (1.0 - read_written) / own);
         let per_read = by_run * written.requests + (1.0 - by_run) * own;

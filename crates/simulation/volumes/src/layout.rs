@@ -1,4 +1,4 @@
-//! The layout of a stream: where its objects lie, and which are popular.
+//! The layout of a stream: the places of its objects, and the popular ones among them.
 
 use crate::alias::Alias;
 use crate::random::{Random, threshold};
@@ -11,7 +11,8 @@ const RUN_OBJECTS_MAX: f64 = 64.0;
 /// Runs begin at multiples of this, and one such block between two runs is unused, so that no run
 /// begins where another ends.
 const BLOCK_SECTORS: u64 = 8;
-/// This many popular runs decide about the mean size: the others are many, and average out.
+/// The number of popular runs that are weighed for the mean size: the others are many, and average
+/// out.
 const WEIGHED_RUNS: usize = 2048;
 /// Low-discrepancy steps for sizes and for lengths of runs: from the golden ratio and from the
 /// square root of 2.
@@ -28,14 +29,14 @@ pub(crate) struct Run {
     pub(crate) objects: u16,
 }
 
-/// The objects of a stream. Copies share them, and each copy has a scan of its own.
+/// The objects of a stream. Copies share them, and each copy has its own scan.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     runs: Arc<[Run]>,
     /// Popular runs, the most popular one first.
     popular: Arc<[u32]>,
     alias: Arc<Alias>,
-    /// The probability that a run is taken by the scan, for 32 random bits.
+    /// The probability that a run is taken by the scan, as 32 random bits.
     scan: u64,
     /// The run at which the scan is.
     cursor: usize,

@@ -1,4 +1,4 @@
-//! An LRU cache of whole objects, to count its hits.
+//! An LRU cache of whole objects that counts its hits.
 
 use crate::volume::CacheSize;
 use hashbrown::HashTable;
@@ -6,14 +6,14 @@ use hashbrown::HashTable;
 const NONE: u32 = u32::MAX;
 
 /// Counts the hits of an LRU cache of objects: an object begins at one byte and has the size of its
-/// last request. Evicted objects are remembered, so that first touches can be told from other
-/// misses: about 40 bytes for each object.
+/// last request. Evicted objects are remembered, to distinguish first touches from other misses:
+/// about 40 bytes for each object.
 #[derive(Debug)]
 pub struct ObjectLru {
     size: CacheSize,
     table: HashTable<u32>,
     objects: Vec<Object>,
-    /// The object used last, and the one used longest ago.
+    /// The most recently used object, and the least recently used one.
     newest: u32,
     oldest: u32,
     held_bytes: u64,

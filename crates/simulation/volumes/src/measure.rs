@@ -35,8 +35,8 @@ pub struct Properties {
 }
 
 /// Measures `requests`. `caches` are empty at first, and their hits are counted after the first
-/// `warm_up` requests; all other properties are of all requests. Trims count as neither reads nor
-/// writes.
+/// `warm_up` requests; all other properties are of all requests. Trims count neither as reads nor
+/// as writes.
 pub fn measure(requests: impl Iterator<Item = Request>, caches: &[CacheSize], warm_up: u64) -> Properties {
     let mut lrus: Vec<ObjectLru> = caches.iter().map(|&size| ObjectLru::new(size)).collect();
     if lrus.is_empty() {

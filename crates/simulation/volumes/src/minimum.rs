@@ -1,13 +1,13 @@
 //! Finding the least value of a function without derivatives.
 
-/// Where a search ended.
+/// The end of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Minimum {
-    /// The point, each coordinate within its bounds.
+    /// The point, with each coordinate within its bounds.
     pub point: Vec<f64>,
     /// The function's value there.
     pub value: f64,
-    /// How often the function was called.
+    /// The number of calls of the function.
     pub calls: usize,
     /// Whether the search ended because the simplex had shrunk, and not because the calls were used
     /// up.
@@ -64,7 +64,7 @@ pub fn minimum(
     Minimum { point: place(&unit), value, calls: spent, converged }
 }
 
-/// One step: reflect the worst corner, stretch or shrink; returns the calls so far.
+/// One step: reflects the worst corner, and stretches or shrinks; returns the calls so far.
 fn step(simplex: &mut [(f64, Vec<f64>)], value: &mut impl FnMut(&mut Vec<f64>) -> (f64, usize)) -> usize {
     let worst = simplex.len() - 1;
     let along = |simplex: &[(f64, Vec<f64>)], far: f64| -> Vec<f64> {

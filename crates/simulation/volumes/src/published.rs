@@ -37,5 +37,5 @@ pub const LATENCY_PERCENT_MAX: f64 = 6.0;
 /// most.
 pub const FG_TLC_PERCENT: f64 = 54.0;
 
-/// The source, as tables cite it.
+/// The source, as cited in tables.
 pub const SOURCE: &str = "Fukuchi, Sakaki, Matsui, Takeuchi, Table 2";

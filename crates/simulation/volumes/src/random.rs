@@ -15,7 +15,7 @@ impl Random {
         self.0.next()
     }
 
-    /// A number below `bound`, which is not 0; the bias is under `bound` / 2^32.
+    /// A number below `bound`, which is not 0; the bias is less than `bound` / 2^32.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(self.next() as u32) * u64::from(bound)) >> 32) as u32
     }

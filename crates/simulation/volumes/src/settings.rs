@@ -36,8 +36,8 @@ pub struct Parameter {
     apply: fn(&mut Case, &str) -> Result<(), String>,
 }
 
-/// All parameters. They take effect in this order, in whatever order they are given: a chip's name
-/// comes before changes to that chip.
+/// All parameters. They take effect in this order, in whatever order they are given: the name of a
+/// chip comes before changes to that chip.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "nand",
@@ -67,7 +67,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "write-unit",
-        about: "pages programmed at once; the time of a page stays",
+        about: "pages programmed at once; the time for a page stays the same",
         apply: |case, text| {
             let pages = number(text)?;
             if pages == 0 {
@@ -87,7 +87,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "program",
-        about: "time to program a page; a write unit takes as many times as long as it has pages",
+        about: "time to program a page; a write unit takes this for each of its pages",
         apply: |case, text| {
             let unit = u64::from(case.ssd.nand.write_unit);
             case.ssd.nand.program_ns = vec![time(text)?.saturating_mul(unit)];
@@ -109,7 +109,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "bus",
-        about: "bytes a second of a channel (400M)",
+        about: "bytes per second of a channel (400M)",
         apply: |case, text| {
             case.ssd.nand.bus_bytes_per_second = size(text)?;
             Ok(())
@@ -123,7 +123,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "capacity",
-        about: "bytes of the flash; requests beyond go round",
+        about: "bytes of the flash; addresses beyond wrap around",
         apply: |case, text| {
             case.capacity_bytes = Some(size(text)?);
             Ok(())
@@ -172,7 +172,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "flush-after",
-        about: "time that a page waits for others of its write unit; never: for ever",
+        about: "time that a page waits for others of its write unit; never: no limit",
         apply: |case, text| {
             case.ssd.flush_after_ns = if text == "never" { None } else { Some(time(text)?) };
             Ok(())
@@ -220,7 +220,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "scm-latency",
-        about: "time of 512 bytes of SCM (100ns)",
+        about: "time for 512 bytes of SCM (100ns)",
         apply: |case, text| {
             case.cache.memory.latency_ns = time(text)?;
             Ok(())
@@ -233,7 +233,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "scm-bandwidth",
-        about: "bytes a second of the SCM; 0 is without limit",
+        about: "bytes per second of the SCM; 0 for no limit",
         apply: |case, text| {
             case.cache.memory.bandwidth = size(text)?;
             Ok(())
@@ -241,7 +241,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "cache",
-        about: "nv-wb, write-only, space, dram, none (flash alone) or scm-only",
+        about: "nv-wb, write-only, space, dram, none (only flash) or scm-only",
         apply: |case, text| {
             let known = [
                 ("nv-wb", (Layers::Cached, CacheKind::NvWb)),
@@ -281,7 +281,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "pad",
-        about: "whether clean neighbours are written along: yes or no",
+        about: "whether clean neighbours are written too: yes or no",
         apply: |case, text| {
             case.cache.pad = yes(text)?;
             Ok(())
@@ -289,7 +289,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "whole-lines",
-        about: "whether reads bring whole lines: yes or no",
+        about: "whether reads fetch whole lines: yes or no",
         apply: |case, text| {
             case.cache.whole_lines = yes(text)?;
             Ok(())
@@ -297,7 +297,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "low-water",
-        about: "free share of the SCM at which data move to the flash",
+        about: "free share of the SCM at which lines begin to move to the flash",
         apply: |case, text| {
             set_share(&mut case.cache.low_water, text)?;
             case.cache.high_water = case.cache.high_water.max(case.cache.low_water);
@@ -306,7 +306,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "high-water",
-        about: "free share of the SCM until which they move",
+        about: "free share of the SCM up to which lines move to the flash",
         apply: |case, text| set_share(&mut case.cache.high_water, text),
     },
     Parameter {
@@ -324,7 +324,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "open",
-        about: "send by time stamps, so many times as fast",
+        about: "send requests by time stamps, which are divided by this",
         apply: |case, text| {
             case.load = Load::Open { speed: number(text)? };
             Ok(())
@@ -340,7 +340,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "requests",
-        about: "simulate exactly so many requests (200000, 2M)",
+        about: "simulate exactly this number of requests (200000, 2M)",
         apply: |case, text| {
             case.requests = Some(count(text)?);
             Ok(())
@@ -348,7 +348,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "warm-up",
-        about: "share of them that are not measured",
+        about: "share of requests that are not measured",
         apply: |case, text| set_share(&mut case.warm_up, text),
     },
     Parameter {
@@ -358,7 +358,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "scale",
-        about: "synthetic volumes have so many times as many objects",
+        about: "factor for the number of objects of synthetic volumes",
         apply: |case, text| {
             let scale: f64 = number(text)?;
             if !(1e-4..=16.0).contains(&scale) {
@@ -379,7 +379,7 @@ pub fn known() -> Vec<&'static str> {
 ///
 /// # Errors
 /// The error names the parameter, the value and the valid values; for an unknown name, the known
-/// ones.
+/// names.
 pub fn apply(case: &mut Case, settings: &[(String, String)]) -> Result<(), SettingError> {
     let unknown = settings.iter().find(|(name, _)| !known().contains(&name.as_str()));
     if let Some((name, _)) = unknown {

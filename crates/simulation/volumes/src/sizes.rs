@@ -8,7 +8,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// The distribution nearest to `shape` (bytes and weights) whose mean is `mean_bytes`: each
+    /// The distribution closest to `shape` (bytes and weights) whose mean is `mean_bytes`: each
     /// weight is multiplied by exp(l x bytes) for one l, which is the change of least relative
     /// entropy. `None` if the mean is outside the shape's sizes.
     pub(crate) fn tilted(shape: &[(u32, f64)], mean_bytes: f64) -> Option<Sizes> {

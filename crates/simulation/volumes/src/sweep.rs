@@ -96,16 +96,16 @@ pub fn points(
 pub struct Before {
     /// The points in the file.
     pub points: Vec<Point>,
-    /// The bytes of the file that are whole lines.
+    /// The bytes of the file that are complete lines.
     pub whole_bytes: usize,
-    /// Bytes of a last line that was cut short.
+    /// Bytes of an incomplete last line.
     pub cut_bytes: usize,
 }
 
-/// Reads a sweep's file. Its last line may have been cut short; every other must be whole.
+/// Reads a sweep's file. Its last line may be incomplete; all others must be complete.
 ///
 /// # Errors
-/// The first whole line that is not a result.
+/// The first complete line that is not a result.
 pub fn before(text: &[u8]) -> Result<Before, SweepError> {
     let whole_bytes = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     let (whole, cut) = text.split_at(whole_bytes);

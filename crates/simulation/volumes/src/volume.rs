@@ -20,7 +20,7 @@ pub enum VolumeError {
     /// There is no volume of that name.
     #[error("there is no volume {name}; there are {}", names().join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
     },
     /// A profile is not TOML, or lacks a field.
@@ -40,7 +40,7 @@ pub enum VolumeError {
         field: String,
         /// What it is.
         value: String,
-        /// The values that are possible.
+        /// The possible values.
         expected: &'static str,
     },
 }
@@ -49,13 +49,13 @@ pub enum VolumeError {
 /// 2008) as the generator imitates it.
 ///
 /// Its unit of locality is the object: bytes from one first byte on, which are always requested
-/// together. Objects that follow one another form a run, which is requested in order.
+/// together. Consecutive objects form a run, which is requested in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Volume {
     /// Its name: host and disk.
     pub name: String,
-    /// What the host did.
+    /// The purpose of the host.
     pub description: String,
     /// Requests of the whole trace.
     pub requests: Sourced<u64>,
@@ -67,7 +67,7 @@ pub struct Volume {
     pub duration_s: Sourced<f64>,
     /// Coefficient of variation of the times between requests; at least 1.
     pub inter_arrival_cv: Sourced<f64>,
-    /// The mean bytes of all requests, if only that is known; else it follows from reads and
+    /// The mean bytes of all requests, if only that is known; otherwise it follows from reads and
     /// writes.
     pub mean_bytes: Option<Sourced<f64>>,
     /// The share of reads that request objects of the popular writes, 0..1.
@@ -86,16 +86,16 @@ pub struct Volume {
 pub struct Stream {
     /// Mean bytes of a request.
     pub mean_bytes: Sourced<f64>,
-    /// Sizes in bytes and their weights; the weights are tilted until the mean is met.
+    /// Sizes in bytes and their weights; the weights are tilted until they give the mean.
     pub sizes: Sourced<Vec<(u32, f64)>>,
     /// The share of the volume's objects that belong to this stream, 0..1; those of reads and
     /// writes add up to 1.
     pub object_share: Sourced<f64>,
     /// The share of its objects that are popular, 0..1.
     pub popular_share: Sourced<f64>,
-    /// How much the popular objects differ: the exponent of Zipf's law.
+    /// The differences in popularity among popular objects: the exponent of Zipf's law.
     pub zipf_exponent: Sourced<f64>,
-    /// The share of its requests that scan all its objects, run by run, again and again, 0..1.
+    /// The share of its requests that scan all its objects repeatedly, run by run, 0..1.
     pub scan_share: Sourced<f64>,
     /// Mean objects of a run; at least 1.
     pub run_objects: Sourced<f64>,

@@ -11,7 +11,7 @@ use terapage_hybrid::{Layout, Placement, Surveyor};
 /// The source of the requests.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// The name: that of a volume.
+    /// The name of the volume.
     pub name: String,
     source: Source,
 }
@@ -22,10 +22,10 @@ enum Source {
     Trace { path: PathBuf, requests: u64, placement: Arc<Placement>, synthetic: bool },
 }
 
-/// The generators that were made last, with their seeds and scales. They are kept, since to lay out
-/// objects takes longer than a short simulation.
+/// The generators that were created last, with their seeds and scales. They are kept, since the
+/// layout of objects takes longer than a short simulation.
 type Made = Arc<Mutex<VecDeque<(u64, f64, Generator)>>>;
-/// The most generators that are kept.
+/// The greatest number of generators that are kept.
 const MADE_MAX: usize = 4;
 
 /// Requests, one after the other.
@@ -41,8 +41,8 @@ impl Workload {
         Ok(Workload { name: name.to_owned(), source: Source::Synthetic { volume, made: Made::default() } })
     }
 
-    /// A trace, called `name`. It is read once, to find out what it touches: pieces of 1 MiB that
-    /// are not touched take no room.
+    /// A trace, called `name`. It is read once, to find what it touches: pieces of 1 MiB that are
+    /// not touched take no room.
     ///
     /// # Errors
     /// The trace cannot be read.
@@ -59,7 +59,7 @@ impl Workload {
         Ok(Workload { name: name.to_owned(), source })
     }
 
-    /// Whether its requests are synthetic: from a generator, or from a trace that says so.
+    /// Whether its requests are synthetic: from a generator, or from a trace that states it.
     pub fn is_synthetic(&self) -> bool {
         match &self.source {
             Source::Synthetic { .. } => true,
@@ -72,7 +72,7 @@ impl Workload {
         matches!(&self.source, Source::Synthetic { .. })
     }
 
-    /// How many requests there are.
+    /// The number of requests.
     pub fn len(&self) -> u64 {
         match &self.source {
             Source::Synthetic { volume, .. } => volume.requests.value,
@@ -85,7 +85,7 @@ impl Workload {
         self.len() == 0
     }
 
-    /// Objects of a generator's volume; a trace is read as it is, and has none.
+    /// Objects of a generator's volume; a trace is replayed unchanged, and has none.
     pub fn objects(&self) -> u64 {
         match &self.source {
             Source::Synthetic { volume, .. } => volume.objects.value,
@@ -93,7 +93,7 @@ impl Workload {
         }
     }
 
-    /// The number of requests with which a generator reads and writes `bytes` in the mean, at most
+    /// The number of requests with which a generator reads and writes `bytes` on average, at most
     /// that of its volume. For a trace, all its requests.
     pub fn requests_for(&self, bytes: u64) -> u64 {
         match &self.source {

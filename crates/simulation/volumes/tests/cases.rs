@@ -150,9 +150,9 @@ fn a_missing_trace_and_an_impossible_setup_are_errors() {
     assert!(error.starts_with("hm_0: ") && error.contains("lru"), "{error}");
 }
 
-/// A program that takes longer costs the volumes that write, and the sign of each published gain is
-/// met by the values that are built in; small, so that it is quick: the whole is
-/// `terapage sim paper fukuchi table2`.
+/// A longer program time lowers the IOPS of volumes that write, and the built-in values reproduce
+/// the sign of each published gain. The simulation is small, to be quick; the whole is `terapage
+/// sim paper fukuchi table2`.
 #[test]
 fn slow_programs_cost_what_writes() {
     let fitted = Fitted::built_in();

@@ -1,4 +1,4 @@
-//! The generators against what is known of their volumes.
+//! Compares the generators with what is known of their volumes.
 
 use proptest::prelude::*;
 use terapage_blocktrace::{Kind, Request};
@@ -26,7 +26,7 @@ fn reduced_traces_are_like_their_volumes() {
             near("bytes read", measured.read_bytes, volume.reads.mean_bytes.value);
             near("bytes written", measured.write_bytes, volume.writes.mean_bytes.value);
             let rate = volume.requests.value as f64 / volume.duration_s.value;
-            // The mean of n times with variation cv is off by cv / sqrt(n); five of these are
+            // The mean of n times with variation cv has an error of cv / sqrt(n); five of these are
             // allowed.
             let spread = 5.0 * volume.inter_arrival_cv.value / (REQUESTS as f64).sqrt();
             assert!((measured.rate / rate - 1.0).abs() < spread, "{name}: {} requests/s", measured.rate);
@@ -128,7 +128,7 @@ fn what_is_wrong_with_a_profile_is_said() {
 }
 
 proptest! {
-    /// No profile makes the generator fail: whatever passes the check gives requests.
+    /// No profile makes the generator fail: each profile that passes the check gives requests.
     #[test]
     fn profiles_that_pass_give_requests(
         objects in 0..400u64, popular in -0.1..1.1f64, zipf in -0.5..5.0f64, scan in -0.1..1.1f64,

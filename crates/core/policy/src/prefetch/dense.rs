@@ -64,7 +64,7 @@ pub struct Dense {
     active: [u32; 2],
     /// Neighbourhoods read as a whole since the last judgement.
     read: u32,
-    /// How many of these had been read as a whole not long before.
+    /// The number of these that had been read as a whole not long before.
     again: u32,
     /// No neighbourhood is read before this while.
     rests_to: u32,

@@ -89,7 +89,8 @@ impl Aio {
             match set_up(size) {
                 Err(error) if error.errno() == libc::EAGAIN && size > LEAST_ENTRIES => size /= 2,
                 Err(Error { source, .. }) if source.raw_os_error() == Some(libc::EAGAIN) => {
-                    let call = "io_setup; the machine has no asynchronous operations left: raise fs.aio-max-nr, or choose TERAPAGE_IO=threads";
+                    let call = "io_setup; the machine has no asynchronous operations left: raise \
+                                fs.aio-max-nr, or choose TERAPAGE_IO=threads";
                     return Err(Error { call, source });
                 }
                 other => break other?,

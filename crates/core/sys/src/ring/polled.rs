@@ -200,7 +200,7 @@ impl Polled {
         }
     }
 
-    /// Tries an operation of a socket, and waits if that must be.
+    /// Tries an operation of a socket, and waits if it cannot complete at once.
     fn begin(&mut self, mut transfer: Transfer) {
         match transfer.attempt() {
             Some(result) => self.end(transfer.tag, result),
@@ -359,7 +359,8 @@ impl Polled {
         }
     }
 
-    /// Whether nothing has ended yet, and the next end of a read or write will be told.
+    /// Whether nothing has completed yet, and the next completion of a read or write will be
+    /// reported.
     fn may_sleep(&self) -> bool {
         match &self.files {
             Files::Aio(_) => true,
@@ -385,7 +386,7 @@ impl Polled {
         // Faults are noticed between other work, too, as io_uring's events are.
         if !std::mem::take(&mut self.looked) {
             self.expire_timers();
-            // An error occurs again, and is reported, where the thread waits.
+            // The error occurs again, and is reported, when the thread waits.
             self.look(0).ok();
         }
         self.ended.pop_front()

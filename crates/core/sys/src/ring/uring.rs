@@ -45,7 +45,8 @@ impl Uring {
         }
         let ring = ring.map_err(|source| {
             let call = if is_short(&source) {
-                "io_uring_setup; rings count against what a user may lock (ulimit -l): raise that, or run fewer at once"
+                "io_uring_setup; rings count against the memory that a user may lock (ulimit -l): \
+                 raise that limit, or run fewer programs at once"
             } else {
                 "io_uring_setup"
             };
@@ -88,7 +89,7 @@ impl Uring {
     /// Writes `pieces` at `offset` of `fd`.
     ///
     /// # Safety
-    /// As for [`read`](Self::read), except that others may read the memory.
+    /// Like that of [`read`](Self::read), except that other code may read the memory.
     pub(super) unsafe fn write(&mut self, fd: RawFd, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
         let vectors = pieces.as_ptr().cast();
         self.push(

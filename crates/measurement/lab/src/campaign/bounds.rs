@@ -8,7 +8,7 @@ use terapage_config::Size;
 /// Bounds of all runs together. Results from before a bound was reached are kept.
 #[derive(Debug, Default)]
 pub struct Bounds {
-    /// How long, and since when.
+    /// The limit of time, and its beginning.
     time: Option<(Instant, Duration)>,
     /// Bytes written to the device by all runs.
     most_written: Option<u64>,
@@ -22,7 +22,7 @@ impl Bounds {
         Bounds { time, most_written, written: AtomicU64::new(0) }
     }
 
-    /// So much more was written.
+    /// This many more bytes were written.
     pub fn wrote(&self, bytes: u64) {
         self.written.fetch_add(bytes, Relaxed);
     }

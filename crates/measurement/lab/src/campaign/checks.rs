@@ -42,7 +42,7 @@ pub fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
 /// A hash of the files that the program has written.
 ///
 /// # Errors
-/// One was not written, or cannot be read.
+/// A file was not written, or cannot be read.
 pub fn written(paths: &[PathBuf], before: &[Stamp]) -> Result<String, String> {
     let mut text = String::new();
     for ((path, before), after) in paths.iter().zip(before).zip(stamps(paths)) {

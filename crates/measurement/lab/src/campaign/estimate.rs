@@ -14,7 +14,7 @@ pub struct Estimate {
     pub seconds: (f64, f64),
     /// Bytes of disk at once.
     pub disk_bytes: u64,
-    /// Bytes written to the disk, at most.
+    /// The most bytes written to the disk.
     pub written_bytes: u64,
 }
 

@@ -38,7 +38,7 @@ pub struct Plan {
     pub name: String,
     /// The experiment.
     pub experiment: Experiment,
-    /// How often a disturbed run is repeated.
+    /// The number of times that a disturbed run is repeated.
     pub retries: u32,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Campaign<'a> {
     /// Opens the results, and finds out which contenders can take part.
     ///
     /// # Errors
-    /// When the results cannot be written, or the disk is too small.
+    /// The results cannot be written, or the disk is too small.
     pub fn new(session: &'a Session, plan: Plan, results: &Path) -> anyhow::Result<Campaign<'a>> {
         let (site, experiment) = (&session.site, &plan.experiment);
         let estimate = estimate(experiment)?;

@@ -20,7 +20,7 @@ impl Campaign<'_> {
     /// same.
     ///
     /// # Errors
-    /// When the lab shall stop, or a term cannot be calculated.
+    /// The lab must stop, or a term cannot be calculated.
     pub fn once(&self, cell: &Cell, contender: &Contender) -> anyhow::Result<(Outcome, Option<String>)> {
         let (site, experiment) = (&self.session.site, &self.plan.experiment);
         let sizes = experiment.sizes_of(cell)?;

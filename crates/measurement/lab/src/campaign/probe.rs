@@ -19,7 +19,7 @@ pub type LeftOut = (Vec<String>, Vec<(String, String)>);
 /// The contenders that cannot take part, and why.
 ///
 /// # Errors
-/// When the lab shall stop, or a term cannot be calculated.
+/// The lab must stop, or a term cannot be calculated.
 pub fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<LeftOut> {
     let (site, experiment) = (&session.site, &plan.experiment);
     let (mut left_out, mut why_of, mut unders) = (Vec::new(), Vec::new(), Vec::new());
@@ -40,7 +40,7 @@ pub fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<Lef
             (Under::Far, None) => Err("no far store is named (--far, or --far URL)".to_owned()),
             (Under::Far, Some(far)) => match far.urls(one.servers.unwrap_or(1)) {
                 Ok(_) => contender::probe(Under::Far, site, &limits)?,
-                // Others may need fewer.
+                // Other contenders may need less.
                 Err(why) => {
                     session.progress.say(&format!("left out: {}: {why}", one.name));
                     left_out.push(one.name.clone());

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How far an experiment is.
+/// The progress of an experiment.
 pub struct Progress {
     bar: ProgressBar,
     /// Whether the bar is visible.

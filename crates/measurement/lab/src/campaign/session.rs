@@ -31,7 +31,7 @@ impl Session {
     /// before it lead to the lab.
     ///
     /// # Errors
-    /// When the directory is none, another lab runs, or the janitor cannot be started.
+    /// The path is not a directory, another lab runs, or the janitor cannot be started.
     pub fn open(name: &str, directory: &Path, timeout: Duration) -> anyhow::Result<Session> {
         let directory = directory.canonicalize().with_context(|| format!("--dir {}", directory.display()))?;
         ensure!(directory.is_dir(), "--dir {}: not a directory", directory.display());

@@ -33,7 +33,7 @@ const FILE_LEAST: u64 = 256 << 20;
 /// blocks on the device.
 ///
 /// # Errors
-/// When fio is missing or fails, or the lab shall stop.
+/// fio is missing or fails, or the lab must stop.
 pub fn reach<'a>(
     session: &Session,
     janitor: &'a Janitor,

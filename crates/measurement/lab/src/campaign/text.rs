@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 /// A hash of the whole file; `None` if it cannot be read.
 ///
 /// # Errors
-/// When the lab shall stop.
+/// The lab must stop.
 pub fn hash(stop: &Stop, mut file: File) -> Result<Option<u128>, runner::Error> {
     use std::io::Seek;
     let mut hasher = Hasher::new();

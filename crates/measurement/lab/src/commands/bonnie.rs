@@ -28,7 +28,7 @@ impl Run {
     /// Measures file systems.
     ///
     /// # Errors
-    /// When nothing can be measured.
+    /// Nothing can be measured.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(device) = &self.i_may_erase {
             check_free(device).context("--i-may-erase")?;

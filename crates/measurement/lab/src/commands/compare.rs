@@ -21,7 +21,7 @@ impl Compare {
     /// Holds two machines, kernels or versions against each other.
     ///
     /// # Errors
-    /// When results cannot be read, or have nothing in common.
+    /// Results cannot be read, or have nothing in common.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         self.show.check()?;
         let (one, other) = (

@@ -44,8 +44,8 @@ pub fn costs(experiments: &[(String, Experiment)], devices: usize, guest: bool) 
     let on_each =
         if devices > 1 { format!(", {devices} devices, the table is of one") } else { String::new() };
     let note = format!(
-        "In all {}{on_each}, {} of disk at once, up to {} written; begun now it ends by {ends}. Runs that \
-         are disturbed are repeated, which takes longer.",
+        "In all {}{on_each}, with {} of disk at once and up to {} written; if it begins now it \
+         ends by {ends}. Disturbed runs are repeated, which takes longer.",
         in_minutes((least, most)),
         Size(disk),
         Size(written >> 20 << 20)

@@ -60,7 +60,7 @@ impl Program {
         for ratio in &self.ratios {
             ensure!(
                 atom(ratio).is_some_and(|part| part > 0.0 && part <= 1000.0),
-                "--ratios: {ratio} is no part"
+                "--ratios: {ratio} is not a fraction"
             );
         }
         let wants = self.wants.as_ref().map(|text| size("--wants", text, LEAST_BYTES)).transpose()?;
@@ -152,9 +152,10 @@ impl Program {
         }
         let (run, code, first) = self.natively(session, "to see what it wants")?;
         if code != 0 {
-            session
-                .progress
-                .say(&format!("{} ends with exit status {code}; so it must each time", self.command[0]));
+            session.progress.say(&format!(
+                "{} ends with exit status {code}, so every run must end with it",
+                self.command[0]
+            ));
         }
         let wants = match wants {
             Some(wants) => wants,
@@ -162,7 +163,7 @@ impl Program {
         };
         ensure!(
             wants >= LEAST_BYTES,
-            "{} was seen to want {} of memory, too little to be paged (--wants SIZE says otherwise)",
+            "{} wanted {} of memory, too little to be paged (set another size with --wants)",
             self.command[0],
             Size(wants)
         );
@@ -178,7 +179,8 @@ impl Program {
         let rounds = self.rounds();
         let least = (runs * rounds.least as usize) as f64 * run.seconds;
         session.progress.say(&format!(
-            "{} wants {} and takes {:.1} s; {} runs, {} and more by what swap and paging add",
+            "{} wants {} and takes {:.1} s; {} runs will take {} and the time that swap and paging \
+             add",
             self.command[0],
             Size(wants),
             run.seconds,
@@ -216,7 +218,9 @@ impl Program {
     fn form(&self, wants: u64, status: i32, seconds: f64) -> Experiment {
         let ratios: Vec<Value> = self.ratios.iter().map(|ratio| Value::Text(ratio.clone())).collect();
         let plot = PlotForm {
-            title: "Time against all in memory, by the part of memory that it has".into(),
+            title: "Time relative to all in memory, by the share of the memory that the program \
+                    wants"
+                .into(),
             x: "ratio".into(),
             only: Default::default(),
             passes: Vec::new(),
@@ -227,7 +231,7 @@ impl Program {
         Experiment {
             title: self.command.join(" "),
             about: format!(
-                "It wants {} of memory. Each run gave the same output, or is called failed.",
+                "It wants {} of memory. Each run gave the same output, or counts as failed.",
                 Size(wants)
             ),
             unit: Unit::Seconds,
@@ -265,7 +269,7 @@ impl Program {
 /// The text is not a size, or the size is too small; one line.
 fn size(option: &str, text: &str, least: u64) -> anyhow::Result<u64> {
     let Size(bytes) = text.parse().map_err(|error| anyhow!("{option}: {error}"))?;
-    ensure!(bytes >= least, "{option}: {} is too small, the least is {}", Size(bytes), Size(least));
+    ensure!(bytes >= least, "{option}: {} is too small (at least {})", Size(bytes), Size(least));
     Ok(bytes)
 }
 

@@ -33,7 +33,7 @@ impl ReportOn {
     /// Draws earlier results.
     ///
     /// # Errors
-    /// When results cannot be read, or the report not be written.
+    /// Results cannot be read, or the report cannot be written.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         self.show.check()?;
         let groups = journal::read(&self.files)?;

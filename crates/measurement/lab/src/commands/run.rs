@@ -129,7 +129,7 @@ fn as_chosen(
         if running.quick {
             *experiment = experiment.clone().quick();
         }
-        // Nobody asked for far memory, and there is no store.
+        // Far memory was not asked for, and there is no store.
         if running.far.is_empty() && !running.contenders.iter().any(|name| name.starts_with("far")) {
             experiment.leave_far();
         }
@@ -146,7 +146,7 @@ fn costs_of(experiments: &[(String, Experiment)], running: &Running, guest: bool
     if let Some(seconds) = running.steady {
         let seconds = (seconds as f64, seconds as f64);
         costs += &format!(
-            "--steady takes up to {} more on each device, and writes as much as it can meanwhile.\n",
+            "--steady takes up to {} more on each device, and writes at full speed meanwhile.\n",
             in_minutes(seconds)
         );
     }
@@ -181,7 +181,7 @@ struct Course<'a> {
     several: bool,
     groups: Vec<Group>,
     guests: Vec<Told>,
-    /// How many this machine cannot run.
+    /// The number of experiments that this machine cannot run.
     missing: usize,
 }
 
@@ -322,7 +322,9 @@ pub fn finish(session: &Session, plan: Plan, path: &Path, groups: &mut Vec<Group
             let known = journal::read(&[path.to_owned()]).unwrap_or_default();
             let last = known.into_iter().rfind(|group| !group.runs.is_empty());
             let kept = match &last {
-                Some(_) => format!(" (what was measured is in {}; the same command goes on)", path.display()),
+                Some(_) => {
+                    format!(" (the results so far are in {}; the same command goes on)", path.display())
+                }
                 None => String::new(),
             };
             groups.extend(last);

@@ -60,7 +60,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// How often a disturbed run is repeated.
+    /// The number of times that a disturbed run is repeated.
     pub fn retries(&self) -> u32 {
         self.retries.unwrap_or(if self.quick { 0 } else { 2 })
     }

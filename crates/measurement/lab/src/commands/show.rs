@@ -41,7 +41,7 @@ pub struct Show {
     /// Print the parameters and the machine as well
     #[arg(long)]
     pub parameters: bool,
-    /// Whether to say where the page is, because nobody named its file.
+    /// Whether to say where the page is, because its file was not named.
     #[arg(skip)]
     pub says_where: bool,
 }

@@ -38,7 +38,7 @@ impl Run {
     /// Measures.
     ///
     /// # Errors
-    /// When nothing can be measured.
+    /// Nothing can be measured.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.guest {
             true => guest::run(self.kernel.as_deref(), &self.running),

@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 use terapage_config::Size;
 
-/// How long a server may take to start. Chosen, not measured.
+/// The time in which a server must start. Chosen, not measured.
 const START: Duration = Duration::from_secs(20);
 /// Bytes that a server needs beside the blocks. Chosen, not measured.
 const ROOM: u64 = 64 << 20;
 /// The value of `--far` if it is given without a value.
 pub const DEFAULT: &str = "loopback";
 
-/// Where the servers are.
+/// The place of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Where {
     /// Servers that the user names, by URL.
@@ -58,13 +58,17 @@ impl Where {
                 .map(|rate| Where::Veth(Some(rate.to_owned()))),
         };
         if let Some(own) = own {
-            ensure!(more.is_empty(), "--far {first}: it starts as many servers as are needed; name it once");
+            ensure!(
+                more.is_empty(),
+                "--far {first}: this starts as many servers as are needed; \
+                                      name it once"
+            );
             return Ok(Some(own));
         }
         if let Some(wrong) = values.iter().find(|value| !value.contains("://")) {
             bail!(
-                "--far: {wrong} is neither a URL nor loopback, unix, veth or veth:RATE (--far alone stands \
-                 behind the names of experiments)"
+                "--far: {wrong} is neither a URL nor loopback, unix, veth or veth:RATE (--far \
+                 without a value comes after the names of experiments)"
             );
         }
         Ok(Some(Where::Named(values.to_vec())))
@@ -74,11 +78,14 @@ impl Where {
     pub fn text(&self) -> String {
         match self {
             Where::Named(urls) => urls.iter().map(|url| without_user(url)).collect::<Vec<_>>().join(", "),
-            Where::Loopback => "servers of the lab's own on loopback".into(),
-            Where::Unix => "servers of the lab's own on Unix sockets".into(),
-            Where::Veth(None) => "servers of the lab's own in network namespaces".into(),
+            Where::Loopback => "servers that the lab starts on loopback".into(),
+            Where::Unix => "servers that the lab starts on Unix sockets".into(),
+            Where::Veth(None) => "servers that the lab starts in network namespaces".into(),
             Where::Veth(Some(rate)) => {
-                format!("servers of the lab's own in network namespaces, {rate} each way and server")
+                format!(
+                    "servers that the lab starts in network namespaces, {rate} in each \
+                         direction and for each server"
+                )
             }
         }
     }
@@ -121,7 +128,7 @@ pub fn part(
     Ok(disk.max(data + data / 4) / count.max(1) as u64 + ROOM)
 }
 
-/// The servers. Those that the lab has started end when this is dropped.
+/// The servers. Servers that the lab has started end on drop.
 pub struct Far {
     urls: Vec<String>,
     /// The servers in words.
@@ -156,7 +163,7 @@ impl Far {
     /// # Errors
     /// There are fewer. The text follows the contender's name.
     pub fn urls(&self, count: usize) -> Result<&[String], String> {
-        let needs = || format!("it needs {count} far stores, --far names {}", self.urls.len());
+        let needs = || format!("it needs {count} far stores, but --far names {}", self.urls.len());
         self.urls.get(..count.max(1)).ok_or_else(needs)
     }
 

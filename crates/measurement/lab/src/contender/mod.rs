@@ -61,7 +61,7 @@ pub struct Room<'a> {
     pub swap: Option<Swap<'a>>,
     /// A kernel setting that is restored when this value is dropped.
     pub _held: Option<Held<'a>>,
-    /// Where Terapage's counters go.
+    /// The destination of Terapage's counters.
     pub stats: Option<OwnedFile<'a>>,
 }
 
@@ -73,7 +73,7 @@ pub trait Contender {
     /// Whether the contender can take part here, or why not.
     ///
     /// # Errors
-    /// When the lab shall stop.
+    /// The lab must stop.
     fn probe(&self, site: &Site, limits: &Limits) -> Answer;
 
     /// The limits of the devices that the contender uses: `own` are those of its own disk or of the
@@ -129,7 +129,7 @@ pub fn of(under: Under) -> &'static dyn Contender {
 /// Whether a contender can take part, or why not.
 ///
 /// # Errors
-/// When the lab shall stop.
+/// The lab must stop.
 pub fn probe(under: Under, site: &Site, limits: &Limits) -> Answer {
     let room = free_bytes(&site.directory).unwrap_or(u64::MAX);
     let need = swap_bytes(limits.data);
@@ -151,7 +151,7 @@ pub struct Outcome {
 /// output, and `passes` finds the passes in the finished run.
 ///
 /// # Errors
-/// When the lab shall stop. A contender that cannot be set up is a run that failed.
+/// The lab must stop. A contender that cannot be set up is a run that failed.
 pub fn contend(
     (site, throttle): (&Site, Option<&Throttle>),
     under: Under,

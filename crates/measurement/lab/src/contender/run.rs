@@ -21,7 +21,7 @@ pub struct Run {
     pub resident_limit_bytes: Option<u64>,
     /// The pager's counters at the end.
     pub stats: Option<serde_json::Value>,
-    /// How long the program ran, seconds.
+    /// The time that the program ran, seconds.
     #[serde(default)]
     pub seconds: f64,
     /// Seconds of processor time that the run used.

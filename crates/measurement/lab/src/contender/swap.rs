@@ -42,7 +42,7 @@ impl Swapping {
             let known = fs::read_to_string(file).map_err(|_| format!("this kernel has no {file}"))?;
             // The setting of the multi-generational LRU is a bit mask; some of the bits suffice.
             if known.trim() == "Y" || known.trim().strip_prefix("0x").is_some_and(|bits| bits != "0000") {
-                return Err("it is on already, so that swap stands for it".into());
+                return Err("it is on already, so swap measures it".into());
             }
         }
         self.swap(site, 16 * MIB).map(drop).map_err(|error| match self.zram {

@@ -79,10 +79,11 @@ impl Contender for Terapage {
         let stats = room.stats.as_ref().and_then(|stats| counters_of_most(stats.path()));
         if run.end == End::Done && !limits.may_fit && !stats.as_ref().is_some_and(was_paged) {
             // The figures would be those of memory.
-            let why = "by its counters it was not paged (its data must be over half of --memory)";
+            let why = "its counters say that it was not paged (its data must be more than half of \
+                       --memory)";
             return failed(self.name, why.into());
         }
-        // The pager's promise: the budget, 1 % and 32 MiB.
+        // The pager's promise: the budget plus 1 % and 32 MiB.
         let limit = limits.memory + limits.memory / 100 + 32 * MIB;
         Run { resident_limit_bytes: Some(limit), stats, notes: Vec::new(), raw: Vec::new(), ..run }
     }

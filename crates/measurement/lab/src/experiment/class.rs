@@ -1,5 +1,6 @@
 //! Classes of slower devices. A limit counts bytes or requests, and knows no seeks. So each class
-//! has two profiles: from end to end a rate, at random places requests by the second.
+//! has two profiles: a rate in bytes for sequential access, and a rate in requests for random
+//! access.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +11,9 @@ const MIB: u64 = 1 << 20;
 pub struct Class {
     /// Its name.
     pub name: &'static str,
-    /// Bytes by the second, from end to end: read and written.
+    /// Bytes per second, sequentially: read and written.
     pub bytes_per_s: (u64, u64),
-    /// Requests by the second, at random places: read and written.
+    /// Requests per second, at random places: read and written.
     pub requests_per_s: (u64, u64),
 }
 
@@ -27,9 +28,9 @@ pub const CLASSES: [Class; 3] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
-    /// Bytes by the second.
+    /// Bytes per second.
     Sequential,
-    /// Requests by the second.
+    /// Requests per second.
     Random,
 }
 
@@ -41,14 +42,16 @@ impl Class {
     pub fn find(name: &str) -> Result<Class, String> {
         let names: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
         let found = CLASSES.into_iter().find(|class| class.name == name);
-        found.ok_or_else(|| format!("{name} is no class of devices: there are {}", names.join(", ")))
+        found
+            .ok_or_else(|| format!("{name} is not a class of devices (the classes are {})", names.join(", ")))
     }
 
     /// The emulated device, in words.
     pub fn words(&self) -> String {
         let rate = |bytes: u64| bytes / MIB;
         format!(
-            "a loop throttled like {}: from end to end {}/{} MiB/s, at random {}/{} requests/s (read/written)",
+            "a loop throttled like {}: sequential {}/{} MiB/s, random {}/{} requests/s \
+             (read/written)",
             self.name,
             rate(self.bytes_per_s.0),
             rate(self.bytes_per_s.1),

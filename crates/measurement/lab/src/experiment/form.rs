@@ -251,7 +251,7 @@ pub struct Quick {
     /// Seconds of a run.
     #[serde(default)]
     pub seconds: Option<f64>,
-    /// These cells alone, by contender.
+    /// Only these cells, by contender.
     #[serde(default)]
     pub only: BTreeMap<String, Only>,
     /// Whether these replacements are in force.
@@ -283,7 +283,7 @@ pub enum Kind {
     Bound,
 }
 
-/// When a target applies.
+/// The condition under which a target applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
@@ -324,7 +324,7 @@ pub struct TargetForm {
     /// The target.
     #[serde(default)]
     pub value: f64,
-    /// When the target applies; by default always.
+    /// The condition under which the target applies; by default always.
     #[serde(default)]
     pub when: Option<When>,
     /// The cells to which it applies; by default all.
@@ -369,7 +369,7 @@ fn pass() -> String {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
-    /// Where it is published.
+    /// The source of the publication.
     pub figure: String,
     /// What it measures, in words.
     pub what: String,

@@ -105,7 +105,7 @@ impl Experiment {
         let Repetitions { least, most } = self.repetitions;
         ensure!(1 <= least && least <= most, "repetitions: 1 <= least <= most must hold");
         for key in self.matrix.keys().chain(self.sizes.keys()) {
-            ensure!(!RESERVED.contains(&key.as_str()), "{key}: this name has a meaning of its own");
+            ensure!(!RESERVED.contains(&key.as_str()), "{key}: this name has another meaning");
         }
         for name in self.settings.keys() {
             ensure!(!name.contains(['/', '.']), "settings: {name} is no file of the device's queue");
@@ -129,7 +129,7 @@ impl Experiment {
         ensure!(!self.cells().is_empty(), "skip leaves no cell");
         for target in &self.target {
             for name in [&target.of, &target.to, &target.device] {
-                ensure!(name.is_empty() || known(name), "target: no contender is called {name}");
+                ensure!(name.is_empty() || known(name), "target: there is no contender {name}");
             }
         }
         self.check_disks()?;
@@ -333,7 +333,7 @@ data = "32M"
             ("{data}", "{date}", "{date} is no size"),
             ("data * ratio", "data * rate", "rate is no size"),
             ("data * ratio", "data ratio", "no size"),
-            ("block = [", "file = [", "file: this name has a meaning"),
+            ("block = [", "file = [", "file: this name has another meaning"),
             ("block = [\"4K\"]", "block = []", "matrix.block has no values"),
         ] {
             assert!(TEXT.contains(from), "{from}");

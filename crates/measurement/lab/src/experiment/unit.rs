@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The quantity that a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// Bytes that a program touched by the second.
+    /// Bytes that a program touched per second.
     #[serde(rename = "MiB/s")]
     Rate,
     /// Time of one read.
@@ -15,7 +15,7 @@ pub enum Unit {
     /// Time of the whole.
     #[serde(rename = "s")]
     Seconds,
-    /// Operations with floating-point numbers by the second.
+    /// Floating-point operations per second.
     #[serde(rename = "MFLOPS")]
     Mflops,
     /// Bytes per second, or operations per second for passes that count operations.

@@ -134,10 +134,10 @@ fn choose(version: Version, directory: &Path, top: &Path) -> io::Result<PathBuf>
         let control = top.join("cgroup.subtree_control");
         io::Error::other(match version {
             Version::Two if lists_memory(top.join("cgroup.controllers")) => format!(
-                "no cgroup hands on the memory controller (as root: echo +memory > {})",
+                "no cgroup passes the memory controller on (as root: echo +memory > {})",
                 control.display()
             ),
-            _ => format!("the memory controller is not at hand below {}", top.display()),
+            _ => format!("the memory controller is not available below {}", top.display()),
         })
     })
 }
@@ -198,7 +198,7 @@ mod tests {
         // delegates it, then the slice does too.
         let put = |path: &str, text: &str| fs::write(top.join(path), text).unwrap();
         let says = || choose(Version::Two, &group, top).unwrap_err().to_string();
-        assert!(says().contains("not at hand"), "{}", says());
+        assert!(says().contains("not available"), "{}", says());
         put("cgroup.controllers", "cpu memory pids\n");
         put("cgroup.subtree_control", "cpu\n");
         assert!(says().contains("echo +memory > "), "{}", says());

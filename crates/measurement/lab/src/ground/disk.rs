@@ -173,7 +173,7 @@ impl Disk {
         self.undo.push(Undo::tell(janitor, Thing::Md(array.clone())).map_err(at("the record"))?);
         md::create(&array, devices).map_err(at("RAID-6 by md"))?;
         self.notes.push(format!(
-            "RAID-6 by md: {} devices, {} KiB of each a stripe",
+            "RAID-6 by md: {} devices, {} KiB of each per stripe",
             devices.len(),
             md::CHUNK >> 10
         ));
@@ -206,7 +206,10 @@ impl Disk {
             if !is_in_force(option, &shown.options) {
                 let why =
                     if form.gone.is_empty() { String::new() } else { format!(", because {}", form.gone) };
-                self.notes.push(format!("{option} is no longer selectable: it mounts, and is ignored{why}"));
+                self.notes.push(format!(
+                    "{option} is no longer selectable: the mount accepts and \
+                                         ignores it{why}"
+                ));
             }
         }
         self.place = point;
@@ -282,7 +285,7 @@ fn number(device: &Path) -> io::Result<String> {
     Ok(format!("{}:{}", libc::major(number), libc::minor(number)))
 }
 
-/// Checks a device that may be erased: it must be a whole device that nobody uses.
+/// Checks a device that may be erased: it must be a whole device that is not in use.
 ///
 /// # Errors
 /// What the device is instead.
@@ -327,7 +330,8 @@ fn fill(path: &Path, bytes: u64) -> io::Result<()> {
 /// whether it does.
 fn attach(janitor: &Arc<Janitor>, file: &Path) -> Result<(PathBuf, Undo, bool), Error> {
     let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control");
-    let control = control.map_err(at("no loop device can be had, which needs root: /dev/loop-control"))?;
+    let control = control.map_err(at("no loop device is available, which needs root: \
+                                      /dev/loop-control"))?;
     let behind = OpenOptions::new().read(true).write(true).open(file);
     let behind = behind.map_err(at(file.display().to_string()))?;
     let mut last = io::Error::from_raw_os_error(libc::EBUSY);

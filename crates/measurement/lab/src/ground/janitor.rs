@@ -1,10 +1,11 @@
 //! What the lab sets up, and who removes it if the lab cannot.
 //!
 //! The janitor is told of everything that outlives a process (a swap file, a cgroup, a file, a
-//! process group) before it is made (a file just after), and again after it is gone. The janitor is
-//! a separate process, in its own process group, that reads these lines from a pipe. When the pipe
-//! closes, because the lab has ended in any way, the janitor removes what is left. The same lines
-//! are in a record on disk ([`crate::ground::record`]), in case the janitor ends too.
+//! process group) before it is created (of a file just after), and again after it is gone. The
+//! janitor is a separate process, in its own process group, that reads these lines from a pipe.
+//! When the pipe closes, because the lab has ended in any way, the janitor removes what is left.
+//! The same lines are in a record on disk ([`crate::ground::record`]), in case the janitor ends
+//! too.
 
 use crate::ground::cgroup;
 use crate::ground::mount;
@@ -306,7 +307,7 @@ pub fn serve() {
     }
     let mut lines = io::stdin().lock();
     let mut path = String::new();
-    // Nobody remains to read an error; the record then stays, for `lab clean`.
+    // No process remains to read an error; the record then stays, for `lab clean`.
     let read = lines.read_line(&mut path);
     let mut all_gone = true;
     for thing in left(lines) {

@@ -63,7 +63,7 @@ const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
 /// Mounts a new file system by the calls that say why they refuse: the error quotes the kernel.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// The kernel refuses.
 pub fn mount(kind: &str, devices: &[PathBuf], options: &str, point: &Path) -> io::Result<()> {
     let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::other);
     let (kind, empty, target) = (text(kind.as_bytes())?, text(b"")?, text(point.as_os_str().as_bytes())?);

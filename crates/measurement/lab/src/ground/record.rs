@@ -82,7 +82,7 @@ impl Drop for Record {
 /// The janitor's last act: the record is removed if everything is gone.
 pub fn end(path: &Path, all_gone: bool) {
     if all_gone {
-        // Nobody remains to read an error; an empty record is harmless.
+        // No process remains to read an error; an empty record is harmless.
         let _ = fs::remove_file(path);
     }
 }
@@ -91,7 +91,7 @@ pub fn end(path: &Path, all_gone: bool) {
 /// undone, a line each.
 ///
 /// # Errors
-/// Where a lab runs.
+/// A lab is running.
 pub fn clean() -> anyhow::Result<(Vec<String>, Vec<String>)> {
     let directory = directory()?;
     let _lock = lock(&directory)?;
@@ -153,7 +153,7 @@ fn of_dead_lab(text: &str) -> Vec<Thing> {
     things
 }
 
-/// When a process began, in clock ticks since the boot.
+/// The time when a process began, in clock ticks since the boot.
 fn start_ticks(id: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
@@ -184,14 +184,14 @@ pub fn directory() -> anyhow::Result<PathBuf> {
             Err(error) => why = format!("{}: {error}", place.display()),
         }
     }
-    bail!("no directory for the record of what is set up: {why} ({VARIABLE} names one)")
+    bail!("no directory for the record of what is set up: {why} (name one with {VARIABLE})")
 }
 
 /// Makes the directory, only for this user, or checks that it is so.
 fn make(place: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(place)?;
-    // Everything that a record names is removed, so nobody else may write there.
+    // Everything that a record names is removed, so no other user may write there.
     let found = fs::metadata(place)?;
     // SAFETY: geteuid takes nothing and cannot fail.
     if found.uid() != unsafe { libc::geteuid() } || found.mode() & 0o022 != 0 {
@@ -218,7 +218,7 @@ fn lock(directory: &Path) -> anyhow::Result<File> {
         }
         let holder = fs::read_to_string(&path).unwrap_or_default();
         bail!(
-            "another lab runs ({}), and two would disturb each other; wait for its end",
+            "another lab runs ({}), and the two would disturb each other; wait for its end",
             holder.lines().next().unwrap_or("unknown")
         );
     }

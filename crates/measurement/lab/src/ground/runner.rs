@@ -69,7 +69,7 @@ impl Stop {
     }
 }
 
-/// How a program ended.
+/// The way in which a program ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
@@ -157,8 +157,7 @@ impl Finished {
 /// Runs `job` to its end.
 ///
 /// # Errors
-/// It cannot be started, or `stop` says that the lab must end; then none of its processes runs any
-/// longer.
+/// It cannot be started, or `stop` says that the lab must end; then none of its processes runs.
 pub fn run(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> Result<Finished, Error> {
     stop.check()?;
     let program = job.program.display().to_string();
@@ -186,7 +185,7 @@ fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finishe
     // SAFETY: between fork and exec there are only system calls: no allocation, no lock.
     unsafe {
         command.pre_exec(move || {
-            // The lab's death is the child's: a parent that died before this line is noticed below.
+            // The child dies with the lab. A parent that died before this line is noticed below.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if libc::getppid() as u32 != parent {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));

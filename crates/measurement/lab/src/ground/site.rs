@@ -42,7 +42,7 @@ impl Site {
     /// subcommand; the words before it lead to the lab.
     ///
     /// # Errors
-    /// When the directory is none, another lab runs, or the janitor cannot be started.
+    /// The path is not a directory, another lab runs, or the janitor cannot be started.
     pub fn open(
         name: &str,
         directory: &Path,

@@ -39,13 +39,13 @@ fn rival_in(text: &str) -> Option<String> {
     areas(text).into_iter().find(|area| area.priority >= PRIORITY).map(|area| area.path)
 }
 
-/// Where the kernel makes and removes compressed devices in memory.
+/// The directory by which the kernel creates and removes compressed devices in memory.
 const ZRAM: &str = "/sys/class/zram-control";
 
-/// Where zswap is switched on.
+/// The file that switches zswap on.
 pub const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
 
-/// Where the multi-generational LRU is switched on.
+/// The file that switches the multi-generational LRU on.
 pub const MGLRU: &str = "/sys/kernel/mm/lru_gen/enabled";
 
 /// A compressed device in memory; dropping this value removes it.
@@ -80,7 +80,7 @@ impl Drop for Zram<'_> {
     }
 }
 
-/// Removes a compressed device that nobody uses. It is no error if there is none.
+/// Removes a compressed device that is not in use. It is no error if there is none.
 pub fn remove_zram(number: u32) -> io::Result<()> {
     match Path::new(&format!("/sys/block/zram{number}")).exists() {
         true => fs::write(format!("{ZRAM}/hot_remove"), number.to_string()),
@@ -98,7 +98,7 @@ fn zswap_bytes(meminfo: &str) -> Option<u64> {
     crate::ground::runner::fields(meminfo).get("Zswap").copied()
 }
 
-/// Where swapped pages lie.
+/// The place of swapped pages.
 enum Place<'a> {
     File(OwnedFile<'a>),
     Zram(Zram<'a>),

@@ -23,10 +23,11 @@ const FOREIGN_SHARE: f64 = 0.05;
 /// If the processors are busier than this before a run begins, somebody else works.
 const BUSY_MOST: f64 = 0.10;
 
-/// Over a run, the system's clock and one that nobody sets may differ by this many seconds.
+/// The greatest difference in seconds, over a run, between the system's clock and a clock that is
+/// never set.
 const CLOCKS_DIFFER_S: f64 = 0.5;
 
-/// How long the machine is watched before a run.
+/// The time for which the machine is watched before a run.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// Seconds since 1970.
@@ -223,7 +224,7 @@ fn pressure(text: &str) -> u64 {
     total.unwrap_or(0)
 }
 
-/// How often processors were slowed: for heat, and by the cgroup that the lab is in.
+/// The number of times that processors were slowed: for heat, and by the cgroup of the lab.
 fn throttled() -> u64 {
     let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
     let processors = fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();

@@ -129,7 +129,7 @@ fn line_of_version_2(device: &str, limits: [u64; 4]) -> String {
     format!("{device} {}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// Where version 1's controller is mounted.
+/// The mount point of version 1's controller.
 fn top_of_version_1(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -159,7 +159,7 @@ pub fn check() -> io::Result<()> {
     match version == Version::Two && list.split_whitespace().any(|name| name == "io") {
         true => Ok(()),
         false => Err(io::Error::other(format!(
-            "no cgroup hands on the io controller (as root: echo +io > {})",
+            "no cgroup passes the io controller on (as root: echo +io > {})",
             parent.join("cgroup.subtree_control").display()
         ))),
     }

@@ -129,7 +129,7 @@ pub fn overview(parts: &[Part<'_>], texts: &Texts) -> Option<Table> {
             rows.extend(row(form, part, cell, (is_worst, bound(cell)), texts));
         }
     }
-    // Who took no part has no column.
+    // A contender that took no part has no column.
     let has = |at: usize| rows.iter().any(|row: &Vec<String>| row[at] != NONE);
     let shown: Vec<bool> = (0..SHOWN.len() + 1).map(|i| has(2 + i)).collect();
     let mut columns = vec![texts.say("work", &[]), texts.say("its-memory", &[])];
@@ -229,7 +229,7 @@ pub fn short_passes(solved: &Solved, texts: &Texts) -> Option<String> {
     (short > 0).then(|| texts.say("short-passes", &[("short", &short_text), ("all", &all)]))
 }
 
-/// Where another tool and the lab differ in most cells: a warning for the first page.
+/// Another tool and the lab differ in most cells: a warning for the first page.
 pub fn doubts(parts: &[Part<'_>], texts: &Texts) -> Vec<Answer> {
     let of_part = |part: &Part<'_>| {
         let name = part.group.head.name.clone();

@@ -6,7 +6,7 @@ use crate::result::number::number;
 use crate::result::solve::Solved;
 use std::collections::BTreeMap;
 
-/// How often two agree.
+/// The cases in which two results agree.
 pub struct Check {
     what: String,
     /// Within this share of each other.

@@ -442,7 +442,13 @@ pub mod tests {
             for form in &all().finding {
                 let text = texts.finding(&form.id).unwrap_or_else(|| panic!("{} has no text", form.id));
                 let silent = form.gone || form.of.is_none();
-                assert_eq!(silent, !text.why.is_empty(), "{}: a reason is for what is not computed", form.id);
+                assert_eq!(
+                    silent,
+                    !text.why.is_empty(),
+                    "{}: a reason is only for a value that is \
+                                                          not computed",
+                    form.id
+                );
                 let has_value = form.of.is_some() || form.measure == Measure::GuestScsi;
                 assert_eq!(has_value, !text.value.is_empty(), "{}: what its value is", form.id);
                 assert!(form.gone || form.of.is_none() || form.least.or(form.most).is_some(), "{}", form.id);

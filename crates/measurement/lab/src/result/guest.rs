@@ -104,7 +104,7 @@ pub fn study(told: &Told, texts: &Texts) -> anyhow::Result<Study> {
     Ok(study)
 }
 
-/// How far two boots are apart in each cell, as a share, with the cell's name.
+/// The differences between two boots in each cell, as shares, with the cell's name.
 fn apart(both: &[Boot]) -> anyhow::Result<Vec<(String, f64)>> {
     let mut all: Vec<(String, f64)> =
         together(both)?.into_iter().map(|(cell, distance)| (name(&cell), distance)).collect();
@@ -169,7 +169,7 @@ fn table_of_queues(queues: &[Queued], texts: &Texts) -> Table {
         row
     };
     let rows = queues.chunk_by(|a, b| (&a.path, a.queues) == (&b.path, b.queues)).map(row).collect();
-    let note = "Instructions for an I/O. One processor hands I/Os in, by the queue that is its own.";
+    let note = "Instructions for an I/O. One processor submits I/Os, in its own queue.";
     Table {
         title: texts.text("By queues of the device (Sato et al.)"),
         columns,
@@ -184,8 +184,8 @@ fn table_of_arrays(arrays: &[Arrayed], texts: &Texts) -> Table {
         let one = arrayed.one.map_or_else(|| "-".to_owned(), value);
         vec![texts.text(&arrayed.operation), one, value(arrayed.array)]
     };
-    let note = "Instructions for each, the copies to and from the memory of the devices included. With two \
-                devices gone all bytes were right.";
+    let note = "Instructions for each, with the copies to and from the memory of the devices. With \
+                two devices gone all bytes were right.";
     Table {
         title: texts.text("RAID-6 by md, six devices in memory (Martin)"),
         columns: ["operation", "one device", "RAID-6"].map(|name| texts.text(name)).to_vec(),
@@ -238,7 +238,7 @@ fn table_of_files(files: &[Files], texts: &Texts) -> Table {
         title: texts.text("Files on XFS of version 4 (Martin)"),
         columns: ["file system", "making a file", "removing it"].map(|name| texts.text(name)).to_vec(),
         rows: files.iter().map(row).collect(),
-        note: texts.text("Instructions for a file, the mean of two boots, with all that is written later."),
+        note: texts.text("Instructions for a file, the mean of two boots, with all later writes."),
     }
 }
 

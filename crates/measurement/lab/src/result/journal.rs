@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
 pub enum Line {
-    /// Where the following runs were measured, and what they measure.
+    /// The machine of the following runs, and the quantity that they measure.
     Head(Box<Head>),
     /// A run.
     Run(Box<Record>),
@@ -91,7 +91,7 @@ fn group(name: &str, experiment: &Experiment, machine: &Machine, others: &str) -
 /// A group and its runs.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The head: what was measured where.
+    /// The head: what was measured, and where.
     pub head: Head,
     /// The runs, in order.
     pub runs: Vec<Record>,
@@ -107,7 +107,7 @@ impl Journal {
     /// Opens or makes a journal. A torn line is cut off.
     ///
     /// # Errors
-    /// When the file cannot be written, or is none of the lab's.
+    /// The file cannot be written, or does not belong to the lab.
     pub fn open(path: &Path) -> anyhow::Result<(Journal, Vec<Group>)> {
         let opened = fs::OpenOptions::new().create(true).read(true).append(true).open(path);
         let mut file = opened.with_context(|| path.display().to_string())?;
@@ -176,7 +176,7 @@ fn groups(text: &str, path: &Path) -> anyhow::Result<Vec<Group>> {
             Ok(line) => line,
             // The line was being written when the lab ended.
             Err(_) if i + 1 == count && !text.ends_with('\n') && count > 1 => break,
-            Err(error) => bail!("{}: not a line of the lab's: {error}", place()),
+            Err(error) => bail!("{}: not a line that the lab wrote: {error}", place()),
         };
         match line {
             Line::Head(head) => {
@@ -248,7 +248,7 @@ pub fn results_directory(named: Option<&Path>) -> anyhow::Result<PathBuf> {
         data.map(|data| data.join("terapage-lab"))
     };
     let place = named.map(Path::to_owned).or_else(usual);
-    let place = place.ok_or_else(|| anyhow!("no directory for results: --results names one"))?;
+    let place = place.ok_or_else(|| anyhow!("no directory for results (name one with --results)"))?;
     fs::create_dir_all(&place).with_context(|| format!("--results {}", place.display()))?;
     Ok(place)
 }

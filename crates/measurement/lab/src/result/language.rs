@@ -45,7 +45,7 @@ const ENGLISH: &str = include_str!("../../languages/en.toml");
 const JAPANESE: &str = include_str!("../../languages/ja.toml");
 
 impl Texts {
-    /// Those of a language.
+    /// The texts of a language.
     pub fn of(language: Language) -> &'static Texts {
         static ALL: [OnceLock<Texts>; 2] = [OnceLock::new(), OnceLock::new()];
         let read = |text| {
@@ -58,7 +58,7 @@ impl Texts {
         }
     }
 
-    /// Which language it is.
+    /// The language.
     pub fn language(&self) -> Language {
         self.language
     }
@@ -93,7 +93,7 @@ impl Texts {
         self.finding.get(id)
     }
 
-    /// How an answer begins.
+    /// The beginning of an answer.
     pub fn answer(&self, id: &str) -> &str {
         self.answer.get(id).map_or("", String::as_str)
     }

@@ -33,7 +33,7 @@ struct Price {
 /// What the same money buys, computed from a file of prices.
 ///
 /// # Errors
-/// When the file is wrong, or names a contender that there is not.
+/// The file is wrong, or names a contender that does not exist.
 pub fn prices(path: &Path, groups: &[Group], solved: &[Solved]) -> anyhow::Result<Table> {
     let text = fs::read_to_string(path).with_context(|| format!("--prices {}", path.display()))?;
     let prices: Prices = toml::from_str(&text).map_err(|error| {
@@ -50,7 +50,7 @@ pub fn prices(path: &Path, groups: &[Group], solved: &[Solved]) -> anyhow::Resul
     for price in &prices.price {
         let place = format!("--prices {}", path.display());
         ensure!(price.price > 0.0, "{place}: the price of {} is {}", price.contender, price.price);
-        ensure!(names.contains(&price.contender), "{place}: no contender is called {}", price.contender);
+        ensure!(names.contains(&price.contender), "{place}: there is no contender {}", price.contender);
         let of = |pass: &str| {
             let figures = solved.iter().flat_map(|solved| &solved.cells).flat_map(|cell| &cell.figures);
             let mut own = figures.filter(|figure| figure.contender == price.contender && figure.pass == pass);

@@ -50,7 +50,7 @@ pub fn add(mut study: Study, group: &Group) -> Study {
     }
     if let Some(class) = &machine.class {
         let name = machine.device_name.as_deref().unwrap_or("device");
-        study.summary.push(format!("{name} is no real one, but {class}."));
+        study.summary.push(format!("{name} is not a real device, but {class}."));
         for plot in &mut study.plots {
             plot.title = format!("{} [{name}: throttled loop]", plot.title);
         }
@@ -135,7 +135,7 @@ mod tests {
             [
                 "2 cores: contention not visible.",
                 "swap: not throttled: swap-out.",
-                "hdd is no real one, but a loop throttled like hdd."
+                "hdd is not a real device, but a loop throttled like hdd."
             ]
         );
         let rows: Vec<String> = study.tables[0].rows.iter().map(|row| row.join("|")).collect();

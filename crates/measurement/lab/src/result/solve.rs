@@ -97,7 +97,7 @@ impl SolvedFigure {
 /// A published figure beside the lab's.
 #[derive(Debug, Serialize)]
 pub struct Beside {
-    /// Where it is published.
+    /// The source of the publication.
     pub figure: String,
     /// What it measures.
     pub what: String,

@@ -31,7 +31,7 @@ struct Drawn {
 /// machines; `title` is the title for several.
 ///
 /// # Errors
-/// When the emulated machines counted different things.
+/// The emulated machines counted different things.
 pub fn study(
     title: &str,
     groups: &[Group],
@@ -41,7 +41,7 @@ pub fn study(
 ) -> anyhow::Result<Study> {
     let mut drawn: Vec<Drawn> =
         groups.iter().zip(solved).map(|(group, solved)| of_group(group, solved, texts)).collect();
-    // One of a device is enough.
+    // One warning for a device is enough.
     let mut told: Vec<&Steady> = Vec::new();
     for (group, drawn) in groups.iter().zip(&mut drawn) {
         if let Some(one) = group.head.machine.steady.as_ref().filter(|one| !told.contains(one)) {
@@ -224,7 +224,7 @@ fn mute(group: &Group) -> Vec<String> {
     names
 }
 
-/// Whether all ratios are known well enough, and which are not.
+/// Whether all ratios are known well enough, and the ratios that are not.
 fn settled(solved: &Solved, texts: &Texts) -> String {
     let open: Vec<String> =
         solved.cells.iter().filter(|cell| !cell.settled).map(|c| texts.cell(&c.cell)).collect();

@@ -8,7 +8,7 @@ use crate::result::solve::{Solved, SolvedFigure};
 use terapage_config::Size;
 use terapage_report::Table;
 
-/// Which columns the table of figures has.
+/// The columns of the table of figures.
 struct Columns {
     cell: bool,
     pass: bool,
@@ -19,7 +19,7 @@ impl Columns {
     fn of(solved: &Solved) -> Option<Columns> {
         let figures = || solved.cells.iter().flat_map(|cell| &cell.figures);
         let first = figures().next().map(|figure| &figure.pass);
-        // Who all failed say why in this table.
+        // Contenders that failed in all cells state the reason in this table.
         if first.is_none() && solved.cells.iter().all(|cell| cell.ends.is_empty()) {
             return None;
         }

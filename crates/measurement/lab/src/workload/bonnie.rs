@@ -130,7 +130,7 @@ impl Bonnie {
     }
 }
 
-/// How often by the second 4 KiB can be written with fdatasync.
+/// The number of times per second that 4 KiB can be written with fdatasync.
 fn flushes(path: &Path) -> anyhow::Result<Pass> {
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
     let (start, mut count) = (Instant::now(), 0u32);
@@ -178,7 +178,7 @@ fn parse(line: &str, part: Part) -> anyhow::Result<(Vec<Pass>, Vec<String>)> {
         ensure!(value > 0.0, "bonnie++ counts {value} for {name}");
         let pass = Pass { pass: (*name).into(), seconds: 1.0, threads: 1, ..Pass::default() };
         passes.push(match part {
-            // In KiB by the second.
+            // In KiB per second.
             Part::Transfer => Pass { bytes: (value * 1024.0) as u64, ..pass },
             Part::Seeks | Part::Files => Pass { operations: Some(value), ..pass },
         });

@@ -48,7 +48,7 @@ impl Engine {
 }
 
 /// Runs fio, and prints its figures, and the figures without its own work. fio's mmap engine sets
-/// MADV_RANDOM or MADV_SEQUENTIAL, and syncs only if told to.
+/// MADV_RANDOM or MADV_SEQUENTIAL, and syncs only if an option asks for it.
 ///
 /// # Errors
 /// When fio fails.

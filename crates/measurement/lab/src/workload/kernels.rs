@@ -148,7 +148,7 @@ impl Arrays {
     /// Runs the program and verifies its results.
     ///
     /// # Errors
-    /// When an element is wrong.
+    /// An element is wrong.
     pub fn run(self) -> anyhow::Result<()> {
         let Common { bytes, threads, iterations, map } = self.common;
         let mut buffer = Buffer::new(bytes, map.as_ref())?;
@@ -191,7 +191,7 @@ fn parts((a, b, c): Three<'_>, threads: usize) -> Vec<Three<'_>> {
     of_a.zip(b.chunks_mut(each)).zip(c.chunks_mut(each)).map(|((a, b), c)| (a, b, c)).collect()
 }
 
-/// One of the four on a thread's parts.
+/// Runs one of the four kernels on a thread's parts.
 fn array_pass(kind: usize, (a, b, c): &mut Three<'_>) {
     match kind {
         0 => c.copy_from_slice(a),
@@ -275,7 +275,7 @@ impl Stencil {
     /// Runs it.
     ///
     /// # Errors
-    /// When there is too little data for a mask.
+    /// There is too little data for a mask.
     pub fn run(self) -> anyhow::Result<()> {
         let Common { bytes, threads, iterations, map } = self.common;
         let mut buffer = Buffer::new(bytes, map.as_ref())?;
@@ -304,7 +304,7 @@ impl Stencil {
     }
 }
 
-/// The sides of a plane of `count` points, nearly square; rows are whole pages if there are enough
+/// The sides of a nearly square plane of `count` points; rows are whole pages if there are enough
 /// points.
 fn plane(count: usize) -> (usize, usize) {
     let side = (count as f64).sqrt() as usize;
@@ -451,7 +451,7 @@ impl Poisson {
     /// Runs it.
     ///
     /// # Errors
-    /// When there is too little data.
+    /// There is too little data.
     pub fn run(self) -> anyhow::Result<()> {
         let Common { bytes, threads, iterations, map } = self.common;
         let mut buffer = Buffer::new(bytes, map.as_ref())?;

@@ -22,7 +22,7 @@ use terapage_rig::device::Device;
 use terapage_rig::driver::Driver;
 use terapage_rig::spinner::{Spinners, TaskClock, processors, run_on, ticks_s};
 
-/// How long spinners run alone, before and after.
+/// The time for which spinners run alone, before and after.
 const CALIBRATION: Duration = Duration::from_millis(400);
 
 /// If two calibrations differ by more than this, as a share, a remark says so.
@@ -44,7 +44,7 @@ pub struct Load {
     /// The device or file.
     #[arg(long)]
     device: PathBuf,
-    /// How reads are handed in.
+    /// The way in which reads are submitted.
     #[arg(long)]
     method: Method,
     /// I/Os of a call.
@@ -130,7 +130,7 @@ impl Method {
 /// The goal of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
-    /// I/Os by the second.
+    /// I/Os per second.
     Rate(f64),
     /// I/Os in flight.
     Depth(usize),
@@ -147,7 +147,7 @@ impl FromStr for Goal {
             Some(("depth", number)) => depth(number).map(Goal::Depth),
             _ => None,
         };
-        goal.ok_or_else(|| format!("{text} is no load: rate-1000, depth-32"))
+        goal.ok_or_else(|| format!("{text} is not a load (write rate-1000 or depth-32)"))
     }
 }
 
@@ -184,7 +184,7 @@ impl Load {
             return self.by_fio(engine);
         }
         let one = self.method.is_one_at_a_time();
-        ensure!(!one || self.multiplicity == 1, "{:?} hands in one I/O a call", self.method);
+        ensure!(!one || self.multiplicity == 1, "{:?} submits one I/O a call", self.method);
         let spinners = Spinners::start();
         let alone = spinners.alone(CALIBRATION);
         let (before, ticks) = (spinners.now(), ticks_s());
@@ -204,7 +204,7 @@ impl Load {
             // If others work, spinners may be faster than they were alone; ticks may see nothing.
             match seconds > 0.0 {
                 true => self.print(pass, seconds, ios, &done)?,
-                false => Said::Note(format!("{pass}: too little to be told from zero")).print()?,
+                false => Said::Note(format!("{pass}: too little to differ from zero")).print()?,
             }
         }
         for (pass, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)] {
@@ -239,11 +239,11 @@ impl Load {
         if let Goal::Rate(rate) = self.load {
             let found = done.ios as f64 / done.seconds;
             if found < rate * (1.0 - RATE_MISSED) {
-                note(format!("the rate was not reached: {found:.0} of {rate:.0} I/Os by the second"))?;
+                note(format!("the rate was not reached: {found:.0} of {rate:.0} I/Os per second"))?;
             }
         }
         Said::Raw(format!(
-            "{} I/Os, {} calls that hand in, {} that wait, {:.3} s",
+            "{} I/Os, {} calls that submit, {} that wait, {:.3} s",
             done.ios, done.calls.submit, done.calls.wait, done.seconds
         ))
         .print()

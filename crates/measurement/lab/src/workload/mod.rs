@@ -27,7 +27,7 @@ use terapage_stats::{Counters, FILE_NAME, MAGIC};
 /// A workload and its options.
 #[derive(Debug, clap::Subcommand)]
 pub enum Workload {
-    /// Goes through the buffer from end to end, several times.
+    /// Passes over the buffer several times, in order.
     Scan {
         /// Bytes of the buffer.
         #[arg(long)]

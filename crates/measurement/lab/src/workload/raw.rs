@@ -115,9 +115,9 @@ impl Method {
 /// The direction and the order of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
-    /// Reads from end to end.
+    /// Reads in order.
     SequentialRead,
-    /// Writes from end to end.
+    /// Writes in order.
     SequentialWrite,
     /// Reads at random places.
     RandomRead,
@@ -156,7 +156,7 @@ impl Buffer {
     /// Of `bytes` bytes, zeros.
     ///
     /// # Errors
-    /// When there is none.
+    /// No memory is available.
     pub fn new(bytes: usize) -> anyhow::Result<Buffer> {
         Buffer::aligned(bytes, bytes, ALIGNMENT)
     }
@@ -165,7 +165,7 @@ impl Buffer {
     /// scattered, a device may need twice as long.
     ///
     /// # Errors
-    /// When there is none.
+    /// No memory is available.
     pub fn huge(bytes: usize) -> anyhow::Result<Buffer> {
         Buffer::aligned(bytes, bytes.next_multiple_of(HUGE), HUGE)
     }
@@ -342,7 +342,7 @@ fn verify(path: &Path, bytes: u64, block: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The offsets of blocks: from end to end and again, or at random places.
+/// The offsets of blocks: in order and repeatedly, or at random places.
 pub struct Places {
     blocks: u64,
     block: u64,

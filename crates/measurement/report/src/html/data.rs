@@ -23,7 +23,7 @@ struct AxisData<'a> {
     /// The name with the unit of the ticks.
     title: &'a str,
     unit: &'a Unit,
-    /// A drawn value times this is in the study's unit.
+    /// The factor from a drawn value to the study's unit.
     divisor: f64,
     /// The base of the logarithm; 0 if the axis is linear.
     log_base: u32,
@@ -39,14 +39,14 @@ struct SeriesData<'a> {
     label: &'a str,
     mark: Mark,
     slot: usize,
-    /// The points of the study: the script divides them, and leaves out those that cannot be drawn.
+    /// The points of the study; the script divides them, and leaves out those that cannot be drawn.
     #[serde(with = "crate::json::points")]
     points: &'a [(X, f64)],
-    /// If the x values are categories: the points that are drawn instead; `null` at a gap.
+    /// For categories: the points that are drawn instead, with `null` at a gap.
     drawn: Option<&'a [(f64, f64)]>,
     /// Whiskers as they are drawn, in the order of the drawn points; empty if there are none.
     whiskers: &'a [Option<(f64, f64)>],
-    /// Those of the study, in the order of its points: ends, and what they are.
+    /// The whiskers of the study, in the order of its points: their ends, and what the ends are.
     ends: Vec<Option<(f64, f64, Ends)>>,
 }
 
@@ -55,7 +55,7 @@ pub fn embedded(views: &[View]) -> String {
     json(&views.iter().map(plot).collect::<Vec<PlotData>>())
 }
 
-/// JSON that can stand in a script element: no `<`, `>` or `&`.
+/// JSON that can be part of a script element: no `<`, `>` or `&`.
 pub fn json(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).expect("strings and numbers always serialise");
     let mut safe = String::with_capacity(json.len());

@@ -88,9 +88,9 @@ struct Room {
     labels: usize,
     bars: usize,
     values: usize,
-    /// The least value that has room.
+    /// The least value that fits.
     low: f64,
-    /// The greatest value that has room.
+    /// The greatest value that fits.
     high: f64,
     log: bool,
 }
@@ -103,7 +103,7 @@ impl Room {
         let finite = drawn().filter(|y| y.is_finite());
         let (low, high) = finite.fold((0f64, 0f64), |(low, high), y| (low.min(y), high.max(y)));
         let (low, high) = if log { (scale.low, scale.high) } else { (low, high) };
-        // If zero is a line among the bars, it takes a column.
+        // A line for zero among the bars takes one column.
         let bars = columns - labels - values - if low < 0.0 { 4 } else { 3 };
         Room { labels, bars, values, low, high, log }
     }

@@ -1,4 +1,4 @@
-//! A drawing made of characters: lines of braille dots, eight in each character, with signs on top.
+//! A drawing of characters: lines of braille dots, eight in each character, with signs on top.
 
 /// Bits of the dots of a braille character, by row and column.
 const DOTS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
@@ -18,7 +18,7 @@ impl Canvas {
         Canvas { columns, rows, ascii, dots: vec![0; cells], signs: vec![None; cells] }
     }
 
-    /// Draws a line of which only each `every`-th dot is set.
+    /// Draws a line, with only each `every`-th dot set.
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), every: usize) {
         let (x0, y0) = self.dot(from);
         let (x1, y1) = self.dot(to);
@@ -59,7 +59,7 @@ impl Canvas {
         (0..self.rows).map(|row| (row * self.columns..(row + 1) * self.columns).map(cell).collect()).collect()
     }
 
-    /// The dot of a place, counted from the left and from the top.
+    /// The dot of a point, counted from the left and from the top.
     fn dot(&self, (x, y): (f64, f64)) -> (usize, usize) {
         let across = (x.clamp(0.0, 1.0) * (self.columns * 2 - 1) as f64).round() as usize;
         let down = ((1.0 - y.clamp(0.0, 1.0)) * (self.rows * 4 - 1) as f64).round() as usize;

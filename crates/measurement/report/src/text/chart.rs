@@ -12,7 +12,7 @@ const FILLED: [char; 6] = ['●', '■', '▲', '◆', '▼', '★'];
 /// Signs of published series.
 const HOLLOW: [char; 6] = ['○', '□', '△', '◇', '▽', '☆'];
 
-/// Draws a plot whose x are numbers or categories, with axes and a legend.
+/// Draws a plot with numbers or categories as x values, with axes and a legend.
 pub fn draw(page: &mut Page, view: &View) {
     let across = match &view.categories {
         Some(names) => Scale { low: -0.5, high: names.len() as f64 - 0.5, spread: Spread::Linear },

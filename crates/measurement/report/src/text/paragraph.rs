@@ -1,9 +1,9 @@
-//! Lines that are never too wide, of characters that a terminal only displays.
+//! Lines of limited width, whose characters a terminal only displays.
 
 use textwrap::{Options, wrap};
 use unicode_width::UnicodeWidthChar;
 
-/// The text as it grows.
+/// The text so far.
 pub struct Page {
     columns: usize,
     ascii: bool,
@@ -23,7 +23,7 @@ impl Page {
         self.ascii
     }
 
-    /// Adds a line that fits, and has only displayed characters.
+    /// Adds a line that fits and has only characters that a terminal displays.
     pub fn line(&mut self, line: &str) {
         debug_assert!(width(line) <= self.columns, "{line}");
         self.lines.push(line.trim_end().to_owned());
@@ -36,7 +36,7 @@ impl Page {
         }
     }
 
-    /// Adds a heading with a line below it; only a gap if it is empty.
+    /// Adds a heading with a line below it; only a gap if the heading is empty.
     pub fn heading(&mut self, text: &str, rule: char) {
         self.gap();
         if text.trim().is_empty() {
@@ -64,7 +64,7 @@ impl Page {
         self.paragraph(&format!("{}: {}", name.replace('\n', " "), value.replace('\n', " ")), "    ");
     }
 
-    /// Adds a command: words are split only if they do not fit.
+    /// Adds a command; words are split only if they do not fit.
     pub fn verbatim(&mut self, text: &str) {
         for part in text.lines() {
             let part = self.clean(part);
@@ -79,8 +79,8 @@ impl Page {
         wrap(text.trim(), columns.max(2)).into_iter().map(|line| line.into_owned()).collect()
     }
 
-    /// A text in one line of at most this many columns. If it is too long, it is cut in the middle,
-    /// with a sign there, since its end may distinguish it.
+    /// A text in one line of at most this many columns. A text that is too long is cut in the
+    /// middle, with a sign there, since its end may distinguish it.
     pub fn cut(&self, text: &str, columns: usize) -> String {
         let text = self.clean(text);
         let text = text.trim();
@@ -122,7 +122,7 @@ fn first(text: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item
     .map(|(_, letter)| letter)
 }
 
-/// The columns that a text takes.
+/// The columns that a text occupies.
 pub fn width(text: &str) -> usize {
     text.chars().map(|letter| letter.width().unwrap_or(0)).sum()
 }
@@ -133,7 +133,7 @@ pub fn padded(text: &str, columns: usize, right: bool) -> String {
     if right { spaces + text } else { text.to_owned() + &spaces }
 }
 
-/// The nearest ASCII character, always one column for one.
+/// The nearest ASCII character; one column always becomes one.
 fn ascii(letter: char) -> char {
     match letter {
         letter if letter.is_ascii() => letter,

@@ -120,7 +120,7 @@ impl Far {
             (OpKind::Read, Some(Reply::Null)) => self.gone(index, ended),
             (OpKind::Read, Some(Reply::Bulk(bytes))) if bytes.is_empty() => self.gone(index, ended),
             (OpKind::Read, Some(Reply::Bulk(got))) if part.wrong > 0 => {
-                let why = format!("the server gave {} bytes where {bytes} were asked for", got.len());
+                let why = format!("the server returned {} bytes where {bytes} were asked for", got.len());
                 self.fail(index, &why, ended);
             }
             _ => {
@@ -128,7 +128,7 @@ impl Far {
                 // caused the error.
                 part.wrong += 1;
                 self.queue(index, true);
-                let why = "an answer was not that to the question";
+                let why = "an answer does not fit the question";
                 self.lanes[lane].connection.cut(ring, why);
             }
         }
@@ -142,7 +142,7 @@ impl Far {
         self.fail(index, &why, ended);
     }
 
-    /// Why a value is not there, as far as can be told.
+    /// Why a value is missing, as far as is known.
     fn why_gone(&self, what: &str) -> String {
         match self.why_stale() {
             Some(why) => format!("{what}: {why}"),
@@ -186,7 +186,7 @@ impl Far {
             match reply {
                 _ if is_made => self.queue(index, false),
                 Reply::Error(why) => self.refused(index, why, ended),
-                _ => self.fail(index, "its key is in use by somebody else", ended),
+                _ => self.fail(index, "another client uses its key", ended),
             }
         }
     }
@@ -234,7 +234,7 @@ impl Far {
             self.server.cluster = Some(false);
         }
         if info.is_replica() && self.kind != Kind::Alone {
-            return self.lanes[index].connection.cut(ring, "it is a replica now");
+            return self.lanes[index].connection.cut(ring, "it has become a replica");
         }
         if let Some(why) = info.refusal() {
             if self.nodes[node].run_id.is_empty() {
@@ -281,8 +281,10 @@ impl Far {
         match answer {
             Some(Reply::Error(why)) if !why.contains("No such client") => {
                 let told = refusals::told(why);
-                self.trouble =
-                    format!("a connection was cut in a write, and cannot be ended for certain: {told}");
+                self.trouble = format!(
+                    "a connection was cut in a write, and cannot be ended for certain: \
+                             {told}"
+                );
             }
             _ => lane.dead.retain(|&dead| dead != client),
         }

@@ -53,7 +53,7 @@ impl Far {
         let session = self.server.tls.then(|| Session::new(&self.server)).transpose();
         let dialled = match (address, session) {
             (Some(address), Ok(session)) => self.lanes[index].connection.dial(ring, address, session),
-            (None, _) => Err("it has no address".to_owned()),
+            (None, _) => Err("the name has no address".to_owned()),
             (_, Err(why)) => Err(why),
         };
         if let Err(why) = dialled {
@@ -78,7 +78,7 @@ impl Far {
         }
     }
 
-    /// Why nothing is to be had of a slot's server.
+    /// Why a slot's server does not answer.
     pub(super) fn given_up(&self, lane: usize, kind: OpKind) -> Option<String> {
         match (kind, &self.nodes[lane / CLASSES].given_up) {
             (_, Some(GivenUp { why, writes_until_ns: None })) => Some(why.clone()),

@@ -124,7 +124,7 @@ impl Far {
         let wants = why.contains("NOAUTH") && self.kind == Kind::Sentinel && self.server.password.is_some();
         if wants && !self.guide.with_password {
             self.guide.with_password = true;
-            // The same server is asked once more.
+            // The same server is asked again.
             self.guide.turn = self.guide.turn.wrapping_sub(1);
         }
         self.guide.connection.cut(ring, &refusals::told(why));

@@ -26,7 +26,8 @@ impl Store for Far {
                     format!("all of limit= ({} MiB) is in use", limit >> 20)
                 }
                 _ => format!(
-                    "{mib} MiB are in use by this process, and nine tenths of the server's maxmemory by all: raise that, or give --store another place"
+                    "{mib} MiB are in use by this process, and nine tenths of the server's \
+                     maxmemory by all clients: raise maxmemory, or use another --store"
                 ),
             };
             return Err(Error::Full { name: self.name(), why });
@@ -156,7 +157,7 @@ impl Store for Far {
             match shared {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() > until => {
-                    let why = format!("cannot be told of a fork: it {error}");
+                    let why = format!("cannot be told of a fork: the server {error}");
                     return Err(Error::Unfit { name: self.name(), why });
                 }
                 Err(_) => std::thread::sleep(Duration::from_nanos(PAUSE_NS)),
@@ -215,7 +216,8 @@ impl Store for Far {
             let gone = life::let_go(&self.reach(), &self.space, &self.holder, CLOSE_TIME, &clients);
             if let (Err(error), None) = (gone, self.trouble_now()) {
                 say(&format!(
-                    "terapage: warning: what was kept on {} could not be removed: it {error} (later: terapage far sweep)\n",
+                    "terapage: warning: blocks on {} could not be removed: the server {error} \
+                     (later: terapage far sweep)\n",
                     self.server.shown()
                 ));
             }
@@ -228,7 +230,7 @@ impl Store for Far {
             (Some(given_up), _) => Some(given_up.why.clone()),
             (None, Some(_)) => Some(self.why_lost.clone()),
             _ if self.taken_over.is_some() => self.why_taken_over(),
-            _ if self.warned => Some("the server may throw blocks away".to_owned()),
+            _ if self.warned => Some("the server may discard blocks".to_owned()),
             _ => None,
         }
     }

@@ -143,7 +143,7 @@ struct Part {
     asked: bool,
     /// The number of redirections.
     moves: u32,
-    /// When to send it again, if it was refused.
+    /// The time when it is sent again, if it was refused.
     due_ns: u64,
     /// Answers of a wrong length.
     wrong: u32,
@@ -244,7 +244,7 @@ impl Far {
         // The others are asked for their nodes.
         let node = if kind == Kind::Alone { addresses.clone() } else { Vec::new() };
         let space = Namespace::new(&server.prefix);
-        let space = space.map_err(|error| unfit(format!("has no name to be had: {error}")))?;
+        let space = space.map_err(|error| unfit(format!("has a name that cannot be found: {error}")))?;
         Ok(Far {
             server,
             kind,

@@ -82,7 +82,7 @@ pub(super) struct Lane {
     pub dead: Vec<u64>,
     /// The missing answers to the requests to end those.
     pub kills: usize,
-    /// Something is to be asked though no part waits.
+    /// A request is due though no part waits.
     pub wanted: bool,
     pub waiting: VecDeque<u32>,
     pub bytes: usize,
@@ -168,7 +168,7 @@ impl Far {
         }
     }
 
-    /// The server, by the names of the nodes that are known to be there now.
+    /// The server, by the names of the nodes that are known to be at that address now.
     pub(super) fn reach(&self) -> Server {
         let mut server = self.server.clone();
         if self.kind == Kind::Cluster {
@@ -220,7 +220,7 @@ impl Far {
         self.nodes[0].addresses.clear();
         self.guide.wanted = true;
         for lane in &mut self.lanes {
-            lane.connection.cut(ring, "its cluster is asked who has what");
+            lane.connection.cut(ring, "the cluster is asked which server has which slots");
         }
     }
 
@@ -244,7 +244,7 @@ impl Far {
         for index in 0..self.lanes.len() {
             if self.nodes[index / CLASSES].share == 0 {
                 self.lanes[index].wanted = false;
-                self.lanes[index].connection.cut(ring, "its slots are another server's");
+                self.lanes[index].connection.cut(ring, "its slots belong to another server");
             }
         }
         let waiting: Vec<u32> = self.lanes.iter_mut().flat_map(|lane| lane.waiting.drain(..)).collect();
@@ -279,7 +279,7 @@ impl Far {
         self.taken_over = Some(format!("slots went from {from} to {to}"));
     }
 
-    /// Another server than before answers there.
+    /// Another server answers at that address now.
     pub(super) fn is_another(&mut self, node: usize) {
         self.lanes[node * CLASSES..(node + 1) * CLASSES].iter_mut().for_each(|lane| lane.dead.clear());
         if self.kind == Kind::Alone {
@@ -288,18 +288,21 @@ impl Far {
         // Notes that were requested from it may be missing there.
         (self.is_registered, self.announced, self.acks) = (false, 0, 0);
         let address = self.nodes[node].addresses.first().map(SocketAddr::to_string).unwrap_or_default();
-        self.taken_over = Some(format!("another server answers at {address}, or it was started again"));
+        self.taken_over = Some(format!(
+            "another server answers at {address}, or the server was \
+                                        started again"
+        ));
     }
 
     /// Why written bytes are missing, or older.
     pub(super) fn why_stale(&self) -> Option<String> {
         let why = self.taken_over.as_ref()?;
-        Some(format!("{why}, and what was written last is not there (a mirror: of two stores would have it)"))
+        Some(format!("{why}, and the last writes are missing there (use a mirror of two stores)"))
     }
 
     /// The message about it while no loss is known.
     pub(super) fn why_taken_over(&self) -> Option<String> {
-        self.taken_over.as_ref().map(|why| format!("{why}: what was written last may be lost"))
+        self.taken_over.as_ref().map(|why| format!("{why}: the last writes may be lost"))
     }
 
     /// The server redirects one or more parts to another server: sends them there. Returns whether

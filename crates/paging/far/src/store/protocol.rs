@@ -277,7 +277,7 @@ impl Link {
 /// An operation of a client's.
 struct Doing {
     kind: OpKind,
-    /// Which of the slots.
+    /// The number of the slot.
     index: usize,
     version: u64,
     pieces: Vec<Piece>,

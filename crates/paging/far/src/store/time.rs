@@ -19,7 +19,11 @@ impl Far {
     /// The server was started again.
     pub(super) fn lose_all(&mut self) {
         let values = self.values.len() as u32;
-        self.lose(0..values, "the server was started again (another run_id), and what it held is lost");
+        self.lose(
+            0..values,
+            "the server was started again (another run_id), and the blocks that \
+                              it held are lost",
+        );
         for value in &mut self.values {
             *value = Value::Absent;
         }
@@ -81,7 +85,7 @@ impl Far {
     }
 
     pub(super) fn nothing_done(&self) -> String {
-        format!("for {} s nothing was done: {}", self.server.stall.as_secs_f64(), self.trouble)
+        format!("nothing was done for {} s: {}", self.server.stall.as_secs_f64(), self.trouble)
     }
 
     /// The server's failure, if it is known not to answer.
@@ -100,7 +104,7 @@ impl Far {
         is_quick.then(|| Failure::passing(Why::Text(self.trouble.clone())))
     }
 
-    /// Nothing can be had of a node.
+    /// A node returns nothing.
     pub(super) fn fail_all(&mut self, node: usize, why: &str, ended: &mut Vec<Ended>) {
         let why = self.said_of(node, why);
         self.nodes[node].given_up = Some(GivenUp { why: why.clone(), writes_until_ns: None });
@@ -170,7 +174,7 @@ impl Far {
         }
     }
 
-    /// Notes on the servers that the process leaves. Nobody acts on the note while the process
+    /// Notes on the servers that the process leaves. No process acts on the note while the process
     /// gives signs of life.
     pub(super) fn leave(&mut self) {
         self.leaving = Leaving::Asked;
@@ -199,7 +203,8 @@ impl Far {
         if loses && !self.warned {
             self.warned = true;
             say(&format!(
-                "terapage: warning: store {} throws keys away when it is full (maxmemory-policy {}): blocks may be lost\n",
+                "terapage: warning: store {} discards keys when it is full (maxmemory-policy {}): \
+                 blocks may be lost\n",
                 self.server.shown(),
                 info.policy
             ));

@@ -100,7 +100,7 @@ impl Engine {
         if self.frames.lease.is_shared() { (self.frames.limit / 8).max(1) } else { usize::MAX }
     }
 
-    /// Sets the number of frames that there may be, books included.
+    /// Sets the number of frames that may exist, with bookkeeping.
     fn set_lease(&mut self, frames: usize) {
         self.frames.lease.frames = frames;
         self.counters.lease_bytes.store((frames * self.block) as u64, Relaxed);
@@ -110,7 +110,7 @@ impl Engine {
         self.ahead.postponed.iter_mut().for_each(|run| run.truncate(most));
     }
 
-    /// Returns excess frames that nobody needs to the kernel. Returns whether there were any.
+    /// Returns excess frames that are not needed to the kernel. Returns whether there were any.
     /// Whether it did.
     fn give_back(&mut self) -> bool {
         let excess = self.frames.lease.excess();

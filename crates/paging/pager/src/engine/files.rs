@@ -92,7 +92,7 @@ impl Store for DataFile {
     }
 
     fn grow(&mut self) -> Result<(), StoreError> {
-        Err(StoreError::Full { name: self.name(), why: "it is only read".to_owned() })
+        Err(StoreError::Full { name: self.name(), why: "it is open only for reading".to_owned() })
     }
 
     fn joins(&self, _slot: u32) -> bool {

@@ -36,7 +36,7 @@ impl Engine {
         let (mut faults, mut others) = (Vec::with_capacity(16), Vec::with_capacity(16));
         while self.mailbox.is_parked() {
             let mut come = self.mover.program.wait(&self.mailbox.event);
-            // Direct calls that remove pages wait: the books do not change while they are copied.
+            // Direct calls that remove pages wait: the tables do not change while they are copied.
             // Faults are read before the reports of these calls.
             if self.mover.program.has_faults() {
                 come = come.and_then(|()| self.mover.read_fault(&mut faults));

@@ -129,9 +129,9 @@ pub(crate) struct Engine {
     pub mailbox: &'static Mailbox,
     /// Reads under way for which a thread waits.
     pub demands: usize,
-    /// Since when threads wait for reads.
+    /// The time since which threads wait for reads.
     pub stall: Stall,
-    /// How long threads wait for faults.
+    /// The time for which threads wait for faults.
     pub waits: Waits,
     /// Blocks that stay in the program for a while.
     pub grace: Grace,
@@ -479,7 +479,7 @@ impl Engine {
     /// too.
     ///
     /// # Panics
-    /// The books do not agree.
+    /// The tables do not agree.
     fn assert_books_agree(&self) {
         let count = |state| self.table.count(state);
         let (reading, writing) = (count(State::Reading), count(State::Writing));

@@ -34,7 +34,7 @@ impl Stall {
         self.waits += 1;
     }
 
-    /// No thread waits for `blocks` blocks any longer. Returns the nanoseconds to count.
+    /// `blocks` blocks no longer have a waiting thread. Returns the nanoseconds to count.
     fn end(&mut self, blocks: usize, now_ns: u64) -> u64 {
         let counted = if self.waits > 0 { now_ns.saturating_sub(self.since_ns) } else { 0 };
         self.waits = self.waits.saturating_sub(blocks);

@@ -7,7 +7,7 @@ use terapage_policy::pace;
 use terapage_sys::thread;
 
 impl Engine {
-    /// Takes a filled place that nobody needs, by any means: waits for writes if necessary.
+    /// Takes a filled place that is not needed, by any means: waits for writes if necessary.
     pub fn place(&mut self) -> u32 {
         let mut patience = 10_000;
         loop {
@@ -32,14 +32,17 @@ impl Engine {
                 // All pages are held by I/O of the program, which will end.
                 patience -= 1;
                 if patience == 0 {
-                    self.stop("no frame can be freed: the budget (--memory) is too small for what the program holds at once");
+                    self.stop(
+                        "no frame can be freed: the budget (--memory) is too small for the \
+                               data that the program uses at once",
+                    );
                 }
                 thread::sleep_ms(1);
             }
         }
     }
 
-    /// Takes a filled place that nobody needs, if that needs neither waiting nor a page-out.
+    /// Takes a filled place that is not needed, if that needs neither waiting nor a page-out.
     pub fn place_at_once(&mut self) -> Option<u32> {
         if let Some(place) = self.frames.pool.take_free() {
             return Some(place);

@@ -16,7 +16,7 @@ impl Engine {
     pub(crate) fn see_to_removed(&mut self) {
         while let Some((from, to)) = self.mover.events.first_waiting() {
             let Some(block) = self.table.block_at(from) else {
-                self.stop(&format!("memory at {from:#x} was removed, which is not paged"));
+                self.stop(&format!("memory at {from:#x} was removed, but is not paged"));
             };
             let start = self.table.address(block);
             let end = start + self.block;

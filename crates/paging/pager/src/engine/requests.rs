@@ -10,8 +10,8 @@ use terapage_stats::RegionCounters;
 use terapage_store::EXTENT;
 use terapage_sys::{PAGE, memory};
 
-/// Pages that are checked together when memory that is already in use is to be paged. Chosen, not
-/// measured.
+/// The number of pages that are checked together when memory that is already in use becomes paged.
+/// Chosen, not measured.
 const ADOPTED_PAGES: usize = 1024;
 
 impl Engine {

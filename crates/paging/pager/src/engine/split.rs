@@ -2,10 +2,10 @@
 //! after trials have shown that the program touches scattered pages.
 //!
 //! No transfer is under way meanwhile, and nothing is moved, read or written: the pages stay where
-//! they are, in the program, in the pool and in the store. Only their books change. A block's slot
-//! becomes that of its first page. Half of the hash of each page was noted together with the hash
-//! of the block, so each page is proved by itself when it is read. A page's full hash is known once
-//! the page was read or written.
+//! they are, in the program, in the pool and in the store. Only their entries in the tables change.
+//! A block's slot becomes that of its first page. Half of the hash of each page was noted together
+//! with the hash of the block, so each page is proved by itself when it is read. A page's full hash
+//! is known once the page was read or written.
 
 use super::Engine;
 use super::ahead::Ahead;

@@ -169,7 +169,7 @@ pub(crate) struct Table {
     /// Whether blocks can be split.
     splits: bool,
     /// The blocks that are Loose: a set of ranges, since a program may reserve terabytes that
-    /// nobody can touch.
+    /// cannot be touched.
     pub loose: Spans,
     /// Loose blocks from this one on do not count as released: there the program has mostly
     /// reserved addresses.

@@ -122,8 +122,8 @@ impl Engine {
         }
     }
 
-    /// Ends the trials whose time is over, and those of these blocks, just read, of which another
-    /// page was touched meanwhile.
+    /// Ends trials whose time is over, and trials of these blocks, which were just read, if another
+    /// of their pages was touched meanwhile.
     pub(crate) fn see_to_trials(&mut self, blocks: &[u32]) {
         for &block in blocks {
             match self.trials.under_way.get(&block) {

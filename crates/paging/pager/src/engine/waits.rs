@@ -1,4 +1,4 @@
-//! How long threads wait for faults.
+//! The time for which threads wait for faults.
 //!
 //! The kernel does not say when a thread has faulted. A thread faults after it was woken, and while
 //! the pager works it does not read the fault at once. So the wait for a fault begins at the last
@@ -130,7 +130,7 @@ mod tests {
         waits.faults_read(11_000);
         waits.end(waits.began_ns(), 15_000, false);
         assert_eq!(waits.take_us(), [0, 5]);
-        // The pager went on working: the thread, woken at 15, has faulted since.
+        // The pager has continued to work: the thread, woken at 15, has faulted since.
         waits.faults_read(40_000);
         waits.end(waits.began_ns(), 47_500, true);
         assert_eq!(waits.take_us(), [32, 0]);

@@ -2,8 +2,9 @@
 //! what it may have, and takes or returns frames.
 //!
 //! A larger share takes effect at once. A smaller one takes effect step by step, between faults:
-//! blocks are paged out as ahead of need, and frames that nobody needs go back to the kernel. The
-//! engine waits for no other process, and handles a fault in the same way with and without a share.
+//! blocks are paged out as ahead of need, and frames that are not needed are returned to the
+//! kernel. The engine waits for no other process, and handles a fault in the same way with and
+//! without a share.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +25,7 @@ pub(crate) const FRAMES_MIN: usize = 8;
 pub(crate) const STEP_BYTES: usize = 8 << 20;
 
 /// The source of a pager's budget, if it shares one with other processes. The pager's thread calls
-/// its functions, which wait for nobody.
+/// its functions, which never wait.
 pub trait Share: Debug + Sync {
     /// Called four times a second, and when frames are lacking: the bytes that this pager may have
     /// now.
@@ -36,9 +37,9 @@ pub trait Share: Debug + Sync {
 pub struct Use {
     /// Its counters.
     pub counters: &'static Counters,
-    /// Bytes that it has: frames, buffers and books.
+    /// Bytes that it has: frames, buffers and bookkeeping.
     pub resident: usize,
-    /// The part of these bytes that it cannot return: buffers and books.
+    /// The part of these bytes that it cannot return: buffers and bookkeeping.
     pub fixed: usize,
     /// Bytes of the soft frames, which have left the program, and are lost next.
     pub soft: usize,
@@ -68,7 +69,7 @@ impl Use {
 /// The engine's part of a shared budget. All in frames.
 pub(crate) struct Lease {
     share: Option<&'static dyn Share>,
-    /// The number of frames that may exist now, books included: the whole budget, if it is not
+    /// The number of frames that may exist now, with bookkeeping: the whole budget, if it is not
     /// shared.
     pub frames: usize,
     /// The intended number of frames: fewer than `frames` while frames are being returned.

@@ -96,8 +96,8 @@ impl Shared {
 /// The source of huge pages.
 pub(crate) struct Maker {
     thread: Option<&'static Shared>,
-    /// Where the pager's thread makes a huge page itself if the other thread has none ready; 0 if
-    /// none is wanted.
+    /// The address at which the pager's thread makes a huge page itself if the other thread has
+    /// none ready; 0 if none is wanted.
     stage: usize,
     slow: u32,
     /// Whether the last huge page that was taken came from the thread.

@@ -105,7 +105,7 @@ impl Frames {
         self.limit.saturating_sub(self.count + spare)
     }
 
-    /// Frames that nobody uses: free ones, and those that may still be made.
+    /// Frames that are not in use: free ones, and those that may still be made.
     pub fn unused(&self) -> usize {
         self.pool.free_len() + self.room(0)
     }
@@ -124,7 +124,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Returns the frames of filled places that nobody needs to the kernel.
+    /// Returns the frames of filled places that are not needed to the kernel.
     ///
     /// # Errors
     /// The kernel does not accept them.

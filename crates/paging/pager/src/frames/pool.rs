@@ -50,7 +50,7 @@ impl EmptyPlaces {
         }
     }
 
-    /// How many there are.
+    /// The number of frames.
     fn count(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -133,7 +133,7 @@ impl Pool {
         unsafe { memory::bytes(self.address(place), self.block) }.fill(0);
     }
 
-    /// The number of filled places that nobody needs.
+    /// The number of filled places that are not needed.
     pub fn free_len(&self) -> usize {
         self.free.len() + self.zero.len()
     }
@@ -148,7 +148,7 @@ impl Pool {
         !self.zero.is_empty()
     }
 
-    /// Takes a filled place that nobody needs.
+    /// Takes a filled place that is not needed.
     pub fn take_free(&mut self) -> Option<u32> {
         self.free.pop_front().or_else(|| self.zero.pop_front())
     }
@@ -158,12 +158,12 @@ impl Pool {
         self.zero.pop_front()
     }
 
-    /// Returns a filled place that nobody needs.
+    /// Returns a filled place that is not needed.
     pub fn put_free(&mut self, place: u32) {
         self.free.push_back(place);
     }
 
-    /// Returns the frames of filled places that nobody needs to the kernel.
+    /// Returns the frames of filled places that are not needed to the kernel.
     pub fn give_back(&mut self, mut places: Vec<u32>) -> terapage_sys::Result<()> {
         places.sort_unstable();
         let runs = places.chunk_by(|&one, &next| next == one + 1);

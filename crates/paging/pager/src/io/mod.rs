@@ -232,13 +232,13 @@ impl Io {
         self.begin_noted(number);
     }
 
-    /// Begins an operation once more, under its number.
+    /// Begins an operation again, under its number.
     pub fn begin_again(&mut self, number: usize, operation: Operation) {
         self.transfers.put(number, operation);
         self.begin_noted(number);
     }
 
-    /// Begins an operation once more after a pause.
+    /// Begins an operation again after a pause.
     pub fn begin_later(&mut self, number: usize, operation: Operation, pause_ns: u64) {
         self.transfers.put(number, operation);
         let begun = self.ring().timeout(pause_ns, PAUSES | number as u64);
@@ -328,8 +328,8 @@ impl Io {
         self.slots.thaw(id, |slots| store.forget(slots));
     }
 
-    /// Before the fork of child `id`, while the thread is parked: marks all slots in use as read by
-    /// the child.
+    /// Marks all slots in use as read by the child `id` before its fork, while the thread is
+    /// parked.
     ///
     /// # Errors
     /// A store cannot promise that.

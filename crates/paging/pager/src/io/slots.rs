@@ -72,7 +72,7 @@ impl Slots {
         }
     }
 
-    /// Each slot has become `more` slots. No child reads any.
+    /// Each slot has become `more` slots. No child reads a slot.
     pub fn split(&mut self, more: u32) {
         assert!(self.snapshots.is_empty());
         let mut owned = Bits(Vec::with_capacity(self.owned.0.len() * more as usize));
@@ -150,7 +150,7 @@ impl Slots {
         None
     }
 
-    /// Frees a slot that this process no longer needs. Returns whether nobody needs it: no child
+    /// Frees a slot that this process no longer needs. Returns whether it is not needed: no child
     /// reads it.
     pub fn free(&mut self, slot: u32) -> bool {
         assert!(self.owned.get(slot), "slot {slot} is freed, but not in use");
@@ -194,8 +194,8 @@ impl Slots {
         }
     }
 
-    /// The child and all its descendants have ended. `forget` is called with the slots that nobody
-    /// needs any longer.
+    /// The child and all its descendants have ended. `forget` is called with the slots that are no
+    /// longer needed.
     pub fn thaw(&mut self, id: u32, mut forget: impl FnMut(Range<u32>)) {
         let Some(index) = self.snapshots.iter().position(|snapshot| snapshot.id == id) else { return };
         let gone = self.snapshots.remove(index);

@@ -13,13 +13,13 @@ pub(crate) struct Operation {
     pub slot: u32,
     /// The origin: the number of the store.
     pub origin: u8,
-    /// When the waiting thread faulted, ns; 0 if no thread waits.
+    /// The time when the waiting thread faulted, ns; 0 if no thread waits.
     pub since_ns: u64,
     /// The bounce buffer through which the bytes go, if any.
     pub buffer: Option<Buffer>,
     /// Tries that have failed.
     pub tries: u32,
-    /// When the first try failed, ns.
+    /// The time when the first try failed, ns.
     pub failing_since_ns: u64,
     /// Blocks that were read but stay out of the program, so that their first touch is seen.
     pub left_out: Vec<u32>,

@@ -37,7 +37,7 @@ impl Recorder {
 pub(super) struct TraceFile(Fd);
 
 impl TraceFile {
-    /// Creates the file, or empties it if nobody else writes to it.
+    /// Creates the file, or empties it if no other code writes to it.
     pub(super) fn create(path: &Path) -> io::Result<TraceFile> {
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
         if file.metadata()?.is_file() {

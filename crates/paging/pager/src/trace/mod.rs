@@ -88,7 +88,7 @@ pub(crate) struct Shared {
     path: PathBuf,
     ring: Words<RING>,
     state: AtomicU32,
-    /// When the wait for the end of the trace is given up, ns; 0 before the end has begun.
+    /// The time when the wait for the end of the trace is given up, ns; 0 before the end has begun.
     deadline_ns: AtomicU64,
     stalls: AtomicU64,
     /// Notified if the writing thread has much to do; it ends with the recording.
@@ -96,7 +96,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Begins the end of the trace: nobody waits for the file for longer than five seconds from
+    /// Begins the end of the trace: no thread waits for the file for longer than five seconds from
     /// now.
     pub fn begin_end(&self) {
         self.deadline_ns.compare_exchange(0, now_ns() + FINISH_NS, Relaxed, Relaxed).ok();
@@ -113,7 +113,10 @@ impl Shared {
             match self.state.load(Acquire) {
                 DONE => return Ok(()),
                 FAILED => {
-                    return Err(self.error(io::Error::other("the trace could not be written to its end")));
+                    return Err(self.error(io::Error::other(
+                        "the trace could not be written to the \
+                                                            end",
+                    )));
                 }
                 _ if self.late() => {
                     return Err(self.error(io::Error::other("the trace was not all written within 5 s")));
@@ -127,7 +130,7 @@ impl Shared {
         Error::Trace { path: self.path.clone(), source }
     }
 
-    /// How often the pager waited for the writing thread.
+    /// The number of times that the pager waited for the writing thread.
     pub fn stalls(&self) -> u64 {
         self.stalls.load(Relaxed)
     }

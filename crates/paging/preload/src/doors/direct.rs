@@ -2,7 +2,7 @@
 //! bounce buffer that is not paged.
 //!
 //! - Before Linux 6.8 a block leaves the program by a copy, and nothing shows that a device is
-//!   still writing to the copied page. Its bytes would be lost.
+//!   still writing to the copied page. The bytes of the transfer would be lost.
 //! - From 6.8 on a block leaves with its pages, and a pinned page cannot leave. File systems on
 //!   block devices pin the pages of direct I/O; NFS, Ceph and others only hold references. They
 //!   would then read and write pages that belong to another block.

@@ -200,8 +200,8 @@ fn reserve(place: usize, len: usize) -> Option<usize> {
 
 /// Whether to refuse a Java machine a reservation at the place that it names, as if the place were
 /// in use. From about version 21 on, Java names places for its heap in this way, low addresses
-/// first, and in the end accepts any place: in the arena, where the heap is paged. Java with ZGC
-/// insists.
+/// first. In the end it accepts any place, and the arena's place is paged. Java with ZGC insists on
+/// its places.
 fn is_offer_declined(len: usize, prot: c_int, flags: c_int) -> bool {
     flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE
         && flags & MAP_FIXED == 0

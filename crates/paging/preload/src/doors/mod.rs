@@ -1,5 +1,5 @@
 //! The doors: hooks of the C library's functions by which a program asks for memory, changes
-//! memory, or hands it to the kernel. (The hooks at which a process ends, forks, executes or sets
+//! memory, or passes it to the kernel. (The hooks at which a process ends, forks, executes or sets
 //! its limits are in [host](crate::host).)
 //!
 //! A door decides who serves a call. It learns from [paged](crate::space::paged) what is paged, and

@@ -243,7 +243,7 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 
 /// The flags of a call without `own`, the flag that gives a thread separate descriptors, since the
 /// pager's threads need the program's descriptors. If the program has one thread, it shares its
-/// descriptors with nobody else, and the flag can be removed. `None` if it has several threads:
+/// descriptors with no other thread, and the flag can be removed. `None` if it has several threads:
 /// then the call is refused, as if memory were lacking.
 pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
     if flags & own == 0 || process::settings().is_none() {

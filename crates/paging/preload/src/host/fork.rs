@@ -1,6 +1,6 @@
 //! Fork: the locks are taken and the pager is parked; the child gets its own pager.
 //!
-//! Until the child has a pager, nobody brings its pages in: a missing page would be a page of
+//! Until the child has a pager, its pages are not brought in: a missing page would be a page of
 //! zeros, or a wait without end. The C library touches some pages before and while it begins the
 //! pager's thread: its streams, its locale, the loader's data about threads. Many of these are in
 //! small objects, which are paged. So the parent rehearses the same touches, while the pager takes
@@ -246,8 +246,8 @@ fn rehearse(threads: u32) -> bool {
     count == threads || barred
 }
 
-/// Touches the memory, apart from that of [`rehearse`], that the C library touches in the child
-/// before there is a pager. The caller has locked the streams' list. The pager is parked and serves
+/// Touches the memory that the C library touches in the child before there is a pager, apart from
+/// that of [`rehearse`]. The caller has locked the streams' list. The pager is parked and serves
 /// only this thread's faults.
 fn touch() {
     // SAFETY: the list does not change while it is locked, its streams have the layout of the ABI,

@@ -106,7 +106,7 @@ pub fn look_for_the_end() {
     .ok();
 }
 
-/// With which status the process's first thread has ended.
+/// The status with which the process's first thread has ended.
 fn status_of_first() -> Option<c_int> {
     let stat = std::fs::read("/proc/self/stat").ok()?;
     let stat = String::from_utf8_lossy(&stat);
@@ -161,8 +161,9 @@ pub unsafe extern "C" fn terapage_hosted_prepare(
     }
 }
 
-const NEEDS_HOST: &str = "terapage: a static executable cannot be executed by a paged static program here: \
-                          terapage-host is not to be found, or TERAPAGE=off is set (try: --static off)\n";
+const NEEDS_HOST: &str = "terapage: a static executable cannot be executed by a paged static \
+                          program here: terapage-host is missing, or TERAPAGE=off is set (try: \
+                          --static off)\n";
 
 /// Says that the process is about to execute a program. Returns the argument for
 /// [`terapage_hosted_stay`].

@@ -33,7 +33,7 @@ const NONE: usize = usize::MAX;
 static SOFT: [AtomicUsize; 2] = [const { AtomicUsize::new(NONE) }; 2];
 
 /// Whether the program may have `more` bytes, which are `data` (private and writable) or not.
-/// `arena` has its bytes of the arena: of all of it, and of the part that is data from the start.
+/// `arena` has the bytes of the arena: of all of it, and of the part that is data from the start.
 /// `closed` bytes of the arena become data only when the program opens them.
 pub fn allow(arena: [usize; 2], closed: usize, more: usize, data: bool) -> bool {
     if !any() {

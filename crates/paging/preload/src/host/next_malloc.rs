@@ -64,8 +64,8 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
 pub unsafe fn free(at: *mut u8) {
     // SAFETY: the caller passes an object that has not been freed.
     unsafe {
-        // Objects of other allocators can always be freed. Nobody can free objects of the loader
-        // from before any library was loaded.
+        // Objects of other allocators can always be freed. Objects of the loader from before any
+        // library was loaded cannot be freed.
         if let Some(free) = real::free.known() {
             free(at);
         }

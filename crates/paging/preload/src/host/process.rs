@@ -65,7 +65,7 @@ const ORDER: [fn(&Start); 17] = [
     read_settings,
     // Names and passwords of servers: later the process may have lost its rights or directories.
     remember_servers,
-    // Which process `terapage run` became: `job` uses it.
+    // The process that `terapage run` became; `job` uses this. `job` uses it.
     |start| {
         if start.is("TERAPAGE_ROOT", &std::process::id().to_string()) {
             exit::is_root();
@@ -87,7 +87,7 @@ const ORDER: [fn(&Start); 17] = [
     |start| crate::summary::begin(start.variable("TERAPAGE_SUMMARY")),
     // Static arrays, which `arena` counts as memory in use.
     |_| statics::find(block()),
-    // The functions that begin threads, while nobody can hold the loader's lock and wait for a
+    // The functions that begin threads, while no thread can hold the loader's lock and wait for a
     // page.
     |_| thread::find(),
     // The arena: needs the block, the limits and the job's word.
@@ -138,14 +138,15 @@ impl Start {
         self.texts().filter(is).map(CStr::to_owned).collect()
     }
 
-    /// Whether the process is to be paged, and can be.
+    /// Whether the process should and can be paged.
     fn is_wanted(&self) -> bool {
         if self.variable("TERAPAGE_MEMORY").is_none() || self.is("TERAPAGE", "off") {
             return false;
         }
         if sanitizers::any() {
             thread::say(
-                "terapage: the program is built with a sanitizer, which has the memory to itself: it is not paged\n",
+                "terapage: the program is built with a sanitizer, which manages the memory itself: \
+                 it is not paged\n",
             );
             return false;
         }
@@ -283,7 +284,8 @@ fn go_unpaged(why: &str) {
     // SAFETY: the C library has set the name, a text, at the start.
     let name = unsafe { CStr::from_ptr(program_invocation_short_name) }.to_string_lossy();
     thread::say(&format!(
-        "terapage: {name} goes on, but its memory is not paged: {why} (terapage doctor says what mends that)\n"
+        "terapage: {name} goes on, but its memory is not paged: {why} (terapage doctor says how to \
+         fix it)\n"
     ));
 }
 

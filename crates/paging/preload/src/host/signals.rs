@@ -22,8 +22,8 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// Whether a thread is ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Handles the signals for which the program has begun without a handler, if anything is to be
-/// written.
+/// Handles the signals for which the program has begun without a handler, if there is output to
+/// write.
 pub fn open() {
     let writes = process::settings().is_some_and(|settings| settings.stats.is_some());
     // The kernel does not end the first process of a namespace by a signal without a handler. A

@@ -26,7 +26,7 @@ static OTHERS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 /// errors (as GNU's do).
 static ERRORS: AtomicI32 = AtomicI32::new(-1);
 
-/// When the run began, ns, on the monotonic clock; 0 if no summary is wanted.
+/// The time when the run began, ns, on the monotonic clock; 0 if no summary is wanted.
 static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Begins. `asked` is the setting of `terapage run`: the process that has the memory file, the
@@ -117,7 +117,7 @@ fn file() -> Option<std::fs::File> {
     std::fs::OpenOptions::new().read(true).append(true).open(format!("/proc/{root}/fd/{number}")).ok()
 }
 
-/// How many numbers a line has.
+/// The number of numbers in a line.
 const NUMBERS: usize = 18;
 
 /// The numbers of a process.
@@ -230,18 +230,25 @@ impl Numbers {
         let trials = self.together + self.apart;
         if trials >= FEW {
             let share = self.apart * 100 / trials;
-            return (share >= 60)
-                .then(|| format!("of {share}% of the blocks that were tried only one page was touched"));
+            return (share >= 60).then(|| {
+                format!(
+                    "only one page was touched of {share}% of the blocks that were \
+                                  tried"
+                )
+            });
         }
         let useful = self.ahead * (100 - self.wasted_percent().unwrap_or(0)) / 100;
         let is_so = self.demand > useful;
         is_so.then(|| {
-            format!("{} blocks were read because a thread waited, {useful} ahead with use", self.demand)
+            format!(
+                "{} blocks were read because a thread waited, {useful} were read ahead and used",
+                self.demand
+            )
         })
     }
 }
 
-/// So many runs or trials say something. Chosen, not measured.
+/// The number of runs or trials that is significant. Chosen, not measured.
 const FEW: u64 = 64;
 
 /// The contents of the lines.
@@ -377,7 +384,7 @@ fn not_counted(collected: &Collected, is_alive: impl Fn(u32) -> bool) -> String 
     let mut text = String::new();
     for (count, what) in [
         (gone.len() - executed, "ended by a signal or without the C library"),
-        (executed, "went on as a program without the library"),
+        (executed, "became a program without the library"),
         (alive.len(), "still running"),
     ] {
         if count > 0 {

@@ -343,7 +343,7 @@ pub fn last_line() -> Option<String> {
     let heap = match settings.heap {
         Heap::All => "",
         Heap::Large => "; objects below 128 KiB are not paged (--heap large)",
-        Heap::Off => "; what malloc gives is not paged (--heap off)",
+        Heap::Off => "; malloc's memory is not paged (--heap off)",
     };
     Some(format!(
         "terapage: {}: {} of its memory at most were not paged, so --memory did not hold ({} MiB): {}{heap}\n",

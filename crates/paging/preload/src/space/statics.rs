@@ -18,7 +18,7 @@ struct Arrays {
 
 static RANGES: OnceLock<Vec<Arrays>> = OnceLock::new();
 
-/// Those of a hosted program.
+/// The static arrays of a hosted program.
 static HOSTED: [OnceLock<Arrays>; 4] = [const { OnceLock::new() }; 4];
 
 /// Finds the static arrays: the anonymous part of each data segment, in whole blocks, behind the

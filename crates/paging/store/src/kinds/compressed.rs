@@ -48,7 +48,7 @@ pub struct Compressed<S> {
     /// Completions of the inner store that were not yet handled.
     ends: VecDeque<Ended>,
     scratch: Vec<Ended>,
-    /// Operations of which nothing is under way any more.
+    /// Operations without parts under way.
     over: VecDeque<u32>,
     /// The inner store could not grow when last asked.
     full: bool,
@@ -56,7 +56,7 @@ pub struct Compressed<S> {
     inherited: bool,
 }
 
-/// Where a block is.
+/// The place of a block.
 #[derive(Clone, Copy)]
 struct Location {
     /// Its first unit.
@@ -108,7 +108,8 @@ impl<S: Store> Compressed<S> {
         if block < 2 * unit {
             let (block, unit) = (block >> 10, unit >> 10);
             return Err(unfit(format!(
-                "cannot keep blocks of {block} KiB compressed: it takes no less than {unit} KiB (write --block {}K or more)",
+                "cannot keep blocks of {block} KiB compressed: its smallest unit is {unit} KiB \
+                 (write --block {}K or more)",
                 2 * unit
             )));
         }
@@ -163,7 +164,7 @@ impl<S: Store> Compressed<S> {
     }
 
     /// The number of buffer units that an operation needs: for a write a full block for each block,
-    /// because nobody knows how far it compresses.
+    /// because it is unknown how far it compresses.
     fn buffers_of(&self, kind: usize, slots: &Range<u32>) -> usize {
         if kind == WRITES {
             return slots.len() * self.block / self.unit;
@@ -382,7 +383,7 @@ impl<S: Store> Compressed<S> {
         }
     }
 
-    /// Ends an operation of which nothing is under way any more.
+    /// Ends an operation without parts under way.
     fn end(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
         let mut operation = self.operations.take(id).expect("an operation that is over");
         let buffers = std::mem::take(&mut operation.buffers);
@@ -447,7 +448,7 @@ impl<S: Store> Compressed<S> {
         }
     }
 
-    /// Nothing is in a slot any more.
+    /// All slots are empty.
     fn drop_slot(&mut self, slot: u32) {
         let location = std::mem::replace(&mut self.slots[slot as usize], NOWHERE);
         let mut runs = Vec::new();
@@ -468,8 +469,8 @@ impl<S: Store> Store for Compressed<S> {
         self.slots.len() as u32
     }
 
-    /// There is room for an extent of blocks that do not compress. How many blocks compress becomes
-    /// known when they are written.
+    /// There is room for an extent of blocks that do not compress. The compressed size of blocks
+    /// becomes known when they are written.
     fn grow(&mut self) -> Result<(), Error> {
         room_for_numbers(self.slots.len() * self.block / EXTENT, self.block, || self.name())?;
         if (self.units.free_count() as usize) < EXTENT / self.unit {

@@ -174,7 +174,7 @@ impl<S: Store> Encrypted<S> {
     /// Encrypts the bytes in `from` into the buffers `to`, for the slots from `slot` on.
     ///
     /// # Safety
-    /// The memory of both is valid, nobody writes to `from`, and nobody uses `to`.
+    /// The memory of both is valid, no code writes to `from`, and no code uses `to`.
     unsafe fn seal_all(&mut self, from: &[Piece], to: &[Piece], slot: u32) {
         // SAFETY: both are valid, nobody writes to `from`, and nobody else uses `to`.
         unsafe { copy(from, to) };

@@ -59,13 +59,14 @@ fn full(name: String, extents: usize, why: Why) -> Error {
     let mib = (extents * EXTENT) >> 20;
     let why = match why {
         Why::Left => format!(
-            "after {mib} MiB less than a tenth of the disk would be free; free some, give --store another place, or say by --store-size how \
-             much it may take"
+            "after {mib} MiB less than a tenth of the disk would be free; free some, use another \
+             --store, or set --store-size"
         ),
         Why::Limit => format!(
-            "no more than {mib} MiB is allowed (by a quota, or the limit on the size of files: ulimit -f)"
+            "at most {mib} MiB are allowed (by a quota, or the limit on the size of files: ulimit \
+             -f)"
         ),
-        Why::Space => format!("no space left after {mib} MiB; free some, or give --store another place"),
+        Why::Space => format!("no space left after {mib} MiB; free some, or use another --store"),
     };
     Error::Full { name, why }
 }

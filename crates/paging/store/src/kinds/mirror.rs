@@ -493,7 +493,7 @@ impl Store for Mirror {
             return;
         }
         let (_, copies) = came.wrong.get_or_insert((slots.clone(), 0));
-        // If several copies gave parts, nobody knows which was wrong: one copy gives all of it
+        // If several copies gave parts, it is unknown which was wrong: one copy gives all of it
         // next.
         if let [(index, _)] = came.parts[..] {
             *copies |= 1 << index;

@@ -15,7 +15,7 @@ use terapage_sys::ring::Done;
 
 /// The number of units of a block that does not compress.
 const UNITS: usize = 64;
-/// The least unit, bytes: each has 4 bytes of books.
+/// The least unit, bytes: each has 4 bytes of bookkeeping.
 const UNIT_LEAST: usize = 128;
 
 /// No unit: the end of a chain.
@@ -67,7 +67,7 @@ struct Units {
 }
 
 impl Units {
-    /// How many can be had.
+    /// The number of units that are available.
     fn left(&self) -> usize {
         self.most - self.next.len() + self.free_count
     }
@@ -141,7 +141,7 @@ impl Drop for Units {
 }
 
 impl Packed {
-    /// Slots of `block` bytes in `limit` bytes of memory, including the books of units. If it is
+    /// Slots of `block` bytes in `limit` bytes of memory, with the bookkeeping of units. If it is
     /// `choosy`, it refuses blocks that do not shrink by a quarter.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl Packed {
         let size = (block / UNITS).max(UNIT_LEAST);
         let most = (limit as usize / (size + size_of::<u32>())).min(NONE as usize);
         if most * size < block {
-            let why = format!("holds no block in {limit} bytes (write ram:64M or more)");
+            let why = format!("cannot hold one block in {limit} bytes (write ram:64M or more)");
             return Err(Error::Unfit { name: "ram:".to_owned(), why });
         }
         let at = memory::reserve(most * size).map_err(|source| Error::System { name: name(), source })?;
@@ -206,8 +206,8 @@ impl Store for Packed {
             }
             slot += 1;
         };
-        // SAFETY: the caller keeps the pieces' memory valid; nobody writes to it, or uses it at all
-        // during a read.
+        // SAFETY: the caller keeps the pieces' memory valid; no code writes to it, or uses it at
+        // all during a read.
         unsafe {
             match op.kind {
                 OpKind::Read => each_block::<true>(op.pieces, &mut self.whole, act),

@@ -119,7 +119,7 @@ impl Level {
         self.store.forget(here..here + 1);
     }
 
-    /// Gives up an extent that has no slots here any longer, if no operation on it is under way.
+    /// Gives up an extent that no longer has slots here, if no operation on it is under way.
     fn release(&mut self, extent: u32) {
         let (number, count) = &mut self.extents[extent as usize];
         if *number != NO_EXTENT && *count == 0 {
@@ -295,7 +295,7 @@ impl Tiered {
         }
     }
 
-    /// Completes an operation that has no parts any longer.
+    /// Completes an operation that no longer has parts.
     fn end(&mut self, id: u32, ended: &mut Vec<Ended>) {
         if self.operations.get_mut(id).is_some_and(|operation| operation.left == 0) {
             let operation = self.operations.take(id).expect("looked at just now");

@@ -69,7 +69,7 @@ impl Drop for Buffers {
 /// Copies the bytes of some pieces to others, of the same total length.
 ///
 /// # Safety
-/// The memory of both is valid; nobody writes to `from` or uses `to`.
+/// The memory of both is valid; no code writes to `from` or uses `to`.
 pub(crate) unsafe fn copy(from: &[Piece], to: &[Piece]) {
     let (mut to, mut into) = (to.iter(), Piece::new(0, 0));
     for piece in from {
@@ -95,7 +95,7 @@ pub(crate) unsafe fn copy(from: &[Piece], to: &[Piece]) {
 /// length of a block.
 ///
 /// # Safety
-/// The pieces' memory is valid, and nobody else writes to it, or uses it at all if it may change.
+/// The pieces' memory is valid, and no other code writes to it, or uses it at all if it may change.
 pub(crate) unsafe fn each_block<const CHANGE: bool>(
     pieces: &[Piece],
     whole: &mut [u8],

@@ -26,7 +26,7 @@ pub(crate) struct Side {
     latency_ns: u64,
     /// Failures in a row.
     failures: u32,
-    /// When the next write is tried while the copy is left out.
+    /// The time when the next write is tried while the copy is left out.
     probe_ns: u64,
 }
 

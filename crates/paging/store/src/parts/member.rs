@@ -26,7 +26,7 @@ pub(crate) fn step(has: u64) -> u64 {
 /// The file system has no such call.
 const EOPNOTSUPP: i32 = 95;
 
-/// Another has the device for itself.
+/// Another process uses the device exclusively.
 const EBUSY: i32 = 16;
 
 /// No file can be made though the directory exists, as in /proc.
@@ -120,7 +120,7 @@ fn directory_of_file(path: &Path, found: &Metadata) -> Result<PathBuf, String> {
     let directory = whole.parent().unwrap_or(Path::new("/")).to_owned();
     match std::fs::metadata(&directory) {
         Ok(parent) if parent.dev() == found.dev() => Ok(directory),
-        _ => Err("is a mount by itself (name a directory on that file system)".to_owned()),
+        _ => Err("is a mount itself (name a directory on that file system)".to_owned()),
     }
 }
 
@@ -132,9 +132,15 @@ fn no_signature(path: &Path) -> Result<(), String> {
     match signature::found(size, |bytes, offset| device.read_at(bytes, offset).unwrap_or(0)) {
         None => Ok(()),
         Some(what) => Err(match mounts::place_of(path) {
-            Some(place) => format!("has {what}, mounted at {place} (name another device, or a directory)"),
+            Some(place) => format!(
+                "has {what}, mounted at {place} (name another device, or a \
+                                    directory)"
+            ),
             None => {
-                format!("has {what}, not mounted, which would be lost (name another device, or a directory)")
+                format!(
+                    "has {what}, not mounted, which would be lost (name another device, or a \
+                         directory)"
+                )
             }
         }),
     }
@@ -179,8 +185,8 @@ impl Member {
             Kind::Device => {
                 let opened = file::device(path).map_err(|error| match error.errno() {
                     EBUSY => {
-                        let why =
-                            "is in use: mounted, or another process's (name another --store)".to_owned();
+                        let why = "is in use: mounted, or used by another process (name another --store)"
+                            .to_owned();
                         Error::Unfit { name: path.display().to_string(), why }
                     }
                     _ => system(error),

@@ -1,4 +1,4 @@
-//! Where a block device is mounted.
+//! The mount point of a block device.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

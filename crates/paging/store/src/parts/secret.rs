@@ -29,7 +29,10 @@ impl Secret {
         // Not by an ordinary store, which the compiler may omit. SAFETY: the pointer is to this
         // array.
         unsafe { std::ptr::write_volatile(&mut bytes, [0; KEY_BYTES]) };
-        let made = filled.and(made).map_err(|_| no("cannot be encrypted: there are no random numbers"))?;
+        let made = filled.and(made).map_err(|_| {
+            no("cannot be encrypted: no random numbers are \
+                                                    available")
+        })?;
         // SAFETY: the page is fresh, large enough, and on an edge.
         unsafe { key.write(made) };
         let secret = Secret(key);

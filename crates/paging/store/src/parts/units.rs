@@ -19,7 +19,7 @@ pub(crate) struct Units {
     free_in: Vec<u32>,
     /// For each unit in use, the next unit of its chain.
     next: Vec<u32>,
-    /// Where the search continues.
+    /// The place at which the search continues.
     cursor: u32,
 }
 

@@ -22,7 +22,7 @@ impl Disk {
         self.bytes.lock().unwrap()[slot as usize * BLOCK..][..BLOCK].to_vec()
     }
 
-    /// How many there were.
+    /// The number of operations.
     pub fn operations(&self) -> usize {
         self.operations.load(SeqCst)
     }

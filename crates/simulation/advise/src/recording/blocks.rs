@@ -1,16 +1,16 @@
-//! Numbers and names of blocks that are merged from recorded ones.
+//! Numbers and names of blocks that merge recorded ones.
 
 use super::{Recording, Region};
 use std::collections::BTreeMap;
 use terapage_policy::belady::Use;
 
-/// Recorded blocks that keep their neighbours, as a power of two: 64 GiB of the usual ones.
+/// Recorded blocks that keep their neighbours, as a power of two: 64 GiB with the usual block size.
 const GROUP: u32 = 22;
 
-/// Recorded numbers without the gaps between them: a program may reserve terabytes and open little
-/// of them, and arrays by number are made here.
+/// Recorded numbers without their gaps: a program may reserve terabytes and use little of them, and
+/// there are arrays indexed by number.
 pub struct Groups {
-    /// By recorded number, without its lower bits: the new one.
+    /// By recorded number without its lower bits: the new number.
     new: BTreeMap<u32, u32>,
 }
 
@@ -28,7 +28,7 @@ impl Groups {
         group << GROUP | block & ((1 << GROUP) - 1)
     }
 
-    /// The numbers of a range of blocks, as far as there are any: the first, and how many.
+    /// The parts of a range of blocks that exist: the first block and the number of blocks of each.
     pub fn parts(&self, block: u32, count: u32) -> Vec<(u32, u32)> {
         let (from, to) = (u64::from(block), u64::from(block) + u64::from(count));
         let groups = self.new.range(block >> GROUP..);
@@ -66,7 +66,7 @@ impl Groups {
 
 /// Numbers of merged blocks.
 pub struct Merger {
-    /// First block, and what is added after the shift; ascending by block.
+    /// First block, and the value that is added after the shift; ascending by block.
     parts: Vec<(u32, u32, u32)>,
     shift: u32,
     count: usize,
@@ -123,25 +123,25 @@ impl Merger {
 /// No step.
 pub const NONE: u32 = u32::MAX;
 
-/// What a program does to merged blocks, as a simulator wants it.
+/// The program's use of merged blocks, in the form that a simulator needs.
 pub struct Tracker {
     merger: Merger,
     /// By recorded block: whether it is in use.
     live: Vec<bool>,
-    /// By merged block: how many of its parts are.
+    /// By merged block: the number of its parts in use.
     parts: Vec<u32>,
     live_now: usize,
     uses: Uses,
 }
 
-/// What a program does to its blocks.
+/// The program's use of its blocks.
 #[derive(Debug, Default)]
 pub struct Uses {
-    /// Touches, and blocks given up, in their order.
+    /// Touches and discards, in order.
     pub list: Vec<Use>,
-    /// The most blocks that were in use at once: touched and not given up.
+    /// The greatest number of blocks in use at once: touched and not discarded.
     pub live_blocks: usize,
-    /// Blocks that came into use; one that was given up and touched again counts twice.
+    /// Blocks that came into use; a block that was discarded and touched again counts twice.
     pub touched_blocks: usize,
     /// Touches.
     pub references: usize,
@@ -153,12 +153,12 @@ impl Tracker {
         Tracker { merger, live: vec![false; recorded as usize], parts, live_now: 0, uses: Uses::default() }
     }
 
-    /// A touch; `begins` where the block then was all zero and without a frame, so that nothing can
-    /// have been read.
+    /// Notes a touch. With `begins` the block was all zero without a frame, so that nothing was
+    /// read.
     pub fn touch(&mut self, recorded: u32, begins: bool) {
         let block = self.merger.of(recorded);
         let lives = self.parts[block as usize] > 0;
-        // Of a merged block that is in use only a part begins.
+        // If only a part of a merged block begins, the block was in use already.
         let begins = begins && (self.merger.shift == 0 || !lives);
         if begins && lives {
             self.uses.list.push(Use::Free(block));
@@ -173,7 +173,7 @@ impl Tracker {
         self.uses.list.push(Use::Touch(block));
     }
 
-    /// The block is given up; a merged one only with all of its parts.
+    /// Notes a discard; a merged block is discarded once all of its parts are.
     pub fn discard(&mut self, recorded: u32) {
         if !std::mem::replace(&mut self.live[recorded as usize], false) {
             return;

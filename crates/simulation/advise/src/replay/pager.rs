@@ -1,4 +1,4 @@
-//! The pager's states and decisions, after `crates/paging/pager` (its folder `engine/`).
+//! The states and decisions of the pager, modelled on `crates/paging/pager` (its folder `engine/`).
 
 use super::{Forecast, Setup, Timing};
 use crate::recording::{After, Merger, Recording, Step, What};
@@ -9,7 +9,7 @@ use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::soft::{PER_MILLE, SoftFrames};
 use terapage_policy::spinning::Spinning;
 
-/// A process has this much without a pager, or an eighth of the budget, if that is more.
+/// A process may have this much without a pager, or an eighth of the budget if that is more.
 const UNPAGED_BYTES: usize = 16 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ enum State {
     Zero,
     Here,
     Soft,
-    /// In memory, out of the program to see whether it is touched.
+    /// In memory, but out of the program to detect a touch.
     Watched,
     Stored,
 }
@@ -25,15 +25,15 @@ enum State {
 #[derive(Clone, Copy)]
 struct Block {
     state: State,
-    /// It holds bytes that the store has not.
+    /// Its bytes are not in the store.
     dirty: bool,
-    /// The store has bytes of it.
+    /// The store has bytes of the block.
     stored: bool,
-    /// The first of a run read ahead, kept out of the program.
+    /// The first block of a run that is read ahead, kept out of the program.
     marker: bool,
     /// Told apart from older entries of the soft queue.
     stamp: u32,
-    /// When it is there, if it is being read.
+    /// The time at which a read of the block completes.
     arrives: f64,
 }
 
@@ -58,19 +58,20 @@ pub struct Pager<'a> {
     /// Blocks in the program or being read.
     taken: usize,
     paging: bool,
-    /// Soft blocks, the one to go next first, with the stamp that makes an entry valid.
+    /// Soft blocks in the order in which they are reclaimed, each with the stamp for which the
+    /// entry is valid.
     soft: VecDeque<(u32, u32)>,
-    /// Blocks on their way to the store, and when they are there; soft from then on.
+    /// Blocks that are being written, with the times of completion; they are soft from then on.
     writing: VecDeque<(u32, u32, f64)>,
     /// How many there are of both.
     soft_len: usize,
-    /// Until when the pager's thread looks for work, and takes a processor.
+    /// The time until which the pager's thread spins, and occupies a processor.
     awake: f64,
     luck: Spinning,
-    /// What the program's own time grows by meanwhile.
+    /// The factor by which the program's own time grows meanwhile.
     crowded: f64,
     pub now: f64,
-    /// When the store has done all that it was given.
+    /// The time at which the store has completed all its transfers.
     stream: f64,
     forecast: Forecast,
 }
@@ -118,14 +119,14 @@ impl<'a> Pager<'a> {
         self.forecast
     }
 
-    /// The program computes for as long as it natively would.
+    /// The program computes for this native time.
     pub fn compute(&mut self, us: f64) {
         let awake = (self.awake - self.now).max(0.0);
         let crowded = us * self.crowded;
         self.now += if crowded <= awake { crowded } else { awake + us - awake / self.crowded };
     }
 
-    /// A thread waits for the pager, which may have to wake up first; the others go on.
+    /// A thread waits for the pager, which may have to wake up first; the other threads continue.
     fn wait(&mut self, us: f64) -> f64 {
         let woken_us = if self.now > self.awake { self.timing.costs.wake_us } else { 0.0 };
         let us = (us + woken_us) / self.timing.overlap();
@@ -135,7 +136,7 @@ impl<'a> Pager<'a> {
         us
     }
 
-    /// Work has come at `at`.
+    /// Work arrives at the time `at`.
     fn look(&mut self, at: f64) {
         if self.luck.tries() {
             self.luck.looked(at <= self.awake);
@@ -155,7 +156,7 @@ impl<'a> Pager<'a> {
         match step.after {
             After::Dirty => entry.dirty = true,
             After::Zero if !self.merged => (entry.dirty, entry.stored) = (false, false),
-            // Never taken out again: what was just made is not in the store.
+            // The block is never taken out again, and a new block is not in the store.
             After::Unknown if !entry.stored => entry.dirty = true,
             _ => {}
         }
@@ -200,7 +201,7 @@ impl<'a> Pager<'a> {
         self.put_back_neighbours(block);
     }
 
-    /// Puts the neighbours of a block back that should not leave either.
+    /// Puts back the neighbours of a block, which should stay as well.
     fn put_back_neighbours(&mut self, block: u32) {
         let neighbours = self.policy.neighbours(block);
         for other in neighbours.start..neighbours.end.min(self.blocks.len() as u32) {
@@ -214,9 +215,9 @@ impl<'a> Pager<'a> {
         }
     }
 
-    /// A touch of a block that was taken out to see it.
+    /// A touch of a block that was taken out to detect touches.
     fn watched_fault(&mut self, block: u32) {
-        // What was read ahead may not have arrived.
+        // A block that was read ahead may not have arrived yet.
         let late = (self.blocks[block as usize].arrives - self.now).max(0.0);
         if late > 0.0 {
             let waited = self.wait(late);
@@ -239,7 +240,7 @@ impl<'a> Pager<'a> {
         }
     }
 
-    /// A touch of a block that only the store has.
+    /// A touch of a block that is only in the store.
     fn major_fault(&mut self, block: u32) {
         self.find_frame();
         self.forecast.demand += 1;
@@ -256,7 +257,7 @@ impl<'a> Pager<'a> {
     fn first_touch(&mut self, block: u32, ahead: bool) {
         self.forecast.first_touches += 1;
         if !self.paging {
-            // Until so much is in use the program runs as it would by itself.
+            // Until this much memory is in use the program runs without a pager.
             let small = UNPAGED_BYTES / self.block_bytes as usize;
             self.paging = self.taken >= (self.frames / 8).max(small.min(self.frames / 2));
             return self.enter(block);
@@ -281,7 +282,7 @@ impl<'a> Pager<'a> {
             if let Some(&(_, _, ready)) = self.writing.front() {
                 let waited = self.wait((ready - self.now).max(0.0));
                 self.forecast.write_us += waited;
-                // With other threads at work less than that has passed.
+                // If other threads work, less than that time has passed.
                 self.now = self.now.max(ready);
             } else if self.page_out(pace::at_once(self.frames)) == 0 {
                 return;
@@ -289,7 +290,7 @@ impl<'a> Pager<'a> {
         }
     }
 
-    /// What has reached the store is soft from now on.
+    /// Blocks that have reached the store become soft.
     fn written(&mut self) {
         while let Some(&(block, stamp, ready)) = self.writing.front() {
             if ready > self.now {
@@ -300,7 +301,7 @@ impl<'a> Pager<'a> {
         }
     }
 
-    /// Takes the frame of the block that has been soft longest; whether there was one.
+    /// Takes the frame of the block that has been soft longest. It returns whether there was one.
     fn reclaim(&mut self) -> bool {
         while let Some((block, stamp)) = self.soft.pop_front() {
             let entry = &mut self.blocks[block as usize];
@@ -358,7 +359,7 @@ impl<'a> Pager<'a> {
         victims.len()
     }
 
-    /// Takes out of the program what the policy wants to see touched.
+    /// Takes blocks out of the program whose touches the policy wants to observe.
     fn watch(&mut self) {
         for _ in 0..pace::WATCH_BATCH {
             let Some(block) = self.policy.watch() else { return };
@@ -369,7 +370,8 @@ impl<'a> Pager<'a> {
         }
     }
 
-    /// The block is out of the program, and has its frame. Gives the stamp of its entry in a queue.
+    /// Takes a block out of the program while it keeps its frame. It returns the stamp of the
+    /// block's entry in a queue.
     fn soften(&mut self, block: u32) -> u32 {
         let entry = &mut self.blocks[block as usize];
         entry.state = State::Soft;
@@ -387,7 +389,7 @@ impl<'a> Pager<'a> {
         }
     }
 
-    /// Reads what the prefetch policy asks for, as far as frames can be had without waiting.
+    /// Reads ahead for the prefetch policy, as far as frames are available without waiting.
     fn read_ahead(&mut self, ahead: Ahead) {
         let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
         let mut blocks = Vec::with_capacity(ahead.count as usize);
@@ -400,7 +402,7 @@ impl<'a> Pager<'a> {
             if self.taken + self.soft_len >= self.frames && !self.reclaim() {
                 break;
             }
-            // Taken at once, so that the next one finds another frame.
+            // The state changes at once, so that the next block finds another frame.
             self.blocks[block as usize].state = State::Here;
             self.taken += 1;
             blocks.push(block);
@@ -418,7 +420,7 @@ impl<'a> Pager<'a> {
         (marker.state, marker.marker) = (State::Watched, true);
     }
 
-    /// The program gives blocks up.
+    /// The program discards blocks.
     fn discard(&mut self, block: u32, count: u32) {
         for block in self.merger.within(block, count) {
             let Some(entry) = self.blocks.get_mut(block as usize) else { return };

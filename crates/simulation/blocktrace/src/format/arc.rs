@@ -1,9 +1,9 @@
 //! The ARC paper's: `230027 8 0 0`.
 //!
 //! First block, number of blocks, an ignored number, the request's number. There are no times and
-//! no kinds: all times are 0, all requests are taken for reads. Blocks have 512 bytes in the traces
-//! P1 to P14; others differ, and the files do not say. Megiddo, Modha: "ARC: A Self-Tuning, Low
-//! Overhead Replacement Cache", FAST 2003.
+//! no kinds: all times are 0, and all requests count as reads. Blocks have 512 bytes in the traces
+//! P1 to P14; others have other sizes, which the files do not state. Megiddo, Modha: "ARC: A
+//! Self-Tuning, Low Overhead Replacement Cache", FAST 2003.
 
 use crate::fault::{Checked, Fault};
 use crate::gate::{Gate, Record};

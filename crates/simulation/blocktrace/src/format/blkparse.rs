@@ -1,10 +1,10 @@
 //! What `blkparse` prints: `8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]`.
 //!
 //! Device, processor, sequence number, time in seconds, process, action, kind (RWBS), first sector,
-//! `+`, sectors, the process's name. One action is read, `Q` unless another is asked for; the
-//! others are counted. In the kind, a D is a discard, an R a read, a W a write; flushes have no
-//! sectors. The summary at the end is not read. The manual page of blkparse(1), "OUTPUT DESCRIPTION
-//! AND FORMATTING".
+//! `+`, sectors, the process's name. Only one action is read, by default `Q`; the others are
+//! counted. In the kind, a D is a discard, an R a read, a W a write; flushes have no sectors. The
+//! summary at the end is not read. The manual page of blkparse(1), "OUTPUT DESCRIPTION AND
+//! FORMATTING".
 
 use crate::fault::{Checked, field};
 use crate::format::sectors;
@@ -94,7 +94,7 @@ fn kind_of(rwbs: &[u8]) -> Option<Kind> {
     })
 }
 
-/// Whether a sector, `+` and a number follow: flushes and SCSI commands have others there.
+/// Whether a sector, `+` and a number follow: flushes and SCSI commands have something else there.
 #[inline]
 fn has_sectors(mut cursor: Cursor<'_>) -> bool {
     cursor.word_number("").is_ok() && cursor.word("").is_ok_and(|word| word == b"+")

@@ -1,11 +1,12 @@
-//! What `blktrace` writes: binary records of 48 bytes, with more bytes after some of them.
+//! The output of `blktrace`: binary records of 48 bytes, some of them followed by more bytes.
 //!
 //! Magic 0x65617407 u32 (its lowest byte is the version), sequence u32, time in nanoseconds u64,
 //! first sector u64, bytes u32, action u32, process u32, device u32, processor u32, error u16,
-//! length of what follows u16. The lower half of the action is what was done (1 queued, 7 issued, 8
-//! completed), the upper half has bits for its kind. `include/uapi/linux/blktrace_api.h` of Linux.
+//! length of the bytes that follow u16. The lower half of the action is the step (1 queued, 7
+//! issued, 8 completed), and the upper half has bits for the kind.
+//! `include/uapi/linux/blktrace_api.h` of Linux.
 //!
-//! A file is one processor's. `blkparse -i DEVICE -d FILE` merges them.
+//! A file has the records of one processor. `blkparse -i DEVICE -d FILE` merges them.
 
 use crate::error::Place;
 use crate::fault::{Checked, Fault, field};
@@ -17,7 +18,7 @@ use crate::reader::{BATCH, Source, Stop};
 use crate::request::{Kind, Request};
 use std::io::{BufReader, Read};
 
-/// The length of a record without what follows.
+/// The length of a record without the bytes that follow.
 const RECORD: usize = 48;
 /// The magic number, without the version.
 const MAGIC: u32 = 0x6561_7400;
@@ -101,7 +102,7 @@ impl Source for Records {
                 return Ok(false);
             }
             if int(&record, 0) & !0xff != MAGIC {
-                // The next record cannot be found: its place depends on this one.
+                // The next record cannot be found, since its place depends on this one.
                 let text = record[..4].escape_ascii().to_string();
                 let fault = Fault::Lost { expected: "a record of blktrace, little-endian", found: text };
                 return Err(Stop::Fault(Box::new(fault)));

@@ -1,4 +1,4 @@
-//! Any CSV, whose columns are named: `time=ts:us,offset=lba:512,size=len,op=type,volume=disk`.
+//! Any CSV with named columns: `time=ts:us,offset=lba:512,size=len,op=type,volume=disk`.
 
 use crate::fault::{Checked, field};
 use crate::gate::{Gate, Record};
@@ -11,15 +11,15 @@ use std::str::FromStr;
 /// Columns of a block trace in CSV, and their units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockColumns {
-    /// The time, and how many decimal places of seconds its unit is above a nanosecond: 9 for
-    /// seconds, 0 for nanoseconds. `None`: all requests come at once.
+    /// The time, and the number of decimal places between its unit and a nanosecond: 9 for
+    /// seconds, 0 for nanoseconds. `None` if all requests arrive at once.
     time: Option<(Column, u32)>,
     /// The offset, and the bytes of its unit.
     offset: (Column, u64),
     /// The length, and the bytes of its unit.
     size: (Column, u64),
-    /// What is done, and the value that is a write; without it words are known. `None`: all are
-    /// reads.
+    /// The operation, and the value that means a write; without a value the usual words are known.
+    /// `None` if all requests are reads.
     op: Option<(Column, Option<String>)>,
     /// The volume.
     volume: Option<Column>,
@@ -33,8 +33,8 @@ impl FromStr for BlockColumns {
         for part in text.split(',') {
             let wrong = || {
                 format!(
-                    "'{}' is no column (write offset=COLUMN[:UNIT] and size=..; and time=COLUMN[:s, ms, us or ns], \
-                     op=COLUMN[:VALUE OF WRITES], volume=COLUMN)",
+                    "'{}' is not a column (write offset=COLUMN[:UNIT] and size=..; and \
+                     time=COLUMN[:s, ms, us or ns], op=COLUMN[:VALUE OF WRITES], volume=COLUMN)",
                     part.escape_debug()
                 )
             };
@@ -86,7 +86,7 @@ impl BlockColumns {
     }
 }
 
-/// Where the columns are, counted from 0.
+/// The positions of the columns, counted from 0.
 struct Places {
     separator: u8,
     time: Option<usize>,
@@ -107,7 +107,7 @@ impl Parser {
         Parser { columns, places: None }
     }
 
-    /// Finds the columns in the first line; says whether that line has their names.
+    /// Finds the columns in the first line. It returns whether that line has their names.
     fn begin(&mut self, line: &[u8]) -> Checked<bool> {
         let separator = separator_of(line);
         let names = fields(line, separator);
@@ -129,7 +129,7 @@ impl Parser {
             volume: maybe(columns.volume.as_ref())?,
         };
         let named = columns.all().any(|column| matches!(column, Column::Name(_)));
-        // Columns that are numbered may have names all the same.
+        // Columns given by number may have names nevertheless.
         let first = names.get(places.offset).and_then(|text| text.first());
         self.places = Some(places);
         Ok(named || first.is_some_and(|first| !first.is_ascii_digit()))
@@ -145,7 +145,7 @@ fn kind_of(text: &[u8], write: Option<&str>) -> Checked<Kind> {
         (None, Some(b'r')) => Ok(Kind::Read),
         (None, Some(b'w')) => Ok(Kind::Write),
         (None, Some(b'd' | b't')) => Ok(Kind::Trim),
-        _ => field("a word that begins with R, W, D or T (op=COLUMN:1 says that 1 is a write)", text),
+        _ => field("a word that begins with R, W, D or T (op=COLUMN:1 means that 1 is a write)", text),
     }
 }
 

@@ -5,7 +5,7 @@
 //! CMU-PDL-08-101.
 //!
 //! SSDSim's and MQSim's lines have as many fields, whole nanoseconds and another meaning of the
-//! last one. So a trace whose times have decimals has them throughout.
+//! last one. So if one time has decimals, all times of the trace must have them.
 
 use crate::fault::Checked;
 use crate::format::{kind_of_bit, sectors};
@@ -47,7 +47,7 @@ fn has_decimals(line: &[u8]) -> bool {
     line.trim_ascii_start().iter().take_while(|byte| !byte.is_ascii_whitespace()).any(|byte| *byte == b'.')
 }
 
-/// The flags are hexadecimal; without letters and beyond 9 the lowest bit is the same either way.
+/// The flags are hexadecimal; a decimal number has the same lowest bit.
 #[inline]
 fn flags(cursor: &mut Cursor<'_>) -> Checked<u64> {
     let word = cursor.word("flags")?;

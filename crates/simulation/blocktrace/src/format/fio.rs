@@ -3,7 +3,7 @@
 //! The first line is `fio version 2 iolog` or `fio version 3 iolog`. Then version 3 has a time in
 //! microseconds, a file, an action, an offset and a length in bytes; version 2 the same without
 //! times, and the action `wait`, whose offset is microseconds after the wait before. The actions
-//! `add`, `open`, `close`, `sync` and `datasync` are no requests for data. fio's manual, "Trace
+//! `add`, `open`, `close`, `sync` and `datasync` are not requests for data. fio's manual, "Trace
 //! file format".
 
 use crate::fault::{Checked, field};

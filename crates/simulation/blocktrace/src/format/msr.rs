@@ -84,7 +84,7 @@ impl Encoder for Writer {
     }
 }
 
-/// `hm_0` is the host `hm` and its disk 0; other names are hosts with one disk.
+/// `hm_0` is disk 0 of the host `hm`; other names are hosts with one disk.
 fn host_and_disk(name: &str) -> (String, &str) {
     let plain = |name: &str| -> String {
         let safe = |letter: char| if letter.is_ascii_graphic() && letter != ',' { letter } else { '-' };

@@ -1,10 +1,10 @@
-//! MSR Cambridge as TraceTracker's authors revised it:
+//! The MSR Cambridge traces as revised by TraceTracker's authors:
 //! `0.000004981 RS 1432 128 seq 13770.6865422 0.000255738 13770.6862`.
 //!
 //! Time in seconds, `RS` or `WS`, first sector, sectors of 512 bytes, `seq` or `rand`, and three
-//! times in seconds that are not used: an interval, the part of it that is taken for the device's,
-//! and the rest. Kwon et al.: "TraceTracker", IISWC 2017; `MSRC-trace-003` at trace.camelab.org,
-//! whose other collections have the same layout.
+//! times in seconds that are not used: an interval, the part of it that is attributed to the
+//! device, and the rest. Kwon et al.: "TraceTracker", IISWC 2017; `MSRC-trace-003` at
+//! trace.camelab.org, whose other collections have the same layout.
 
 use crate::fault::{Checked, field};
 use crate::format::sectors;

@@ -2,10 +2,10 @@
 //!
 //! Time in seconds u32, object u64, size in bytes u32, the number of the next request for the same
 //! object i64 (the first request has number 1; -1 if there is none). There are no kinds: all
-//! requests are taken for reads. The object is taken for an address in units of 512 bytes, unless
-//! another unit is given: that is so in the CloudPhysics traces, whose objects are sectors; others
-//! have bytes, blocks or hashes, and the files do not say. Records of size 0 are passed over, as
-//! libCacheSim does.
+//! requests count as reads. The object counts as an address in units of 512 bytes, unless another
+//! unit is given. That is correct for the CloudPhysics traces, whose objects are sectors; others
+//! have bytes, blocks or hashes, which the files do not state. Records of size 0 are skipped, as in
+//! libCacheSim.
 
 use crate::fault::Checked;
 use crate::format::vscsi::{int, long};
@@ -19,7 +19,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// The length of a record.
 const RECORD: usize = 24;
-/// No request will come.
+/// There is no next request.
 const NEVER: i64 = -1;
 
 /// Reads it.
@@ -65,7 +65,7 @@ pub(crate) struct Writer {
     volume: Option<u16>,
 }
 
-/// Records that are completed at once, backwards.
+/// The number of records that are completed at once, backwards.
 const CHUNK: u64 = 1 << 16;
 
 impl Writer {
@@ -73,8 +73,8 @@ impl Writer {
         Ok(Writer { spool: tempfile::tempfile()?, records: 0, volume: None })
     }
 
-    /// From the last chunk to the first: the next request for each object is the one that was seen
-    /// last.
+    /// From the last chunk to the first: the next request for each object is the last one that was
+    /// seen.
     fn complete(&mut self) -> io::Result<()> {
         let mut next: HashMap<u64, u64> = HashMap::new();
         let mut chunk = Vec::new();

@@ -1,9 +1,8 @@
-//! Terapage's own format: frames of up to 16,384 requests, each compressed and with a checksum of
-//! its own.
+//! Terapage's own format: frames of up to 16,384 requests, each compressed and with a checksum.
 //!
-//! The layout in bytes is in `docs/block-traces.md`. A frame needs no other, but for the volumes'
-//! names. Where a request goes on from the last one of its volume, at the same length, a byte and
-//! its time are enough.
+//! The layout in bytes is in `docs/block-traces.md`. A frame can be read without the others, except
+//! for the names of volumes. A request that follows on the last one of its volume, with the same
+//! length, needs only a byte and its time.
 
 mod frame;
 mod header;
@@ -21,7 +20,7 @@ use frame::{Decoder, FRAME_REQUESTS, RAW_BYTES_MAX};
 use std::io::{self, Read, Write};
 use twox_hash::XxHash3_64;
 
-/// Whether a file begins like one.
+/// Whether a file begins like a tera trace.
 pub(crate) fn fits(head: &[u8]) -> bool {
     head.starts_with(header::MAGIC)
 }
@@ -43,7 +42,7 @@ pub(crate) fn open(input: Input, gate: Gate) -> Result<Opened, Stop> {
     Ok(Opened { source, gate, name, comment, synthetic })
 }
 
-/// The file, and how far it is read.
+/// The file, and the position up to which it has been read.
 struct Bytes {
     input: Input,
     offset: u64,
@@ -91,7 +90,8 @@ struct Lengths {
 }
 
 impl Reader {
-    /// The next frame, decompressed into `raw`, and its requests; `None` after the last.
+    /// Decompresses the next frame into `raw` and returns the number of its requests; `None` after
+    /// the last.
     fn next_frame(&mut self) -> Result<Option<usize>, Stop> {
         self.frame_at = self.bytes.offset;
         self.bytes.exact(20, &mut self.packed)?;
@@ -108,8 +108,7 @@ impl Reader {
         if !plausible || lengths.requests > FRAME_REQUESTS {
             return stop(field("a frame's lengths", &head[..12]));
         }
-        // 1. The bytes as they are in the file, after the lengths, so that the checksum covers
-        //    both.
+        // 1. The bytes of the file that follow the lengths, so that the checksum covers both.
         let mut packed = std::mem::take(&mut self.packed);
         self.bytes.exact(lengths.packed, &mut packed)?;
         self.packed = packed;
@@ -165,7 +164,7 @@ impl Source for Reader {
     }
 }
 
-/// Of the lengths of a frame and its bytes.
+/// The checksum of the lengths and the bytes of a frame.
 fn checksum(lengths: &[u8], packed: &[u8]) -> u64 {
     use std::hash::Hasher;
     let mut hasher = XxHash3_64::new();
@@ -252,7 +251,7 @@ impl Encoder for Writer {
 }
 
 impl Decoder {
-    /// The next request: the name of its volume, and the rest.
+    /// The next request: the name of its volume, and its record.
     #[inline]
     fn request(&mut self, rest: &mut &[u8]) -> Checked<(&[u8], Record)> {
         match self.decode(rest) {

@@ -1,4 +1,4 @@
-//! Numbers of seven bits a byte, the lowest first; the eighth bit says that more follow.
+//! Numbers of seven bits per byte, the lowest first; the eighth bit says that more bytes follow.
 
 /// Appends `value`.
 #[inline]

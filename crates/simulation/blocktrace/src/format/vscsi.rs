@@ -4,14 +4,15 @@
 //! command u16, version u16, first sector u64, time in microseconds u64. Version 2, 40 bytes:
 //! command u16, version u16, serial number u32, length u32, elements u32, first sector u64, time
 //! u64, response time u64. The version's high byte is 1 or 2. Waldspurger et al.: "Efficient MRC
-//! Construction with SHARDS", FAST 2015; libCacheSim, which publishes such traces, reads them so.
+//! Construction with SHARDS", FAST 2015; libCacheSim, which publishes such traces, reads them in
+//! this way.
 
 use crate::fault::{Checked, field};
 use crate::gate::{Gate, Record};
 use crate::records::RecordParser;
 use crate::request::{Kind, Request};
 
-/// Where the fields of a record are.
+/// The places of the fields of a record.
 #[derive(Clone, Copy)]
 struct Layout {
     version: u8,
@@ -45,7 +46,7 @@ pub(crate) fn version_of(head: &[u8]) -> Option<u8> {
     layout_of(head).map(|layout| layout.version)
 }
 
-/// The layout that the first records have: all that are there, 16 at most.
+/// The layout of the first records, at most 16 of them.
 fn layout_of(head: &[u8]) -> Option<Layout> {
     [TWO, ONE].into_iter().find(|layout| {
         let mut records = head.chunks_exact(layout.bytes).take(16).peekable();

@@ -1,4 +1,4 @@
-//! Which columns of CSV are what.
+//! The meaning of the columns of CSV.
 
 use super::Listing;
 use crate::detect::HEAD_BYTES;
@@ -49,7 +49,7 @@ const OPS: &[&str] = &["op", "operation", "opcode", "type", "optype", "rw", "met
 pub enum Column {
     /// From 1.
     Number(usize),
-    /// As the first line has it.
+    /// Its name in the first line.
     Name(String),
 }
 
@@ -67,16 +67,16 @@ impl FromStr for Column {
     }
 }
 
-/// The columns that were named.
+/// The columns that the user gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// When: not needed, and looked for so that no other column is taken for it.
+    /// The time. It is not used, but found so that no other column is mistaken for it.
     pub time: Option<Column>,
     /// Of which object.
     pub key: Option<Column>,
     /// Its bytes.
     pub size: Option<Column>,
-    /// What is done to it.
+    /// The operation.
     pub op: Option<Column>,
 }
 
@@ -88,7 +88,7 @@ impl FromStr for Columns {
         for part in text.split(',') {
             let wrong = || {
                 format!(
-                    "'{}' is no column (write key=NAME or key=NUMBER; and time=, size=, op=)",
+                    "'{}' is not a column (write key=NAME or key=NUMBER; and time=, size=, op=)",
                     part.escape_debug()
                 )
             };
@@ -150,7 +150,8 @@ impl Layout {
         let Some(key) = layout.find(columns.key.as_ref(), KEYS)? else {
             let example = if layout.header { layout.names[0].as_str() } else { "2" };
             return Err(format!(
-                "no column is known as the key's; say which (--columns key={example},size=..,op=..)"
+                "the column of the key is not known (name it: --columns \
+                 key={example},size=..,op=..)"
             ));
         };
         layout.key = key;
@@ -167,7 +168,7 @@ impl Layout {
             Some(Column::Name(name)) => {
                 let at = self.names.iter().position(|other| other.eq_ignore_ascii_case(name));
                 let missing =
-                    || format!("--columns: no column is called {name} (there are {})", self.names.join(", "));
+                    || format!("--columns: there is no column {name} (there are {})", self.names.join(", "));
                 at.map(Some).ok_or_else(missing)
             }
             None if !self.header => Ok(None),
@@ -178,7 +179,7 @@ impl Layout {
         }
     }
 
-    /// Which columns were taken.
+    /// Describes the columns that were used.
     pub fn describe(&self) -> String {
         let parts =
             [("key", Some(self.key)), ("size", self.size), ("time", self.time), ("operation", self.op)];
@@ -191,7 +192,7 @@ impl Layout {
     }
 }
 
-/// A name without what people write differently.
+/// A name without the differences in spelling that are common.
 fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
 }
@@ -203,12 +204,13 @@ fn first_line(head: &[u8]) -> Option<(u64, &[u8])> {
     lines.into_iter().find(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
 }
 
-/// What stands between the fields of a line: the first of these that there is.
+/// The separator of the fields of a line: the first of these that occurs.
 pub fn separator_of(line: &[u8]) -> u8 {
     *b",\t;| ".iter().find(|separator| line.contains(separator)).unwrap_or(&b',')
 }
 
-/// The fields of a line; one in quotation marks may hold the separator, and a mark written twice.
+/// The fields of a line; a field in quotation marks may contain the separator, and quotation marks
+/// written twice.
 pub fn fields(line: &[u8], separator: u8) -> Vec<Cow<'_, [u8]>> {
     let spaces = separator == b' ';
     if !line.contains(&b'"') {
@@ -233,7 +235,7 @@ pub fn fields(line: &[u8], separator: u8) -> Vec<Cow<'_, [u8]>> {
     fields
 }
 
-/// Whether the first line has the names of columns, and one is known as a key's.
+/// Whether the first line has the names of columns, one of which is known to be that of keys.
 pub fn names_a_key(head: &[u8]) -> bool {
     !head.contains(&0) && Layout::new(head, &Columns::default()).is_ok_and(|layout| layout.names.len() > 1)
 }

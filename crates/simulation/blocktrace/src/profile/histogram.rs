@@ -1,7 +1,7 @@
 //! Histograms with buckets that grow with the values.
 
-/// Counts of values. Up to 16 each value has a bucket of its own, above each power of two has 16 of
-/// equal width: a value is known within a sixteenth.
+/// Counts of values. Up to 16 each value has its own bucket; above that, each power of two has 16
+/// buckets of equal width, so that a value is known within a sixteenth.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[serde(into = "Vec<(u64, u64)>")]
 pub struct Histogram {
@@ -28,7 +28,7 @@ impl Histogram {
         self.squares += value as f64 * value as f64;
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -38,8 +38,8 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }
 
-    /// Their standard deviation, in means: 1 for gaps of requests that come at random, more for
-    /// those in bursts.
+    /// Their standard deviation divided by their mean: 1 for gaps between requests at random times,
+    /// more for requests in bursts.
     pub fn variation(&self) -> f64 {
         let mean = self.mean();
         if mean == 0.0 {
@@ -67,8 +67,8 @@ impl Histogram {
         filled.map(|(bucket, count)| (low_of(bucket), *count))
     }
 
-    /// The powers of two up to each of which there are values, and the counts of those in its upper
-    /// half: 4096 stands for 2049 to 4096.
+    /// The powers of two, up to the greatest that is needed, and the counts of the values in the
+    /// upper half of each: 4096 represents 2049 to 4096.
     pub fn powers(&self) -> Vec<(u64, u64)> {
         let mut powers: Vec<(u64, u64)> = Vec::new();
         for (low, count) in self.buckets() {
@@ -134,7 +134,7 @@ mod tests {
     fn powers_of_two_are_upper_ends() {
         let mut histogram = Histogram::default();
         [512, 4096, 4096, 4097, 8192].iter().for_each(|value| histogram.add(*value));
-        // 4097 shares a bucket with 4096: within a sixteenth they are one.
+        // 4097 shares a bucket with 4096, since they differ by less than a sixteenth.
         assert_eq!(histogram.powers(), [(512, 1), (4096, 3), (8192, 1)]);
         assert_eq!(Histogram::default().quantile(0.5), 0);
     }

@@ -1,9 +1,9 @@
-//! Reuse distances and what an LRU cache would miss.
+//! Reuse distances, and the misses of an LRU cache.
 //!
 //! The distance of a reference is the number of distinct blocks since the last one to the same
 //! block (Mattson et al.: "Evaluation techniques for storage hierarchies", 1970), counted with a
 //! tree of sums over the order of last use (Fenwick, 1994). It is exact as long as the blocks can
-//! be followed one by one. Beyond that only blocks whose hash is below a limit are followed, and
+//! be tracked individually. Beyond that only blocks whose hash is below a limit are tracked, and
 //! the limit is halved whenever there are too many: SHARDS with a fixed number of samples
 //! (Waldspurger et al.: "Efficient MRC Construction with SHARDS", FAST 2015, sections 3.2 and 3.3),
 //! with its correction for the references that the sample has too few or too many of (SHARDS_adj).
@@ -18,7 +18,7 @@ pub(super) fn hash(volume: u16, block: u64) -> u64 {
     terapage_figures::hash(block ^ u64::from(volume) << 48)
 }
 
-/// A block that is followed.
+/// A tracked block.
 #[derive(Clone, Copy)]
 struct Seen {
     /// The slot of its last use.
@@ -30,11 +30,11 @@ struct Seen {
 /// Follows blocks.
 pub(super) struct Reuse {
     tracked_max: usize,
-    // Blocks whose hash, shifted right by 64 less this, is 0 are followed: one in `2^halvings`.
+    // Blocks whose hash, shifted right by 64 less this, is 0 are tracked: one in `2^halvings`.
     halvings: u32,
     seen: HashMap<Key, Seen, BuildHasherDefault<Plain>>,
     order: Order,
-    // By bucket of distance, in blocks of the whole trace; and first touches.
+    // Counts by bucket of distance, in blocks of the whole trace, and first touches.
     distances: Vec<f64>,
     // By distance, as long as all blocks are followed.
     exact: Vec<u64>,
@@ -51,7 +51,7 @@ pub(super) struct Blocks {
 }
 
 impl Reuse {
-    /// Follows at most so many blocks.
+    /// Tracks at most this number of blocks.
     pub fn new(tracked_max: usize) -> Reuse {
         let tracked_max = tracked_max.clamp(16, 1 << 29);
         Reuse {
@@ -66,7 +66,7 @@ impl Reuse {
         }
     }
 
-    /// A reference to a block; `hash` is [`hash`] of it.
+    /// Notes a reference to a block; `hash` is [`hash`] of the block.
     #[inline]
     pub fn touch(&mut self, volume: u16, block: u64, hash: u64, write: bool) {
         self.references += 1;
@@ -114,8 +114,7 @@ impl Reuse {
         }
     }
 
-    /// Follows half of the blocks from now on; what was counted so far counts half, as SHARDS has
-    /// it.
+    /// Tracks half of the blocks from now on; the counts so far are halved, as in SHARDS.
     fn thin_out(&mut self) {
         while self.seen.len() > self.tracked_max && self.halvings < 63 {
             self.halvings += 1;
@@ -135,14 +134,14 @@ impl Reuse {
         self.renumber();
     }
 
-    /// Gives the blocks the first slots, in the order of their last use.
+    /// Assigns the first slots to the blocks, in the order of their last use.
     fn renumber(&mut self) {
         let order = &self.order;
         self.seen.values_mut().for_each(|seen| seen.slot = order.sum(seen.slot) - 1);
         self.order.restart(self.seen.len());
     }
 
-    /// The share of blocks that are followed.
+    /// The share of blocks that are tracked.
     pub fn rate(&self) -> f64 {
         (-f64::from(self.halvings)).exp2()
     }
@@ -152,7 +151,7 @@ impl Reuse {
         self.references
     }
 
-    /// How many distinct blocks there are.
+    /// The number of distinct blocks.
     pub fn blocks(&self) -> Blocks {
         let scaled = |count: usize| count as f64 / self.rate();
         Blocks {
@@ -163,15 +162,15 @@ impl Reuse {
         }
     }
 
-    /// Sizes in blocks, each the least of a bucket, and the references that came back after so many
-    /// blocks.
+    /// Sizes in blocks, each the least of a bucket, and the references to blocks that were used
+    /// again after that number of blocks.
     pub fn distances(&self) -> Vec<(f64, f64)> {
         let scale = 1.0 / self.rate();
         let filled = self.distances.iter().enumerate().filter(|(_, count)| **count > 0.0);
         filled.map(|(bucket, count)| (low_of(bucket) as f64, count * scale)).collect()
     }
 
-    /// What LRU caches of such sizes in blocks miss, exactly; `None` where a sample stands for all
+    /// The exact misses of LRU caches of these sizes in blocks; `None` if a sample represents all
     /// blocks.
     pub fn exact_miss_ratios(&self, sizes: &[f64]) -> Option<Vec<f64>> {
         let all = self.references.max(1) as f64;
@@ -182,15 +181,15 @@ impl Reuse {
         (self.halvings == 0).then(|| sizes.iter().map(ratio).collect())
     }
 
-    /// Cache sizes in blocks, rising, and what an LRU cache of that size misses, as a share of all
-    /// references.
+    /// Cache sizes in blocks, ascending, and the misses of an LRU cache of that size, as a share of
+    /// all references.
     pub fn miss_ratios(&self) -> Vec<(f64, f64)> {
         if self.references == 0 {
             return Vec::new();
         }
-        // A distance d is a hit in a cache of more than d blocks. What the sample has too few or
-        // too many references of, against its share, is of the blocks that are used most: they hit
-        // in any cache.
+        // A distance d is a hit in a cache of more than d blocks. If the sample has more or fewer
+        // references than its share, the difference is due to the most used blocks, which hit in
+        // any cache.
         let expected = self.references as f64 * self.rate();
         let seen = self.distances.iter().sum::<f64>() + self.first_touches;
         let mut hits = expected - seen;
@@ -205,9 +204,9 @@ impl Reuse {
     }
 }
 
-/// Blocks in the order of their last use: a slot is a bit, set if the block there was not used
-/// since. Chunks of 512 bits are counted in a Fenwick tree, so that all of it stays in the
-/// processor's cache.
+/// Blocks in the order of their last use: a slot is a bit, set if the block was not used since.
+/// Chunks of 512 bits are counted in a Fenwick tree, so that all of it stays in the processor's
+/// cache.
 #[derive(Default)]
 struct Order {
     bits: Vec<u64>,
@@ -226,8 +225,7 @@ impl Order {
         self.next as usize == self.tree.len() * CHUNK_SLOTS
     }
 
-    /// The first `count` slots are marked from now on, and there is room for three times as many
-    /// more.
+    /// Marks the first `count` slots, and makes room for three times as many more.
     fn restart(&mut self, count: usize) {
         let chunks = (4 * count).div_ceil(CHUNK_SLOTS).max(2);
         self.tree.clear();
@@ -260,7 +258,7 @@ impl Order {
         self.next - 1
     }
 
-    /// Takes the mark from a slot to the next one; says how many marks were passed.
+    /// Moves the mark of a slot to the next free one, and returns the number of marks in between.
     fn move_to_end(&mut self, slot: u32) -> u32 {
         let passed = self.marks - self.sum(slot);
         self.forget(slot);
@@ -274,7 +272,7 @@ impl Order {
         self.marks -= 1;
     }
 
-    /// Sets or clears the mark of a slot; `by` is 1, or `u32::MAX` to take one away.
+    /// Sets or clears the mark of a slot; `by` is 1, or `u32::MAX` to subtract 1.
     fn flip(&mut self, slot: u32, by: u32) {
         let slot = slot as usize;
         self.bits[slot / 64] ^= 1 << (slot % 64);
@@ -300,8 +298,8 @@ impl Order {
     }
 }
 
-/// A block of a volume, as a key. Sixteen neighbours have neighbouring places in the table: traces
-/// run along them.
+/// A block of a volume, as a key. Sixteen neighbours have neighbouring places in the table, since
+/// traces touch neighbours in order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     block: u64,
@@ -312,12 +310,12 @@ impl Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let near = self.block & 15;
-        // The table takes the place from the lowest bits and tells keys apart by the highest.
+        // The table derives the place from the lowest bits and distinguishes keys by the highest.
         hasher.write_u64((hash(self.volume, self.block >> 4) & !15 | near) ^ near << 60);
     }
 }
 
-/// Takes the one number of a [`Key`] as it is.
+/// Uses the single number of a [`Key`] as the hash.
 #[derive(Default)]
 struct Plain(u64);
 
@@ -383,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Blocks whose popularity falls with the power of their rank.
+    /// Blocks whose popularity is a power law of their rank.
     fn skewed(count: u64, blocks: f64) -> impl Iterator<Item = u64> {
         (0..count).map(move |number| {
             let uniform = hash(1, number) as f64 / u64::MAX as f64;

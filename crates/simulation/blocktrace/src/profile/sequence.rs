@@ -1,8 +1,8 @@
-//! Whether requests go on where others ended.
+//! Whether requests continue where others ended.
 
 use crate::request::Request;
 
-/// Ends that are remembered of a volume: streams that run side by side.
+/// The number of ends that are remembered for a volume: parallel streams.
 const STREAMS: usize = 32;
 
 /// The last ends on each volume.
@@ -25,8 +25,8 @@ impl Default for Ends {
 }
 
 impl Sequence {
-    /// Whether the request begins where the last one ended, and whether where one of the last 32
-    /// did.
+    /// Returns whether the request begins where the last one ended, and whether it begins where one
+    /// of the last 32 ended.
     pub fn add(&mut self, request: &Request) -> (bool, bool) {
         let volume = usize::from(request.volume);
         if self.volumes.len() <= volume {

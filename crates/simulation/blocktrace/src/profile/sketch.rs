@@ -1,4 +1,4 @@
-//! How many distinct blocks there were, in four KiB of memory.
+//! The number of distinct blocks, estimated in four KiB of memory.
 
 /// Registers, as a power of two.
 const REGISTERS_LOG: u32 = 12;
@@ -26,14 +26,14 @@ impl Sketch {
         *register = (*register).max(zeros);
     }
 
-    /// Adds what another one holds.
+    /// Adds the elements of another set.
     pub fn unite(&mut self, other: &Sketch) {
         for (own, other) in self.0.iter_mut().zip(&other.0[..]) {
             *own = (*own).max(*other);
         }
     }
 
-    /// About how many different hashes were added.
+    /// An estimate of the number of different hashes that were added.
     pub fn estimate(&self) -> f64 {
         let count = REGISTERS as f64;
         let sum: f64 = self.0.iter().map(|register| (-f64::from(*register)).exp2()).sum();

@@ -4,11 +4,11 @@ use super::sketch;
 use super::{ALIGNMENTS, Histogram, Mix, Profile};
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
-/// Volumes that are named.
+/// The number of volumes that are named.
 const VOLUMES_SHOWN: usize = 10;
 
 impl Profile {
-    /// The profile as a report; `command` makes it again.
+    /// The profile as a report; `command` produces it again.
     pub fn study(&self, command: &str) -> Study {
         let name = if self.meta.name.is_empty() { &self.meta.file } else { &self.meta.name };
         Study {
@@ -70,7 +70,7 @@ impl Profile {
         format!("{touched}, in {} ({rate:.1} requests/s).", duration(self.duration_ns))
     }
 
-    /// What the reader passed over or changed.
+    /// The records that the reader skipped or changed.
     fn warnings(&self) -> Vec<String> {
         let counts = &self.counts;
         let mut warnings = Vec::new();
@@ -264,8 +264,8 @@ impl Profile {
         }
     }
 
-    /// What an LRU cache of so many blocks misses, as a share of the references; within a sixteenth
-    /// of the size.
+    /// The misses of an LRU cache of this number of blocks, as a share of the references; the size
+    /// is exact within a sixteenth.
     pub fn miss_ratio(&self, blocks: f64) -> f64 {
         super::miss_ratio(&self.lru_miss_ratios, blocks)
     }

@@ -1,9 +1,9 @@
-//! A trace in pieces of equal length, without knowing in advance how long it is.
+//! A trace in pieces of equal length, while the length of the trace is not yet known.
 
 use super::sketch::Sketch;
 use crate::request::{Kind, Request};
 
-/// The most windows there are; then each two become one.
+/// The greatest number of windows; at this number each two become one.
 const WINDOWS_MAX: usize = 256;
 
 /// A piece of a trace.
@@ -49,7 +49,7 @@ impl Piece {
     }
 }
 
-/// The pieces so far. Their length doubles whenever there would be too many.
+/// The pieces so far. Their length doubles whenever there are too many.
 pub(super) struct Windows {
     length: u64,
     pieces: Vec<Piece>,
@@ -57,12 +57,12 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Pieces that are at least `length` long.
+    /// Pieces of at least the length `length`.
     pub fn new(length: u64) -> Windows {
         Windows { length, pieces: Vec::new(), requests: 0 }
     }
 
-    /// How many requests came so far.
+    /// The number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests
     }

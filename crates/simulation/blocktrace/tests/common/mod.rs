@@ -18,7 +18,7 @@ pub fn traces() -> Option<PathBuf> {
     None
 }
 
-/// A buffer that can be read after the writer has been given away.
+/// A buffer that can be read after the writer has moved away.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -39,7 +39,7 @@ impl Write for Shared {
     }
 }
 
-/// Writes requests; volumes are called by `name`.
+/// Writes requests; `name` names the volumes.
 pub fn written(
     requests: &[Request],
     format: Format,
@@ -64,7 +64,8 @@ pub fn all(bytes: &[u8], options: &Options) -> Result<Vec<Request>, String> {
     reader.map(|request| request.map_err(|error| error.to_string())).collect()
 }
 
-/// Requests that every format but its own losses can hold: whole sectors, times from 0.
+/// Requests that fit into every format, except for the format's own losses: whole sectors, times
+/// from 0.
 pub fn requests(
     random: &mut SplitMix,
     count: usize,
@@ -76,7 +77,7 @@ pub fn requests(
     let mut requests = Vec::new();
     for number in 0..count {
         time_ns += if number == 0 { 0 } else { random.next() % 5_000 * tick_ns };
-        // Volumes are numbered as they appear.
+        // Volumes are numbered in the order in which they appear.
         let volume = random.index(usize::from(seen + 1).min(usize::from(volumes))) as u16;
         seen = seen.max(volume + 1);
         let kind = match random.index(if trims { 3 } else { 2 }) {

@@ -7,7 +7,7 @@ use super::{ACCESSES, Cache, Event, Flight, Run, Waiting, append};
 use crate::directory::Left;
 
 impl<D: Device> Cache<D> {
-    /// If free lines are at or below the low-water mark, lets lines leave until the high-water mark
+    /// If the free lines are at or below the low-water mark, evicts lines until the high-water mark
     /// is reached.
     pub(super) fn make_room(&mut self, now: Nanos) {
         if self.free_lines() > self.marks.low {
@@ -23,8 +23,8 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Writes the dirty sectors in the unit of `line` below. The neighbours stay, and are clean.
-    /// `lines` is 1 if the line has left the directory, so its room is free at the end of the
+    /// Writes the dirty sectors in the unit of `line` below. The neighbours stay, and become clean.
+    /// `lines` is 1 if the line has left the directory, so that its room is free at the end of the
     /// write, and 0 if it stays.
     fn write_back(&mut self, now: Nanos, line: Left, lines: usize) {
         self.collect(line);
@@ -47,7 +47,7 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Puts the sectors that are to be written with `line` into `runs`.
+    /// Collects in `runs` the sectors to be written with `line`.
     fn collect(&mut self, line: Left) {
         self.runs.clear();
         let unit_lines = self.options.evict_bytes / self.options.line_bytes;
@@ -69,7 +69,7 @@ impl<D: Device> Cache<D> {
         self.runs.retain(|run| run.dirty > 0);
     }
 
-    /// Makes the flight that will bring `run` for `command`.
+    /// Makes the fetch that will bring `run` for `command`.
     pub(super) fn fetch(&mut self, command: usize, run: Run, copy: bool) -> usize {
         let flight = self.flights.insert(Flight::Fetch { command, run, copy, waiters: Vec::new() });
         if copy {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Counters of a cache. All grow, except those that say otherwise.
+/// Counters of a cache. All of them grow, except those whose comment says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheCounters {
     /// Read commands.
@@ -11,15 +11,15 @@ pub struct CacheCounters {
     pub read_hits: u64,
     /// Write commands.
     pub writes: u64,
-    /// Write commands all of whose lines were in the cache.
+    /// Write commands whose lines were all in the cache.
     pub write_hits: u64,
     /// Lines that reads touched.
     pub read_lines: u64,
-    /// Lines that reads touched and all of whose wanted sectors were valid.
+    /// Lines touched by reads whose wanted sectors were all valid.
     pub read_line_hits: u64,
     /// Lines that writes touched.
     pub write_lines: u64,
-    /// Lines that writes touched and that were in the cache.
+    /// Lines touched by writes that were in the cache.
     pub write_line_hits: u64,
     /// Sectors that the host read.
     pub host_read_sectors: u64,
@@ -33,19 +33,19 @@ pub struct CacheCounters {
     pub below_written_sectors: u64,
     /// Commands that wrote below.
     pub below_writes: u64,
-    /// Clean sectors that were written below, to fill gaps.
+    /// Clean sectors that were written below to fill gaps.
     pub padded_sectors: u64,
     /// Lines that left.
     pub evicted: u64,
     /// Lines that left clean: nothing was written for them.
     pub dropped: u64,
-    /// Lines that were written below with a neighbour that left, or because they had been dirty
-    /// long enough.
+    /// Lines that were written below with an evicted neighbour, or because they had been dirty for
+    /// the configured time.
     pub cleaned: u64,
     /// Commands that waited for room.
     pub waited: u64,
-    /// Sectors that are dirty now, in the cache or on their way below. A volatile cache loses these
-    /// with the power.
+    /// Sectors that are dirty now, in the cache or on the way below. A volatile cache loses these
+    /// at a power failure.
     pub unsafe_sectors: u64,
     /// The most dirty sectors that there were.
     pub unsafe_sectors_max: u64,
@@ -54,7 +54,7 @@ pub struct CacheCounters {
 }
 
 impl CacheCounters {
-    /// The counts since `earlier`. States, which are no counts, stay as they are.
+    /// The counts since `earlier`. Values that are not counts are unchanged.
     pub fn since(&self, earlier: &Self) -> Self {
         CacheCounters {
             reads: self.reads - earlier.reads,

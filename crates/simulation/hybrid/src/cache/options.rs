@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::memory::{MemoryTiming, SECTOR};
 
-/// The kind of a cache: what it does with reads, and whether it survives a loss of power.
+/// The kind of a cache: its treatment of reads, and whether it survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
@@ -14,7 +14,7 @@ pub enum CacheKind {
     NvWb,
     /// Only writes go to the cache; reads find the written bytes.
     WriteOnly,
-    /// As [`NvWb`](Self::NvWb), except that bytes that are read are copied only while more than
+    /// Like [`NvWb`](Self::NvWb), except that bytes that are read are copied only while more than
     /// [`CacheOptions::copy_above`] is free.
     Space,
     /// As [`NvWb`](Self::NvWb), but volatile: dirty lines are written below after
@@ -29,28 +29,28 @@ pub struct CacheOptions {
     pub kind: CacheKind,
     /// The size of the cache, rounded down to whole lines.
     pub bytes: u64,
-    /// Bytes of a line, a power of two from 512 to 16384. Lines are found, and leave, as a whole;
-    /// each sector of a line is valid or not, and dirty or not.
+    /// Bytes of a line, a power of two from 512 to 16384. Lines are found and evicted as a whole;
+    /// each sector of a line may be valid and may be dirty.
     pub line_bytes: u32,
     /// Dirty lines of one aligned unit of this many bytes are written below together; a multiple of
     /// `line_bytes`.
     pub evict_bytes: u32,
     /// Whether clean sectors in the cache are written with dirty neighbours of the same unit, so
-    /// that fewer pages are written in part.
+    /// that fewer pages are written partially.
     pub pad: bool,
-    /// Whether a read that misses brings the whole line, not only the requested sectors.
+    /// Whether a read that misses fetches the whole line, instead of only the requested sectors.
     pub whole_lines: bool,
-    /// Room is made if at most this share of the cache is free.
+    /// Lines are evicted if at most this share of the cache is free.
     pub low_water: f64,
-    /// Room is made until at least this share is free.
+    /// Lines are evicted until at least this share is free.
     pub high_water: f64,
-    /// The share that must be free for [`CacheKind::Space`] to copy what is read.
+    /// The share that must be free for [`CacheKind::Space`] to copy bytes that are read.
     pub copy_above: f64,
     /// The name of the replacement policy, see [`terapage_policy::replacement::NAMES`].
     pub policy: String,
     /// The speed of the memory.
     pub memory: MemoryTiming,
-    /// How long a line may be dirty in a [`CacheKind::Dram`].
+    /// The time for which a line may be dirty in a [`CacheKind::Dram`].
     pub flush_after_ns: u64,
 }
 

@@ -5,7 +5,7 @@
 pub(crate) struct Run {
     pub(crate) sector: u64,
     pub(crate) sectors: u32,
-    /// How many of its sectors are dirty.
+    /// The number of its dirty sectors.
     pub(crate) dirty: u32,
 }
 

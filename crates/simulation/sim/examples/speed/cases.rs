@@ -1,5 +1,5 @@
-//! The measured cases. Requests are made before the clock starts, and the simulators are built
-//! after that, except those of flash alone, whose time to build is another figure.
+//! The measured cases. Requests are made before the clock starts. The simulators are built after
+//! that, except those of flash alone: the time to build those is a separate figure.
 
 use crate::progress::Progress;
 use std::cell::Cell;
@@ -21,7 +21,7 @@ use crate::source::Source;
 
 /// Lines of 4 KiB that requests by the power law touch.
 const LINES: u64 = 1 << 20;
-/// More lines than there are.
+/// More lines than the cache has.
 const ALL_LINES: u64 = LINES * 13 / 10;
 /// Lines that requests of the file touch: 6.4 GiB.
 const FILE_LINES: u64 = 1_677_721;
@@ -72,8 +72,8 @@ fn figure(count: usize, begin: Instant, note: String) -> Figure {
     Figure { per_second: count as f64 / begin.elapsed().as_secs_f64(), note }
 }
 
-/// So many bytes each, a third of them reads, addresses by a power law with exponent 0.9, one a
-/// microsecond.
+/// `count` requests of `bytes` bytes each, a third of them reads, at addresses by a power law with
+/// exponent 0.9, one per microsecond.
 fn power_law(count: usize, bytes: u32) -> Vec<Request> {
     let last = LINES - u64::from(bytes.div_ceil(4096));
     let mut random = SmallRng::seed_from_u64(1);
@@ -115,7 +115,7 @@ fn cached(count: usize, load: Load) -> anyhow::Result<Figure> {
     Ok(figure(count, begin, format!("{iops:.0} simulated IOPS")))
 }
 
-/// The whole engine: link, cache, flash. With `warm`, requests that find their lines alone are
+/// The whole engine: link, cache, flash. With `warm`, only requests that find their lines are
 /// timed: all lines are written before.
 fn hybrid(count: usize, bytes: u32, cache_lines: u64, warm: bool) -> anyhow::Result<Figure> {
     let requests = power_law(count, bytes);
@@ -140,8 +140,8 @@ fn hybrid(count: usize, bytes: u32, cache_lines: u64, warm: bool) -> anyhow::Res
     Ok(figure(count, begin.get(), format!("hit ratio {:.2}", out.hit_ratio())))
 }
 
-/// 4 KiB at random places of a drive of 64 GiB that maps 16 KiB, MLC, in its steady state, 64 under
-/// way.
+/// Requests of 4 KiB at random places of a drive of 64 GiB with a mapping unit of 16 KiB and MLC,
+/// in its steady state, with 64 requests under way.
 fn flash(count: usize, over_provisioning: f64, reads: f64) -> anyhow::Result<Figure> {
     let mut config = Config::new(Profile::by_name("2d-fg-mlc")?, 64 << 30);
     config.over_provisioning = over_provisioning;
@@ -162,7 +162,8 @@ fn flash(count: usize, over_provisioning: f64, reads: f64) -> anyhow::Result<Fig
     Ok(figure(count, begin, format!("WA {amplification:.2}, built in {build:.2} s")))
 }
 
-/// A file of MSR's format, a third of it writes, most requests to a hot part that the cache holds.
+/// A file in MSR's format. A third of its requests are writes, and most requests go to a hot part
+/// that the cache holds.
 fn file_of(count: usize, hot: f64) -> anyhow::Result<Figure> {
     let mut random = SmallRng::seed_from_u64(1);
     let mut file = tempfile::Builder::new().suffix(".csv").tempfile().context("a temporary file")?;
@@ -186,7 +187,7 @@ fn file_of(count: usize, hot: f64) -> anyhow::Result<Figure> {
     let cache = CacheOptions { bytes: FILE_LINES * 4096 / 10, ..CacheOptions::default() };
     let load = Load::Closed { depth: 32 };
     let setup = Setup { load, storage: Storage::Cached(cache.clone()), ..Setup::new(ssd, cache) };
-    // The file is read again, as one that is too long to keep is.
+    // The file is read again, like a file that is too long to keep in memory.
     let out = simulate(&setup, source.reread()?)?;
     let per_second = count as f64 / begin.elapsed().as_secs_f64();
     let note = format!("hit ratio {:.2}; prxy_1's in {:.0} s", out.hit_ratio(), super::PRXY_1 / per_second);

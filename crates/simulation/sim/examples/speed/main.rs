@@ -1,6 +1,6 @@
-//! Measures how many requests a second the SSD simulators handle on this machine, on one core, in
-//! memory and from a file. Nothing else should run meanwhile. docs/sim-ssd.md says what is
-//! measured.
+//! Measures the number of requests per second that the SSD simulators handle on one core of this
+//! machine, with requests in memory and from a file. Run it on an otherwise idle machine.
+//! docs/sim-ssd.md says what is measured.
 //!
 //! ```text
 //! cargo run --release -p terapage-sim --example speed
@@ -33,10 +33,10 @@ struct Speed {
     /// Requests of each run
     #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     requests: u64,
-    /// Runs of each kind; the median is shown, and the spread
+    /// Runs of each kind; the median and the spread are shown
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     repeat: u64,
-    /// Only kinds whose name contains this
+    /// Only kinds whose names contain this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }
@@ -132,7 +132,7 @@ fn study(speed: &Speed, rows: &[Row]) -> Study {
     }
 }
 
-/// Processor, cores and kernel, as far as the system tells.
+/// Processor, cores and kernel, as far as the system reports them.
 fn machine() -> Vec<(String, String)> {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =

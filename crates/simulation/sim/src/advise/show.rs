@@ -27,7 +27,7 @@ fn mib(bytes: u64) -> String {
     Size(bytes >> 20 << 20).to_string()
 }
 
-/// The slow-down with its error; only a bound where the recording lacks touches.
+/// The slow-down with its error, or only a bound if touches are missing in the recording.
 fn factor(prediction: &Prediction) -> String {
     let least = (prediction.slow_down - prediction.error).max(0.5);
     if prediction.too_low {
@@ -36,7 +36,7 @@ fn factor(prediction: &Prediction) -> String {
     format!("{:.2} ({:.2} to {:.2})", prediction.slow_down, least, prediction.slow_down + prediction.error)
 }
 
-/// Why some slow-downs are only bounds, if some are.
+/// Says why some slow-downs are only bounds, if there are such.
 fn bounds(results: &Results) -> Option<String> {
     let some = results.advice.budgets.iter().any(|prediction| prediction.too_low);
     some.then(|| {
@@ -64,8 +64,8 @@ pub fn text(results: &Results) -> String {
     if !results.trouble.is_empty() {
         let _ = writeln!(
             text,
-            "DO NOT RELY on the times below: {}. Impossible costs were replaced by the nearest possible ones, and are not \
-             kept. Run it again on a machine at rest.",
+            "DO NOT RELY on the times below: {}. Impossible costs were replaced by the nearest \
+             possible ones, and are not kept. Run it again on an idle machine.",
             results.trouble.join("; ")
         );
     }
@@ -161,7 +161,7 @@ pub fn study(results: &Results) -> Study {
     }
 }
 
-/// The table's rows, one a prediction.
+/// The rows of the table, one for each prediction.
 fn rows(advice: &Advice) -> Vec<Vec<String>> {
     let name = |prediction: &Prediction| {
         vec![
@@ -204,7 +204,7 @@ fn rows(advice: &Advice) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What was measured of the machine, and went into the predictions.
+/// The values that were measured on the machine and used by the predictions.
 fn parameters(results: &Results) -> Vec<Parameter> {
     let measured = |name: &str, value: String, unit: &str| Parameter {
         name: name.into(),

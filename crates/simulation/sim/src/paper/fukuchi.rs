@@ -40,8 +40,8 @@ pub use volumes::VolumeCommand;
   terapage sim paper fukuchi table2 --trace hm_0=hm_0.csv.gz --trace prxy_0=prxy_0.csv.gz
   terapage sim paper fukuchi table2 --unfitted --set over-provisioning=7%
 
-Without --trace requests are synthetic, and shown as such.
-The parameters that --set takes are listed by: terapage sim paper fukuchi-sweep --list")]
+Without --trace requests are synthetic, and the results say so. terapage sim paper fukuchi-sweep
+--list lists the parameters for --set.")]
 pub struct Figures {
     /// What to draw
     figure: Figure,
@@ -61,8 +61,8 @@ pub struct Figures {
     /// Change a parameter for all kinds of NAND, after the fitted values
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Fitted values of a file that `terapage sim paper fukuchi-fit -o` wrote [default: the ones
-    /// that are built in]
+    /// Read fitted values from a file that `terapage sim paper fukuchi-fit -o` wrote [default:
+    /// built-in values]
     #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
     fitted: Option<PathBuf>,
     /// Use the profiles as they are, without fitted values
@@ -94,12 +94,12 @@ enum Figure {
 /// The source of values that the user changes.
 const SET: &str = "--set";
 
-/// What all figures need: volumes, fitted values, changes.
+/// What all figures use: volumes, fitted values, changes.
 struct Bench {
     base: Case,
     fitted: Fitted,
     changes: Vec<(String, String)>,
-    /// Whether the user has chosen how long runs are.
+    /// Whether the user has chosen the length of the runs.
     long: bool,
     workloads: Vec<Workload>,
 }
@@ -143,7 +143,7 @@ impl Figures {
     }
 }
 
-/// Reads what `terapage sim paper fukuchi-fit -o` wrote.
+/// Reads a file that `terapage sim paper fukuchi-fit -o` wrote.
 pub fn read_fitted(path: &Path) -> anyhow::Result<Fitted> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--fitted {}", path.display()))?;
     Ok(Fitted::parse(&text, &path.display().to_string())?)
@@ -176,14 +176,14 @@ fn workloads(traces: &[String]) -> anyhow::Result<Vec<Workload>> {
 }
 
 impl Bench {
-    /// The paper's SSD with such chips.
+    /// The paper's SSD with these chips.
     fn case(&self, nand: &str) -> anyhow::Result<Case> {
         let mut case = self.fitted.case(&self.base, nand)?;
         settings::apply(&mut case, &self.changes)?;
         Ok(case)
     }
 
-    /// The same with one parameter more changed.
+    /// The same with one more parameter changed.
     fn case_with(&self, nand: &str, name: &str, value: &str) -> anyhow::Result<Case> {
         let mut case = self.case(nand)?;
         settings::apply(&mut case, &[(name.to_owned(), value.to_owned())])?;
@@ -213,7 +213,7 @@ impl Bench {
         Ok(simulate_all(cases, &self.workloads, processors(), || progress.add(1))?)
     }
 
-    /// Names of volumes and how their results are marked.
+    /// Names of volumes, and the marks of their results.
     fn volumes(&self) -> impl Iterator<Item = (&str, Mark)> {
         self.workloads.iter().map(|workload| {
             (workload.name.as_str(), if workload.is_synthetic() { Mark::Synthetic } else { Mark::Simulated })
@@ -239,7 +239,7 @@ impl Bench {
         }
     }
 
-    /// Adds those figures of all chips that the fit did not move.
+    /// Adds the figures of all chips that the fit did not change.
     fn chip_figures(&self, add: &mut impl FnMut(String, &str, Origin, &str)) {
         for nand in nands() {
             let Ok(profile) = Profile::by_name(nand) else { continue };
@@ -308,7 +308,8 @@ impl Bench {
         add("traffic".to_owned(), &Size(base.traffic_bytes).to_string(), Origin::Chosen, "--traffic");
         add("warm-up".to_owned(), &format!("{}%", base.warm_up * 100.0), Origin::Chosen, "not measured");
         add("seed".to_owned(), &base.seed.to_string(), Origin::Chosen, "--seed");
-        // A parameter that --set changes has the new value for all chips: only that is shown.
+        // A parameter that --set changes has its new value for all chips, so only the new value is
+        // shown.
         let changed = |name: &str| self.changes.iter().any(|(changed, _)| changed == name);
         all.retain(|one| one.source == SET || !changed(one.name.rsplit(": ").next().unwrap_or_default()));
         all
@@ -325,7 +326,7 @@ fn title(nand: &str) -> String {
     nand.to_uppercase().replace('-', " ")
 }
 
-/// The name of results that are marked so.
+/// The name of results with this mark.
 fn called(mark: Mark) -> &'static str {
     if mark == Mark::Synthetic { "synthetic" } else { "real trace" }
 }

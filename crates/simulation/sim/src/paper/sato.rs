@@ -10,7 +10,7 @@ use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use terapage_report::Study;
 
-/// Draws of `predict`, if none are asked for.
+/// Draws of `predict` if no number is given.
 const DRAWS: u32 = 100;
 
 /// The arguments of `terapage sim paper sato`.
@@ -40,7 +40,7 @@ enum Figure {
     Fig6,
     /// The highest rate at each multiplicity
     Fig7,
-    /// Published results of others, beside the model's
+    /// Published results of other authors, beside the model's
     Anchors,
     /// The findings with each mechanism switched off in turn
     Mechanisms,
@@ -61,7 +61,7 @@ impl Sato {
     fn study(&self) -> anyhow::Result<Study> {
         let options = &self.options;
         let has_draws = self.figure == Figure::Predict;
-        ensure!(self.draws.is_none() || has_draws, "--draws: it is for predict alone");
+        ensure!(self.draws.is_none() || has_draws, "--draws: it is only for predict");
         match self.figure {
             Figure::Fig5 => figures::fig5(options),
             Figure::Fig6 => figures::fig6(options),

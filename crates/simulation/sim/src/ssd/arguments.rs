@@ -18,28 +18,28 @@ use crate::set::{Set, yes};
 use crate::show::Show;
 use crate::trace::ReadArgs;
 
-/// The profiles that `--nand all` compares: the four of the paper, the one that others are compared
-/// with first.
+/// The profiles that `--nand all` compares: the four of the paper; the others are compared with the
+/// first.
 pub const PAPER: [&str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
 
 /// The least capacity of an SSD that takes its capacity from the trace. Chosen, not measured.
 const CAPACITY_MIN: u64 = 1 << 30;
-/// The least super-blocks of a die of such an SSD: with a handful of them, write amplification is
-/// that of no real drive. Chosen, not measured.
+/// The least super-blocks of a die of such an SSD: with very few, write amplification differs from
+/// that of any real drive. Chosen, not measured.
 pub const BLOCKS_MIN: u64 = 50;
-/// Such an SSD has the spare flash that was asked for, give or take this share of it.
+/// The spare flash of such an SSD differs by at most this share from the one that was asked for.
 const NEAR: f64 = 0.02;
-/// An SSD whose spare flash differs by more from what was asked for is refused.
+/// An SSD is refused if its spare flash differs by more than this share from what was asked for.
 const TOLERANCE: f64 = 0.1;
 
-/// What is between the host and the flash.
+/// The cache between the host and the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheArgument {
-    /// SCM; takes writes, and copies of reads
+    /// SCM that takes writes, and copies of reads
     NvWb,
-    /// SCM; takes writes only
+    /// SCM that takes only writes
     WriteOnly,
-    /// SCM; takes writes, and copies of reads while much is free (copy-above)
+    /// SCM that takes writes, and copies of reads while much is free (copy-above)
     Space,
     /// As nv-wb, in DRAM: dirty lines are flushed after a while, and lost if the power fails first
     Dram,
@@ -67,7 +67,7 @@ pub enum FrontArgument {
     Nvme,
 }
 
-/// Which block the garbage collection takes.
+/// The block that garbage collection chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GcArgument {
     /// The block with the fewest valid pages
@@ -76,7 +76,7 @@ pub enum GcArgument {
     CostBenefit,
 }
 
-/// What the flash holds before the first request.
+/// The contents of the flash before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PreconditionArgument {
     /// Full, in the steady state of random writes
@@ -88,7 +88,7 @@ pub enum PreconditionArgument {
 }
 
 /// Replay block traces on SSDs of NAND flash with a cache of SCM or DRAM: IOPS, latencies, hits,
-/// what reaches the flash.
+/// traffic to the flash.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   terapage sim ssd --nand all hm_0.csv.gz
@@ -100,7 +100,7 @@ docs/sim-ssd.md says what is simulated, and gives the origin of each default.")]
 pub struct Ssd {
     #[command(flatten)]
     pub(super) given: Given,
-    /// Block traces, compressed or not; - is standard input, which is kept in memory (24 bytes a
+    /// Block traces, compressed or not; - is standard input, which is kept in memory (24 bytes per
     /// request)
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
@@ -108,20 +108,21 @@ pub struct Ssd {
     /// paper
     #[arg(long, value_name = "NAME", default_value = "3d-ct-tlc", value_delimiter = ',')]
     pub nand: Vec<String>,
-    /// What is between host and flash
+    /// The cache between host and flash
     #[arg(long, value_enum, default_value = "nv-wb")]
     pub cache: CacheArgument,
     /// Size of the cache: 5% of the bytes that the trace touches, 5%nand of the capacity, or bytes
     /// (64M); 0 for none
     #[arg(long, value_name = "SIZE", default_value = "10%")]
     pub scm: CacheSize,
-    /// Which lines leave the cache. auto is made for a pager, and often worse than lru here
+    /// The policy that chooses the lines to evict. auto is made for a pager, and often worse than
+    /// lru here
     #[arg(long, value_name = "NAME", default_value = "lru", value_parser = NAMES.to_vec())]
     pub policy: String,
     /// Keep this many requests under way
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub depth: u32,
-    /// Bytes of the SSD [default: what the layout needs, at least 1G and 50 super-blocks a die]
+    /// Bytes of the SSD [default: as the layout needs, at least 1G and 50 super-blocks per die]
     #[arg(long, value_name = "BYTES")]
     pub capacity: Option<Size>,
     /// Requests of each trace, at most
@@ -138,7 +139,7 @@ pub struct Ssd {
     pub(super) show: Show,
 }
 
-/// The model: its parameters beside the flags.
+/// The parameters of the model that have no flags.
 #[derive(Args, Clone, Debug)]
 pub struct Model {
     /// Time of the cache for 512 bytes
@@ -147,7 +148,7 @@ pub struct Model {
     /// Banks of the cache that work side by side
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub scm_banks: u32,
-    /// Bytes a second to and from the cache; 0 is without limit
+    /// Bytes per second to and from the cache; 0 for no limit
     #[arg(long, value_name = "BYTES", default_value = "0")]
     pub scm_bandwidth: Size,
     /// Bytes of a line of the cache, 512 to 16K
@@ -156,7 +157,7 @@ pub struct Model {
     /// Bytes of an aligned unit whose dirty lines are evicted together [default: the flash's page]
     #[arg(long, value_name = "BYTES")]
     pub evict: Option<Size>,
-    /// Whether clean neighbours that the cache holds are written along with dirty sectors
+    /// Whether clean neighbours in the cache are written together with dirty sectors
     #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "yes")]
     pub pad: bool,
     /// Whether whole lines are read if sectors are missing
@@ -174,7 +175,7 @@ pub struct Model {
     /// With --cache dram: flush lines that have been dirty for this long
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub flush_after: Time,
-    /// Whether requests are sent at their time stamps, instead of --depth at a time
+    /// Whether requests are sent at their time stamps, instead of keeping --depth of them under way
     #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "no")]
     pub open: bool,
     /// With open: time stamps are divided by this
@@ -183,7 +184,7 @@ pub struct Model {
     /// Where the volumes of a trace lie on the SSD
     #[arg(long, value_enum, default_value = "packed")]
     pub layout: LayoutArgument,
-    /// Whether requests beyond the capacity go round to its beginning
+    /// Whether addresses beyond the capacity wrap around to its beginning
     #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "no")]
     pub wrap: bool,
     /// Buses to the flash
@@ -192,28 +193,28 @@ pub struct Model {
     /// Dies on each bus
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub dies: u32,
-    /// Flash beyond the capacity, as a share of it
+    /// Flash beyond the capacity, as a share of the capacity
     #[arg(long, value_name = "SHARE", default_value = "7%")]
     pub over_provisioning: Share,
     /// Garbage collection
     #[arg(long, value_enum, default_value = "greedy")]
     pub gc: GcArgument,
-    /// Collect blocks of a die that has been idle for this long
+    /// Collect blocks of a die that has been idle for this time
     #[arg(long, value_name = "TIME")]
     pub idle_gc: Option<Time>,
     /// With idle-gc: until each die has this many free blocks
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub idle_blocks: u32,
-    /// Collect little-worn blocks if others were erased more than N times more often
+    /// Collect a block with little wear if others were erased more than N times more often
     #[arg(long, value_name = "N")]
     pub wear_gap: Option<u32>,
-    /// Share of the blocks that are bad from the start; they come out of the over-provisioning
+    /// Share of the blocks that are bad from the start; they are part of the over-provisioning
     #[arg(long, value_name = "SHARE", default_value = "0%")]
     pub bad_blocks: Share,
-    /// Share of the erases that fail; the block is then retired if there are others
+    /// Share of the erases that fail; the block is then retired if other blocks are free
     #[arg(long, value_name = "SHARE", default_value = "0%")]
     pub erase_failures: Share,
-    /// What the flash holds at the start
+    /// Contents of the flash at the start
     #[arg(long, value_enum, default_value = "steady")]
     pub precondition: PreconditionArgument,
     /// How the host is connected
@@ -268,14 +269,18 @@ impl Ssd {
 
     /// Refuses parameters that would have no effect.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        ensure!(self.set.open || self.set.speed == 1.0, "speed: it is of requests by time stamps (open=yes)");
+        ensure!(
+            self.set.open || self.set.speed == 1.0,
+            "speed: it is for requests by time stamps \
+                                                         (open=yes)"
+        );
         let idle = self.set.idle_gc.is_some() || !self.given.has("--set idle-blocks");
-        ensure!(idle, "idle-blocks: it is of collections by idle dies (idle-gc=TIME)");
+        ensure!(idle, "idle-blocks: it is for collection by idle dies (idle-gc=TIME)");
         Ok(())
     }
 
-    /// The capacity of SSDs with each of `nands` for the trace of `source`. They all have the same,
-    /// so that they can be compared.
+    /// The capacity of SSDs with each of `nands` for the trace of `source`. All of them have the
+    /// same capacity, so that they can be compared.
     pub(super) fn capacity(&self, nands: &[Profile], source: &Source) -> anyhow::Result<u64> {
         let least = source.device_bytes().max(CAPACITY_MIN);
         if self.cache == CacheArgument::ScmOnly {
@@ -359,8 +364,8 @@ impl Ssd {
         if bytes == 0 && self.scm == CacheSize::Bytes(0) {
             return Ok(Storage::Nand);
         }
-        // Whole lines, as reports should say. A share of a small trace can be less than a line; a
-        // cache has one.
+        // Whole lines, as in reports. A share of a small trace can be less than a line, but a cache
+        // has at least one line.
         let line = u64::from(line_bytes);
         let bytes = match self.scm {
             CacheSize::Bytes(bytes) if bytes < line => bytes,
@@ -385,7 +390,7 @@ impl Ssd {
     }
 }
 
-/// Why a drive is refused: its spare flash is too far from what was asked for.
+/// Says why a drive is refused: its spare flash is too far from what was asked for.
 fn refusal(drive: &Config, built: &Provision, other: Option<u64>) -> String {
     let percent = |share: f64| (share * 1e3).round() / 10.0;
     let remedy = match other {

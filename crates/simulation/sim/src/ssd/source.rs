@@ -1,4 +1,5 @@
-//! A trace that is read several times: kept in memory if it is short, read again if it is long.
+//! A trace that is read several times: a short one is kept in memory, a long one is read from the
+//! file again.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,7 @@ impl Source {
     /// Reads the trace at `path` once, up to `limit` requests.
     ///
     /// # Errors
-    /// The reader's errors; a trace without requests.
+    /// Errors of the reader, or a trace without requests.
     pub fn survey(
         path: &Path,
         options: &Options,
@@ -42,7 +43,7 @@ impl Source {
         layout: Layout,
         progress: &Progress,
     ) -> anyhow::Result<Source> {
-        // The text of the error names its cause already.
+        // The text of the error contains its cause already.
         let mut reader = open(path, options).map_err(|error| anyhow!("{error}"))?;
         let stdin = path == Path::new("-");
         let mut reading = progress.reading();
@@ -82,7 +83,7 @@ impl Source {
         self.placement.device_bytes()
     }
 
-    /// Its requests, at their places on such a device.
+    /// The requests of the trace, at their places on such a device.
     ///
     /// # Errors
     /// If the file cannot be opened again.
@@ -104,7 +105,7 @@ impl Source {
     }
 }
 
-/// The trace's own name, its only volume's, or its file's.
+/// The name of the trace: the one in its header, or of its only volume, or of its file.
 fn name(path: &Path, reader: &Reader) -> String {
     let meta = reader.meta();
     match reader.volumes() {

@@ -11,14 +11,15 @@ use super::{Run, Ssd, unused};
 use crate::publish::command_line;
 use crate::quantity::signed;
 
-/// Distributions of more runs than this cannot be told apart in one plot.
+/// Distributions of more runs than this cannot be distinguished in one plot.
 const CURVES: usize = 8;
 
-/// Chips this near to one another change places with the seed of the flash's first state: three
-/// seeds and capacities differed by up to 5 % for a trace of 100,000 writes (DiskSim's "iozone").
+/// Chips whose results are this close may change places with the seed of the flash's first state:
+/// three seeds and capacities differed by up to 5 % for a trace of 100,000 writes (DiskSim's
+/// "iozone").
 const NOISE: f64 = 0.05;
 
-/// The study of `runs`, which are in the order of traces, and for each trace in that of profiles.
+/// The study of `runs`, which are ordered by trace, then by profile.
 pub fn of(arguments: &Ssd, runs: &[Run]) -> Study {
     let several = runs.iter().any(|run| run.nand != runs[0].nand);
     let mut plots = Vec::new();
@@ -86,7 +87,7 @@ fn few_blocks(runs: &[Run]) -> Option<String> {
     })
 }
 
-/// A sentence on the chips with the most IOPS, and those that are as good.
+/// A sentence on the chips with the most IOPS, and on those that are equally good.
 fn of_best(best: &Run, first: &Run, group: &[Run]) -> String {
     let against = match best.nand == first.nand {
         true => String::new(),
@@ -277,7 +278,7 @@ fn latencies(runs: &[Run]) -> Table {
     }
 }
 
-/// The flash as it was simulated, which whole blocks make differ from what was asked for.
+/// The flash as it was simulated, which differs from what was asked for because blocks are whole.
 fn flash(runs: &[Run]) -> Option<Table> {
     let bad = runs.iter().any(|run| run.flash.is_some_and(|flash| flash.bad_per_die > 0));
     let mut rows: Vec<Vec<String>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Options that were given and have no effect, which the output names.
+//! Finds options that were given but have no effect; the output names them.
 
 use super::arguments::{CacheArgument, PreconditionArgument, Ssd};
 
@@ -31,7 +31,7 @@ const FLASH: [&str; 11] = [
     "--set precondition",
 ];
 
-/// A sentence for each reason for which options that were given have no effect.
+/// A sentence for each reason why given options have no effect.
 pub fn of(ssd: &Ssd) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
     let mut say = |options: &[&str], why: &str| {
@@ -51,14 +51,14 @@ pub fn of(ssd: &Ssd) -> Vec<String> {
         }
     } else {
         if ssd.cache != CacheArgument::Space {
-            say(&["--set copy-above"], "it is of --cache space");
+            say(&["--set copy-above"], "it is for --cache space");
         }
         if ssd.cache == CacheArgument::WriteOnly {
             say(&["--set whole-lines"], "reads are not copied");
         }
     }
     if ssd.cache != CacheArgument::Dram {
-        say(&["--set flush-after"], "it is of --cache dram");
+        say(&["--set flush-after"], "it is for --cache dram");
     }
     if ssd.set.open {
         say(&["--depth"], "requests come at their time stamps");

@@ -1,4 +1,5 @@
-//! The model for the user's own machine: costs measured, two of them fitted, the rest held out.
+//! The model for the user's machine: costs are measured, two of them are fitted, and the other
+//! measurements are kept to check the model.
 
 use super::options::parameter;
 use crate::progress::Progress;
@@ -18,13 +19,13 @@ use terapage_stack::{Experiment, Load, MachineFile, Setup, Stack, Variation};
 
 /// The depths that are measured.
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// The depths that costs are fitted to. The others are held out.
+/// The depths to which costs are fitted. The others check the model.
 const FITTED: [u32; 2] = [1, 32];
 /// Bytes of a read.
 const READ: usize = 8 << 10;
 /// Rows that agree within this many percent count as right. Chosen, not measured.
 const WITHIN: f64 = 15.0;
-/// Rounds of reads at each depth: at least, and at most where they differ.
+/// Rounds of reads at each depth: the least number, and the most if the rounds differ.
 const ROUNDS: u64 = 3;
 const ROUNDS_MAX: u64 = 9;
 /// The rounds of a depth agree if their middle half lies within this share of their median. Chosen,
@@ -44,18 +45,18 @@ Examples:
   terapage sim stack calibrate --fio d1.json --fio d8.json --fio d32.json --output here.toml
   terapage sim stack run --stack virtio --machine here.toml --set threads=1 --set calls=8
 
-It measures the clock, a system call, a switch, a wake-up, an interrupt, a cache line's way between
-two processors, and random direct reads of 8 KiB by libaio and io_uring at depths 1 to 64, in a
-file of its own. Two costs for each interface are fitted to depths 1 and 32; the other depths show
-whether the model is right. Takes about 20 s; run it on a machine that does nothing else.")]
+This measures the clock, a system call, a switch, a wake-up, an interrupt, the transfer of a cache
+line between two processors, and random direct reads of 8 KiB by libaio and io_uring at depths 1 to
+64, from a file that it creates. For each interface two costs are fitted to depths 1 and 32; the
+other depths check the model. It takes about 20 s; run it on an otherwise idle machine.")]
 pub struct Calibrate {
-    /// Where the file for the reads is made (and removed)
+    /// Directory of the file for the reads, which is created and removed
     #[arg(long = "dir", value_name = "DIR", default_value = "/var/tmp")]
     directory: PathBuf,
     /// Bytes of that file, MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=65536))]
     size: u64,
-    /// Use fio's results (JSON) in place of own reads; may be given several times
+    /// Use fio's results (JSON) instead of reads by this command; may be given several times
     #[arg(long, value_name = "FILE")]
     fio: Vec<PathBuf>,
     /// Write the machine file here
@@ -71,11 +72,11 @@ struct Point {
     depth: u32,
     /// Processor time of the thread for a read, us: the median of the rounds.
     thread_us: f64,
-    /// The bounds of the middle half of the rounds; of three rounds, of all.
+    /// The bounds of the middle half of the rounds, or of all if there are three.
     low_us: f64,
     high_us: f64,
     iops: f64,
-    /// Calls that waited for results, for a read; `None`: not known.
+    /// Calls that waited for results, per read; `None` if unknown.
     waits: Option<f64>,
     /// Latency, median and fast, us.
     latency_us: f64,
@@ -243,7 +244,7 @@ impl Calibrate {
                     progress.add(u64::from(round < ROUNDS));
                     match read {
                         Ok(reads) => rounds.entry((interface.name(), depth)).or_default().push(reads),
-                        // io_uring may be forbidden; libaio is needed.
+                        // io_uring may be forbidden, but libaio is needed.
                         Err(_) if interface == Interface::IoUring => {}
                         Err(error) => bail!("{}: {error}", directory.display()),
                     }
@@ -340,7 +341,7 @@ fn fio_point(global: &serde_json::Value, job: &serde_json::Value) -> anyhow::Res
         Some("io_uring") => "io_uring",
         other => bail!("ioengine is {}; libaio and io_uring are read", other.unwrap_or("not said")),
     };
-    let depth = option("iodepth").unwrap_or("1").parse().context("iodepth is no number")?;
+    let depth = option("iodepth").unwrap_or("1").parse().context("iodepth is not a number")?;
     let number =
         |value: &serde_json::Value, what: &str| value.as_f64().with_context(|| format!("no {what} in it"));
     let iops = number(&job["read"]["iops"], "read iops")?;
@@ -366,7 +367,7 @@ fn machine(steps: &Steps, libaio: &[Point]) -> BTreeMap<String, Sourced<f64>> {
     let latency_us = or(one.latency_us, 1e6 / one.iops);
     let fixed_us = (or(one.latency_fast_us, latency_us) - one.thread_us - served_us).max(1.0);
     let random_us = (latency_us - or(one.latency_fast_us, latency_us)).max(0.0);
-    // One wait serves all reads of the depth, rather than each read having its own.
+    // One wait serves all reads of the depth; otherwise each read would need one.
     let deep = libaio.iter().find(|point| point.depth == 16 && point.waits.is_some());
     let drains = deep.map_or(1.0, |point| f64::from(u8::from(point.waits.unwrap_or(0.0) * 16.0 < 1.5)));
     let measured = |value: f64, unit: &str, source: &str| Sourced {
@@ -557,7 +558,7 @@ mod tests {
         DEPTHS.map(point).into()
     }
 
-    /// Reads whose cost is known: so much for each, and so much for each batch.
+    /// Reads with known costs: one for each read and one for each batch.
     #[test]
     fn a_machine_that_follows_the_model_is_found_again() {
         let points = points(4.2, 16.0);

@@ -1,4 +1,4 @@
-//! One setup of the user's own.
+//! A setup that the user defines.
 
 use super::options::{Options, parameter, parameters};
 use crate::progress::Progress;
@@ -37,7 +37,7 @@ pub struct Run {
     pub options: Options,
 }
 
-/// What differs from the machine and the load that a run begins with.
+/// What differs from the machine and the load of the start.
 #[derive(Args, Clone, Debug)]
 pub struct Own {
     /// Cores
@@ -52,7 +52,7 @@ pub struct Own {
     /// Hosts (controllers)
     #[arg(long)]
     hosts: Option<u32>,
-    /// Hardware queues of a host; 0 for one on each core
+    /// Hardware queues of a host; 0 for one per core
     #[arg(long)]
     hw_queues: Option<u32>,
     /// Spinlocks: ticket, unfair, queued
@@ -73,10 +73,10 @@ pub struct Own {
     /// Volumes
     #[arg(long)]
     volumes: Option<u32>,
-    /// The chance that an I/O continues the one before it in its call, and merges
+    /// The chance that an I/O continues the previous one of its call, and merges
     #[arg(long, default_value_t = 0.0)]
     sequential: f64,
-    /// Whether each I/O of a call goes to a volume of its own
+    /// Whether each I/O of a call goes to another volume
     #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "no")]
     spread: bool,
     /// Whether pauses are exponentially distributed, not even
@@ -160,7 +160,7 @@ impl Run {
             Some(file) => {
                 setup.machine = file.machine();
                 file.apply(&mut setup.costs)?;
-                // Costs of the command line override those of the file.
+                // Costs on the command line override those of the file.
                 self.options.apply_costs(&mut setup.costs)?;
                 setup.load.volumes = 1;
             }
@@ -215,7 +215,7 @@ impl Run {
     }
 }
 
-/// What the user chose.
+/// The parameters that the user chose.
 fn chosen(setup: &Setup) -> Vec<Parameter> {
     let load = &setup.load;
     let rate = load.rate_iops.map_or("as high as can be".into(), |rate| rate.to_string());

@@ -10,14 +10,15 @@ use terapage_figures::Sourced;
 use terapage_report::{Parameter, Study};
 use terapage_stack::{Costs, Experiment, Mechanism, machine_values};
 
-/// What is simulated, and for how long.
+/// The simulated setups, and the time for each.
 #[derive(Args, Clone)]
 pub struct Options {
     /// Switch mechanisms off: queue-lock, host-lock, plugging, cache-transfer, waiter-storm, smt,
     /// remote-completion, coalescing, call-sharing, front-end.
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     pub without: Vec<Mechanism>,
-    /// Seeds for each point, for the spread of the results [default: 3; for mechanisms 1]
+    /// Seeds for each point, for the spread of the results [default: 3; for
+    /// mechanisms 1]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: Option<u64>,
     /// The first seed.
@@ -42,7 +43,7 @@ impl Options {
         self.seeds.unwrap_or(3)
     }
 
-    /// The report's experiment, with what the options change.
+    /// The report's experiment, with the changes of the options.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
         Ok(Experiment {
             costs: self.read_costs()?,
@@ -54,7 +55,7 @@ impl Options {
         })
     }
 
-    /// The costs of the model, with what the options change.
+    /// The costs of the model, with the changes of the options.
     pub fn read_costs(&self) -> anyhow::Result<Costs> {
         let mut costs = Costs::builtin();
         if let Some(path) = &self.costs {
@@ -66,19 +67,24 @@ impl Options {
         Ok(costs)
     }
 
-    /// Puts the costs of the command line in the place of others.
+    /// Replaces costs by those of the command line.
     pub fn apply_costs(&self, costs: &mut Costs) -> anyhow::Result<()> {
         for cost in &self.cost {
             let Some((name, value)) = cost.split_once('=') else {
                 bail!("--cost {cost} has no value; write NAME=VALUE");
             };
-            let value: f64 = value.parse().ok().with_context(|| format!("--cost {cost}: no number"))?;
+            let value: f64 = value.parse().ok().with_context(|| {
+                format!(
+                    "--cost {cost}: not a \
+                                                                         number"
+                )
+            })?;
             costs.set(name, value)?;
         }
         Ok(())
     }
 
-    /// A study with this title, and how to make it again.
+    /// A study with this title, and with the command that makes it again.
     pub fn study(&self, title: &str, command: &str) -> Study {
         let mut words = vec![format!("terapage sim {command}")];
         if !self.without.is_empty() {

@@ -41,7 +41,7 @@ pub fn closed_loop(
     }
 }
 
-/// Submits commands at their times. Returns the latency of each, by tag.
+/// Submits commands at their times. It returns the latency of each, by tag.
 pub fn open_loop(
     device: &mut impl Device,
     commands: impl Iterator<Item = (Nanos, Operation, u64, u32)>,

@@ -1,4 +1,4 @@
-//! Logical CPUs: which task runs, and which interrupts come.
+//! Logical CPUs: the tasks that run, and the interrupts that arrive.
 
 use super::{Event, Simulator, Stage};
 use crate::mechanism::Mechanism;
@@ -14,7 +14,7 @@ pub(super) struct Cpu {
     interrupted: Option<u32>,
     /// Threads that could run.
     ready: VecDeque<u32>,
-    /// Requests whose completion this CPU is to handle.
+    /// Requests whose completion this CPU has to handle.
     completions: VecDeque<u32>,
 }
 
@@ -43,7 +43,7 @@ impl Simulator<'_> {
         self.threads.len() as u32 + cpu
     }
 
-    /// The device has done a request: a CPU is interrupted, or a polling thread will see it.
+    /// The device has completed a request: a CPU is interrupted, or a polling thread will see it.
     pub(super) fn done(&mut self, request: u32) {
         let host = self.requests.get(request).volume % self.setup.machine.hosts;
         if !self.setup.machine.drains {
@@ -56,7 +56,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// A request's end is told.
+    /// The completion of a request is reported.
     fn tell(&mut self, request: u32) {
         let state = *self.requests.get(request);
         if self.setup.stack.polls() {
@@ -90,7 +90,8 @@ impl Simulator<'_> {
         self.go_on(task);
     }
 
-    /// Whether a thread is interrupted here. A thread that holds a lock is not: interrupts are off.
+    /// Returns whether a thread is interrupted here. A thread that holds a lock is not interrupted,
+    /// since interrupts are disabled.
     pub(super) fn gives_way(&mut self, task: u32) -> bool {
         let state = &self.tasks[task as usize];
         if !self.is_thread(task) || state.held > 0 {
@@ -105,7 +106,7 @@ impl Simulator<'_> {
         true
     }
 
-    /// The interrupt's task has come to the end of a program.
+    /// The interrupt's task has reached the end of a program.
     pub(super) fn interrupt_ended(&mut self, task: u32) -> bool {
         let cpu = self.tasks[task as usize].cpu;
         if self.tasks[task as usize].stage == Stage::Complete {
@@ -118,8 +119,8 @@ impl Simulator<'_> {
         self.next_completion(task, cpu)
     }
 
-    /// The next request is completed, by this interrupt or by one more; or the CPU does something
-    /// else.
+    /// The next request is completed, by this interrupt or by another one; or the CPU continues
+    /// with other work.
     fn next_completion(&mut self, task: u32, cpu: u32) -> bool {
         let here = self.tasks[task as usize].stage == Stage::Interrupt
             || self.setup.mechanisms.has(Mechanism::Coalescing);

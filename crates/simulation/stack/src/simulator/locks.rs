@@ -67,7 +67,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// A task takes a lock, or waits. Whether it has the lock.
+    /// A task takes a lock, or waits. It returns whether it has the lock.
     pub(super) fn acquire(&mut self, task: u32, place: Place, io: u8) -> bool {
         let lock = self.lock_at(task, place, io);
         let state = &self.tasks[task as usize];
@@ -104,14 +104,14 @@ impl Simulator<'_> {
         true
     }
 
-    /// How much longer a cache line takes if `left` others watch it, too.
+    /// The extra time for a cache line that `left` other cores watch.
     fn storm(&self, lock: u32, left: usize) -> f64 {
         let watched = self.locks[lock as usize].kind() != Kind::Queued;
         let on = watched && self.setup.mechanisms.has(Mechanism::WaiterStorm);
         if on { 1.0 + self.setup.costs.waiter_share * left as f64 } else { 1.0 }
     }
 
-    /// The lock goes from core `from` to one that has waited.
+    /// The lock moves from core `from` to a core that has waited.
     fn pass(&mut self, lock: u32, from: u32, next: Waiter, left: usize) {
         let line_ns = self.transfer_ns(from, next.core);
         let time = self.queue.now() + (line_ns * self.storm(lock, left)).round() as u64;
@@ -130,7 +130,7 @@ impl Simulator<'_> {
         let pick: u32 = self.rng.random();
         let from = self.locks[lock as usize].last_core();
         if let Some(winner) = self.locks[lock as usize].contest(pick as usize) {
-            // The time until the waiters saw it has passed: only the data remain to be fetched.
+            // The time until the waiters saw it has passed; only the data remain to be fetched.
             let task = &mut self.tasks[winner.task as usize];
             let (place, since) = task.waits.take().expect("it has waited");
             task.held += 1;

@@ -12,7 +12,7 @@ use terapage_event::Nanos;
 /// The part of a thread's state that interrupts do not have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Thread {
-    /// Calls under way, or done and not taken.
+    /// Calls in flight, or done and not taken.
     outstanding: u32,
     /// Calls done and not taken, by when they were issued.
     results: Vec<Nanos>,
@@ -20,9 +20,9 @@ pub(super) struct Thread {
     due_ns: f64,
     /// Whether it sleeps.
     sleeps: bool,
-    /// When its timer rings, if it is set.
+    /// The time at which its timer expires, if it is set.
     timer: Option<Nanos>,
-    /// Since when it has polled without finding a completion.
+    /// The time since which it has polled without finding a completion.
     pub polls_since: Option<Nanos>,
     /// Requests that it will find.
     found: VecDeque<u32>,
@@ -40,13 +40,13 @@ impl Simulator<'_> {
         }
     }
 
-    /// The mean time between two calls of a thread, ns; `None` for a load as high as possible.
+    /// The mean time between two calls of a thread, ns; `None` for the highest possible load.
     fn pause_ns(&self) -> Option<f64> {
         let load = &self.setup.load;
         load.rate_iops.map(|rate| 1e9 * f64::from(load.multiplicity) * f64::from(load.threads) / rate)
     }
 
-    /// A thread has ended a program. Whether it has begun another one.
+    /// A thread has ended a program. It returns whether it has begun another one.
     pub(super) fn thread_ended(&mut self, task: u32) -> bool {
         match self.tasks[task as usize].stage {
             Stage::Complete => {
@@ -132,7 +132,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// The I/Os of a call that are merged into the one before.
+    /// The I/Os of a call that are merged into the previous one.
     fn draw_merged(&mut self) -> u64 {
         let load = &self.setup.load;
         let merges = self.programs.submit.iter().any(|step| step.request);
@@ -144,7 +144,7 @@ impl Simulator<'_> {
         (1..load.multiplicity).fold(0, |bits, io| bits | u64::from(self.rng.random_bool(chance)) << io)
     }
 
-    /// A thread has nothing to do: it polls, or sleeps and leaves its CPU.
+    /// A thread has no work: it polls, or sleeps and releases its CPU.
     fn rest(&mut self, task: u32) {
         let now = self.queue.now();
         let can_issue = self.threads[task as usize].outstanding < self.setup.load.calls_in_flight;

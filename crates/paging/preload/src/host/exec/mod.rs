@@ -70,9 +70,9 @@ unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>)
     then(None)
 }
 
-/// Executes a program in this process. Servers that keep its blocks are told before, and again if
-/// the call fails. They are not told of calls that certainly fail: shells try one directory after
-/// another.
+/// Executes a program in this process. Servers that keep its blocks are notified before, and again
+/// if the call fails. They are not notified of calls that certainly fail: shells try one directory
+/// after another.
 fn leaving(path: Option<&CStr>, execute: impl FnOnce() -> c_int) -> c_int {
     let leaves = leave(path);
     let answer = execute();
@@ -84,7 +84,7 @@ fn leaving(path: Option<&CStr>, execute: impl FnOnce() -> c_int) -> c_int {
     answer
 }
 
-/// The part of [`leaving`] before the exec. Whether `exit::stay` is to be called if that fails.
+/// The part of [`leaving`] before the exec. Whether `exit::stay` must be called if that fails.
 pub fn leave(path: Option<&CStr>) -> bool {
     let may_be = |path: &CStr| {
         // SAFETY: the path ends in a zero byte.

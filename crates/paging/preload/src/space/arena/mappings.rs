@@ -150,7 +150,7 @@ impl Arena {
         }
     }
 
-    /// Closes blocks of the wide part that have no user any longer: they become as if never used.
+    /// Closes blocks of the wide part that no longer have a user: they become as if never used.
     pub(super) fn close(&mut self, from: usize, to: usize) {
         for (start, end) in self.reasons.paged_within(from, to) {
             if let Some(pager) = &self.pager {
@@ -159,7 +159,7 @@ impl Arena {
             }
         }
         self.note(from, |reasons| reasons.set_unused(from, to));
-        // SAFETY: nobody uses the range.
+        // SAFETY: no code uses the range.
         process::or_fail(unsafe { memory::close(from, to - from) }.map_err(terapage_pager::Error::from));
         self.dress(from, to, true);
     }

@@ -178,8 +178,8 @@ fn reserve_most(most: usize, block: usize, budget: usize) -> Result<(usize, usiz
     let Some(limit) = limits::of_kernel() else {
         let sizes = (33..=46).rev().map(|shift| (1usize << shift).min(most));
         return sizes.into_iter().find_map(reserve).ok_or_else(|| {
-            "no address space for the arena (8 GiB at least): the kernel gives none; with vm.overcommit_memory=2 \
-             it promises all that is reserved, so set that to 0 or 1"
+            "no address space for the arena (at least 8 GiB): the kernel gives none; with \
+             vm.overcommit_memory=2 it promises all that is reserved, so set that to 0 or 1"
                 .to_owned()
         });
     };

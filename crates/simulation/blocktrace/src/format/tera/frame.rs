@@ -13,7 +13,7 @@ pub(super) const RAW_BYTES_MAX: usize = 8 << 20;
 /// The longest name of a volume.
 const NAME_BYTES_MAX: usize = 255;
 
-// The first byte of a request: its kind, and what follows.
+// The first byte of a request: its kind, and flags for the fields that follow.
 const KIND: u8 = 3;
 const VOLUME: u8 = 1 << 2;
 const LENGTH: u8 = 1 << 3;
@@ -22,7 +22,7 @@ const SECTORS: u8 = 1 << 5;
 const TIME: u8 = 1 << 6;
 const UNUSED: u8 = 1 << 7;
 
-/// What a request is told apart from: all 0 at the beginning of a frame.
+/// The previous values, from which a request differs: all 0 at the beginning of a frame.
 #[derive(Default)]
 struct State {
     volume: usize,
@@ -37,7 +37,7 @@ impl State {
         *self = State { ends: std::mem::take(&mut self.ends), ..State::default() };
     }
 
-    /// Where the last request of a volume ended.
+    /// The end of the last request of a volume.
     #[inline]
     fn end(&mut self, volume: usize) -> &mut u64 {
         if self.ends.len() <= volume {
@@ -73,13 +73,12 @@ impl Encoder {
         self.pending.len()
     }
 
-    /// Names of volumes that a request skipped count as well: a frame has no more of them than of
-    /// requests.
+    /// Names of volumes in skipped requests count as well: a frame has no more names than requests.
     pub fn is_full(&self) -> bool {
         self.pending.len() == FRAME_REQUESTS || self.new_names.len() >= FRAME_REQUESTS / 2
     }
 
-    /// The bytes of the frame; the next one begins.
+    /// Takes the bytes of the frame, and begins the next one.
     pub fn take(&mut self) -> Vec<u8> {
         let tick_ns = self.pending.iter().fold(0, |tick_ns, (record, _)| gcd(record.ticks, tick_ns)).max(1);
         let mut out = Vec::with_capacity(16 * self.pending.len());
@@ -120,7 +119,7 @@ fn encode(state: &mut State, time_ticks: u64, record: Record, volume: usize, out
         head |= OFFSET;
         put(zigzag(jump / unit as i64), out);
     }
-    // Times go up, but what is written may come from anywhere: a difference wraps.
+    // Times go up, but requests to write may come from anywhere, so a difference wraps.
     if time_ticks != state.time_ticks {
         head |= TIME;
         put(time_ticks.wrapping_sub(state.time_ticks), out);
@@ -139,7 +138,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Reads what is before the requests.
+    /// Reads the part before the requests.
     pub fn begin<'a>(&mut self, mut rest: &'a [u8]) -> Checked<&'a [u8]> {
         self.state.reset();
         match self.prefix(&mut rest) {
@@ -162,8 +161,8 @@ impl Decoder {
         Some(())
     }
 
-    /// The volume and the record of the next request; `None` if there is none, or it makes no
-    /// sense.
+    /// The volume and the record of the next request; `None` if there is none, or if it is not
+    /// valid.
     #[inline]
     pub fn decode(&mut self, rest: &mut &[u8]) -> Option<(usize, Record)> {
         let (head, after) = rest.split_first()?;

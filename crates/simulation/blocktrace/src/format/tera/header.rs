@@ -1,4 +1,4 @@
-//! The header: what is known of the trace as a whole.
+//! The header: the properties of the trace as a whole.
 
 use super::{Bytes, check, stop};
 use crate::fault::field;
@@ -7,11 +7,11 @@ use crate::reader::Stop;
 use crate::writer::WriterOptions;
 use twox_hash::XxHash3_64;
 
-/// What a file begins with; the last byte is the version.
+/// The first bytes of a file; the last of them is the version.
 pub(super) const MAGIC: &[u8; 8] = b"TERABLK\x01";
 /// The longest name or comment, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
-/// The bit of a trace that was made up.
+/// The bit of a synthetic trace.
 const SYNTHETIC: u32 = 1;
 
 pub(super) struct Header {
@@ -40,7 +40,7 @@ impl Header {
     }
 }
 
-/// At most the longest text that is read again.
+/// Cuts a text to the longest that can be read again.
 fn cut(text: &str) -> String {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {

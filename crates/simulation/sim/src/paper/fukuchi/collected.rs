@@ -1,11 +1,11 @@
-//! What garbage collection did in the runs behind a figure. What depends on collection is tested
-//! only if there was some.
+//! The work of garbage collection in the runs behind a figure. What depends on collection is tested
+//! only if there was collection.
 
 use super::Bench;
 use terapage_hybrid::Outcome;
 use terapage_report::Table;
 
-/// What the measured part of one run did to the flash.
+/// The work on the flash in the measured part of one run.
 struct Collected {
     erases: u64,
     moved: u64,
@@ -51,7 +51,7 @@ pub(super) fn first_line(bench: &Bench, outcomes: &[Vec<Outcome>]) -> String {
     )
 }
 
-/// Erases, moved units and write amplification by volume and by case; `names` are those of the
+/// Erases, moved units and write amplification by volume and by case; `names` are the names of the
 /// cases.
 pub(super) fn table(bench: &Bench, outcomes: &[Vec<Outcome>], names: &[&str]) -> Table {
     let mut rows = Vec::new();

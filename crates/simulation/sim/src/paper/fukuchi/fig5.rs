@@ -18,7 +18,7 @@ const CASES: [(&str, Change); 3] = [
         chips.pages_per_block = other.pages_per_block.next_multiple_of(unit);
     }),
     ("case 2: latency", |chips, other| {
-        // The time of one page: the write unit is case 3.
+        // The time to program one page; the write unit is case 3.
         let page_ns = other.program_ns_per_page();
         chips.program_ns = vec![(page_ns * f64::from(chips.write_unit)) as u64];
         chips.read_ns.clone_from(&other.read_ns);
@@ -30,8 +30,9 @@ const CASES: [(&str, Change); 3] = [
 
 pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
     let (mut cases, unit) = cases(bench, reverse)?;
-    // The paper does not say what state its flash was in at first. The second reading is worn in:
-    // blocks are collected from the start. If the user has chosen a state, there is one reading.
+    // The paper does not give the initial state of its flash. The second reading is a worn-in
+    // flash: blocks are collected from the start. If the user has chosen a state, there is only one
+    // reading.
     let chosen = bench.changes.iter().any(|(name, _)| name == "precondition");
     if !chosen {
         let steady = |case: &Case| {
@@ -85,7 +86,7 @@ pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
     Ok(study)
 }
 
-/// Why case 3 is not as published, as far as changing one option at a time shows.
+/// Says why case 3 differs from the published one, as far as changing one option at a time shows.
 const WRITE_UNIT: &str = "Why the write unit costs so much here: the fit found few dies, and one request is under way at a time. So a long \
     read is no longer spread over dies (--set depth=8 removes most of that cost), and a command that waits for a die waits until all \
     pages of the unit are programmed (--set suspend=yes removes that cost). With more dies or more requests the loss would be smaller; \
@@ -96,11 +97,12 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The base and the paper's three cases; and the write unit of case 3, if the fit changed it.
+/// The base, the paper's three cases, and the write unit of case 3 if the fit changed it.
 fn cases(bench: &Bench, reverse: bool) -> anyhow::Result<(Vec<Case>, Option<u32>)> {
     let (mlc, ct) = (bench.case("2d-fg-mlc")?, bench.case("3d-ct-tlc")?);
     let (from, mut into) = if reverse { (&ct, mlc.clone()) } else { (&mlc, ct.clone()) };
-    // A fit may give 3D CT TLC the write unit of 2D FG MLC. Case 3 needs that of the profile.
+    // A fit may give 3D CT TLC the write unit of 2D FG MLC. Case 3 needs the write unit of the
+    // profile.
     let unit = Profile::by_name("3d-ct-tlc")?.write_unit;
     let same = ct.ssd.nand.write_unit == mlc.ssd.nand.write_unit;
     if same && !reverse {
@@ -114,7 +116,8 @@ fn cases(bench: &Bench, reverse: bool) -> anyhow::Result<(Vec<Case>, Option<u32>
     let mut cases = vec![from.clone()];
     cases.extend(CASES.iter().map(|(_, change)| changed(*change)));
     if same && reverse {
-        // Both chips have the same unit. For this case alone, the base gets the profile's.
+        // Both chips have the same write unit. Only for this case the base gets the write unit of
+        // the profile.
         cases[3].ssd.nand.set_write_unit(unit);
     }
     Ok((cases, same.then_some(unit)))

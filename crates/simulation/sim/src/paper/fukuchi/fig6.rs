@@ -1,4 +1,4 @@
-//! Figure 6: the gain against the share of reads in what reaches the flash.
+//! Figure 6: the gain against the share of reads among the bytes that reach the flash.
 
 use super::{Bench, called, collected, headed, settled};
 use crate::quantity::signed;

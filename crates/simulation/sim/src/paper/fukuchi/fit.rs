@@ -1,4 +1,4 @@
-//! `terapage sim paper fukuchi-fit`: the paper's unknowns, from the gains that it printed.
+//! `terapage sim paper fukuchi-fit` determines the paper's unknowns from the gains that it printed.
 
 use crate::progress::Progress;
 use crate::publish::{self, command_line};
@@ -17,7 +17,7 @@ use terapage_volumes::fit::{FREEDOM, Fit, Plan, UNKNOWNS, WHOLE_NUMBERS, fit};
 use terapage_volumes::published::{GAINS, SOURCE};
 use terapage_volumes::{Case, Fitted, Workload};
 
-/// What `terapage sim paper fukuchi-fit` is given.
+/// The arguments of `terapage sim paper fukuchi-fit`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim paper fukuchi-fit

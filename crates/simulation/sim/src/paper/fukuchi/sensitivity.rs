@@ -1,4 +1,4 @@
-//! Table 2 again, with other values of what the paper does not give: do the signs hold?
+//! Table 2 with other values for what the paper does not give, to see whether the signs hold.
 
 use super::Bench;
 use crate::quantity::signed;
@@ -6,7 +6,7 @@ use terapage_report::Table;
 use terapage_volumes::published::GAINS;
 use terapage_volumes::{Case, gain_percent};
 
-/// What is changed, one at a time: in words, the name of the setting, its value.
+/// The variations, each of one setting: description, name of the setting, value.
 const VARIATIONS: [(&str, &str, &str); 9] = [
     ("traffic 1 GiB", "traffic", "1G"),
     ("traffic 6 GiB", "traffic", "6G"),
@@ -43,13 +43,13 @@ pub(super) fn variations(bench: &Bench) -> anyhow::Result<Vec<Variation>> {
     Ok(varied.iter().enumerate().map(variation).collect())
 }
 
-/// The volumes whose sign is not the published one.
+/// The volumes whose gain has another sign than the published one.
 fn turned(gains: &[f64]) -> Vec<&'static str> {
     let wrong = GAINS.iter().zip(gains).filter(|(gain, found)| gain.percent * **found <= 0.0);
     wrong.map(|(gain, _)| gain.volume).collect()
 }
 
-/// Whether the signs hold, for the page's summary.
+/// Says for the page's summary whether the signs hold.
 pub(super) fn finding(variations: &[Variation]) -> String {
     let wrong: Vec<String> = variations
         .iter()

@@ -1,5 +1,5 @@
-//! Whether runs were long enough: the gains in both halves of the measured part are compared, and
-//! runs whose halves differ are made longer.
+//! Whether runs were long enough: the gains in the two halves of the measured part are compared,
+//! and runs whose halves differ are made longer.
 
 use super::Bench;
 use crate::progress::Progress;
@@ -11,18 +11,18 @@ use terapage_report::Table;
 use terapage_volumes::{Case, gain_percent, simulate_all};
 
 /// A volume has converged if the gains of its halves are at most this many percentage points apart,
-/// and the standard error over seeds is no more. Chosen, not measured.
+/// and the standard error over seeds is at most that. Chosen, not measured.
 const POINTS: f64 = 1.0;
-/// A run is made at most this many times as long. Chosen, not measured.
+/// The greatest factor by which a run is made longer. Chosen, not measured.
 const LONGER_MAX: u64 = 16;
 
-/// How cases are grouped. The first case of a group is the base with which the others are
-/// compared.
+/// The grouping of cases. The first case of a group is the base, and the others are compared with
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cases {
     /// Cases of a group.
     pub(super) group: usize,
-    /// Whether the groups differ only in their seeds: then the mean over the groups is judged.
+    /// Whether the groups differ only in their seeds; then the mean over the groups is judged.
     pub(super) seeds: bool,
 }
 

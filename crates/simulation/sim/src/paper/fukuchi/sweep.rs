@@ -24,10 +24,10 @@ use terapage_volumes::{Case, Fitted, Workload};
   terapage sim paper fukuchi-sweep --set depth=1,4,16 --trace mine.csv.gz -o out.jsonl
   terapage sim paper fukuchi-sweep --list
 
-Each line of the output is one result, as JSON. A sweep that was stopped continues if it
-is started again with the same output: results that are there are not simulated again.")]
+Each line of the output is one result, as JSON. A stopped sweep continues if it is started again with
+the same output: existing results are not simulated again.")]
 pub struct SweepCommand {
-    /// A parameter and its values; several are combined
+    /// A parameter and its values; several parameters are combined
     #[arg(long, value_name = "NAME=VALUE,VALUE...")]
     set: Vec<String>,
     /// Synthetic volumes, or `all`
@@ -36,16 +36,16 @@ pub struct SweepCommand {
     /// A block trace
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     trace: Vec<PathBuf>,
-    /// Results are appended to this file, one a line
+    /// Append results to this file, one per line
     #[arg(short, long, value_name = "FILE", required_unless_present = "list", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
-    /// Memory that simulations may take together
+    /// Memory that the simulations may occupy together
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     memory: Size,
     /// Simulations at the same time [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Fitted values of a file, for what is not set [default: the ones that are built in]
+    /// Read fitted values from a file, for parameters that are not set [default: built-in values]
     #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
     fitted: Option<PathBuf>,
     /// Use the profiles as they are, without fitted values
@@ -190,7 +190,7 @@ fn case(fitted: &Fitted, point: &Point) -> anyhow::Result<Case> {
     Ok(case)
 }
 
-/// Opens the output to continue it. A last line that was cut short is dropped, with a message.
+/// Opens the output to continue it. An incomplete last line is dropped, with a message.
 fn open(path: &Path) -> anyhow::Result<(File, BTreeSet<Point>)> {
     let shown = path.display();
     let text = match std::fs::read(path) {
@@ -201,13 +201,16 @@ fn open(path: &Path) -> anyhow::Result<(File, BTreeSet<Point>)> {
     let mut options = OpenOptions::new();
     let file = options.create(true).append(true).open(path).with_context(|| format!("{shown}"))?;
     if before.cut_bytes > 0 {
-        eprintln!("terapage: {shown}: the last line was cut short after {} bytes; dropped", before.cut_bytes);
+        eprintln!(
+            "terapage: {shown}: the last line was incomplete after {} bytes; dropped",
+            before.cut_bytes
+        );
         file.set_len(before.whole_bytes as u64).with_context(|| format!("{shown}"))?;
     }
     Ok((file, before.points.into_iter().collect()))
 }
 
-/// Writes a line in one call, so that only the last line can be cut short.
+/// Writes a line in one call, so that only the last line can be incomplete.
 fn write(file: &mut File, job: &Job, mut outcome: Outcome) -> anyhow::Result<()> {
     outcome.distribution.clear();
     let row = Row {

@@ -36,7 +36,7 @@ pub(super) fn study(bench: &Bench, seeds: u64, varied: bool) -> anyhow::Result<S
     Ok(study)
 }
 
-/// How many degrees of freedom the fit has left.
+/// The degrees of freedom that the fit leaves.
 fn freedom(bench: &Bench) -> String {
     let chip = bench.fitted.chips.get("3d-ct-tlc").map_or(0, std::collections::BTreeMap::len);
     let values = bench.fitted.common.len() + chip;

@@ -11,7 +11,7 @@ use terapage_figures::{Sourced, map};
 use terapage_report::{Origin, Parameter, Study, Table};
 use terapage_volumes::{CacheSize, Generator, Properties, Stream, Volume, measure, names};
 
-/// The cache whose hit ratio is shown if none is known of the volume.
+/// The cache whose hit ratio is shown if the paper gives none for the volume.
 const CACHE: CacheSize = CacheSize::Bytes(256 << 20);
 
 /// The arguments of `terapage sim paper fukuchi-volumes`.
@@ -22,20 +22,20 @@ const CACHE: CacheSize = CacheSize::Bytes(256 << 20);
   terapage sim paper fukuchi-volumes prxy_1 --requests 10000000 --seed 7 -o prxy_1.tera.zst
   terapage sim paper fukuchi-volumes my-volume.toml
 
-A profile of your own is a file like those in crates/simulation/volumes/profiles.")]
+For another volume write a profile like those in crates/simulation/volumes/profiles.")]
 pub struct VolumeCommand {
-    /// A volume's name or the file of a profile [default: all that are built in]
+    /// The name of a volume, or the file of a profile [default: all built-in volumes]
     volume: Option<String>,
-    /// Requests [default: as many as the volume's trace has, at most 20 million]
+    /// Number of requests [default: as many as the volume's trace has, at most 20 million]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Another seed gives other requests of the same kind
+    /// Seed of the requests; another seed gives other requests of the same kind
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Write the requests as a trace; .gz, .zst and .xz compress
     #[arg(short, long, value_name = "FILE", requires = "volume", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
-    /// The trace's format; only tera says that it is synthetic
+    /// The format of the trace; only tera says that the trace is synthetic
     #[arg(long, value_name = "FORMAT", default_value = "tera", requires = "output")]
     to: Format,
     #[command(flatten)]
@@ -111,7 +111,7 @@ impl VolumeCommand {
     }
 }
 
-/// A built-in volume, or one of a file: any name with a dot or a slash.
+/// A built-in volume, or the volume in a file: any name with a dot or a slash is a file.
 fn find(name: &str) -> anyhow::Result<Volume> {
     if !name.contains(['.', '/']) {
         return Ok(Volume::by_name(name)?);
@@ -220,7 +220,8 @@ fn details(achieved: &Achieved) -> Table {
     }
 }
 
-/// Mean sizes: name, target, achieved, and where the target is from, if it is not computed.
+/// Mean sizes: the name, the target, the result, and the origin of the target if it is not
+/// computed.
 fn sizes<'a>(
     volume: &'a Volume,
     found: &Properties,

@@ -1,4 +1,4 @@
-//! Published results of others, beside the model's.
+//! Published results of other authors, beside the model's.
 
 use crate::progress::Progress;
 use crate::stack::options::{Options, parameters};
@@ -8,7 +8,7 @@ use terapage_stack::{
     Quantity, Repeated, anchors, cycles_bound, guest_setup, kernel_cycles, lock_scaling, repeat, run,
 };
 
-/// Published results of others, beside the model's.
+/// Published results of other authors, beside the model's.
 ///
 /// # Errors
 /// A setup is impossible, or a file of costs cannot be read.
@@ -65,16 +65,16 @@ fn table(anchors: &[Anchor], repeated: &[Repeated]) -> Table {
     }
 }
 
-/// How far the model's work may be off what was counted.
+/// The greatest difference allowed between the model's work and the counted work.
 const GOAL: f64 = 0.15;
 
-/// Instructions that were counted on a path, beside the model's cycles.
+/// Counted instructions of a path, beside the model's cycles.
 struct Counted {
     path: &'static str,
     multiplicity: u32,
     instructions: f64,
     cycles: f64,
-    /// Both in shares of those of the first path, one I/O a call.
+    /// Both as shares of those of the first path with one I/O per call.
     shares: [f64; 2],
 }
 

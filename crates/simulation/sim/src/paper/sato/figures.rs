@@ -192,8 +192,8 @@ pub fn fig6(options: &Options) -> anyhow::Result<Study> {
     Ok(study)
 }
 
-/// What NVMe's busy time does from 200 to 900 kIOPS, by a factor of `change`, and what is missing
-/// if it falls.
+/// A sentence on NVMe's busy time from 200 to 900 kIOPS, which changes by a factor of `change`, and
+/// on what the model may lack if it falls.
 fn nvme_finding(change: f64) -> String {
     let percent = (change - 1.0) * 100.0;
     let found = format!("The report: NVMe rises little. The model: {percent:+.0} % from 200 to 900 kIOPS");

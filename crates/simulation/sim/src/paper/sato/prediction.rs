@@ -1,4 +1,4 @@
-//! The multi-queue stacks at the load of the report, which it predicted and did not measure.
+//! The multi-queue stacks at the load of the report, which predicted this and did not measure it.
 
 use crate::progress::Progress;
 use crate::stack::options::{Options, machine_lines, parameters};
@@ -116,7 +116,7 @@ fn curve_table(curves: &Curves) -> Table {
     }
 }
 
-/// The value below which a share of `values` lies; not a number of none.
+/// The value below which this share of `values` lies; NaN if there are none.
 fn at(values: &[f64], share: f64) -> f64 {
     quantile(values, share).unwrap_or(f64::NAN)
 }

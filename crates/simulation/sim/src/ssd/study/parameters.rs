@@ -11,12 +11,12 @@ use super::super::{Run, Ssd};
 
 /// The document that explains the defaults.
 const HERE: &str = "docs/sim-ssd.md";
-/// The capacity, if it is not given.
+/// The origin of the capacity if it is not given.
 const CAPACITY: &str = "what the layout needs, and 50 super-blocks a die";
 /// The source of the cache's rules.
 const PAPER: &str = "Fukuchi, Sakaki, Matsui, Takeuchi, figure 2 (NV-WB)";
 
-/// The parameters of all runs, except those that depend on the trace, which stand beside it.
+/// The parameters of all runs, except those that depend on the trace, which are shown beside it.
 pub fn of(arguments: &Ssd, runs: &[Run]) -> Vec<Parameter> {
     let mut flags = Flags { arguments, list: Vec::new() };
     match &runs[0].setup.storage {
@@ -48,7 +48,7 @@ fn percent(share: f64) -> String {
     format!("{}", (share * 1e4).round() / 100.0)
 }
 
-/// What the user calls a value.
+/// The user's name for a value.
 fn named(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
@@ -60,7 +60,7 @@ struct Flags<'a> {
 }
 
 impl Flags<'_> {
-    /// A value that `flag` can set; `origin` and `source` are the default's.
+    /// Adds a value that `flag` can set; `origin` and `source` are those of the default.
     fn add(
         &mut self,
         (flag, name): (&str, &str),
@@ -204,7 +204,7 @@ fn chips(list: &mut Vec<Parameter>, run: &Run) {
     }
 }
 
-/// The flash as it was built for the first trace: a table has that of the others.
+/// The flash as it was built for the first trace; a table shows the others.
 fn simulated(list: &mut Vec<Parameter>, run: &Run) {
     let Some(flash) = run.flash else { return };
     let rows = [
