@@ -1,4 +1,4 @@
-# Read by prolog, task-prolog and epilog: what they have in common.
+# The common part of prolog, task-prolog and epilog, which read this file.
 # shellcheck shell=bash
 
 # shellcheck source=/dev/null

@@ -132,7 +132,7 @@ static void mistakes(const char *directory)
     FAILS(tera_map_file(directory, 0, 0, TERA_RDONLY, NULL) == NULL, EISDIR, directory);
     FAILS(tera_map_file("/dev/null", 0, 0, TERA_RDWR, NULL) == NULL, ENODEV, "/dev/null");
     FAILS(tera_map_file("/proc/self/exe", 0, 0, TERA_RDWR, NULL) == NULL, ETXTBSY, "read and write");
-    FAILS(tera_map_file(NULL, 0, 0, TERA_RDONLY, NULL) == NULL, EINVAL, "no path");
+    FAILS(tera_map_file(NULL, 0, 0, TERA_RDONLY, NULL) == NULL, EINVAL, "path is missing");
     FAILS(tera_map_file("/proc/self/exe", 0, 0, 0, NULL) == NULL, EINVAL, "flags");
     FAILS(tera_map_file("/proc/self/exe", 100, 0, TERA_RDONLY, NULL) == NULL, EINVAL, "multiple of 4096");
     FAILS(tera_map_file("/proc/self/exe", (uint64_t)1 << 40, 0, TERA_RDONLY, NULL) == NULL, EINVAL, "nothing to map");

@@ -22,7 +22,7 @@ WORK = ("fill", "sum", "dot", "add in place", "indexing", "sort")
 
 
 def work(way, place, memory):
-    """Does all of the work: prints a line for each part, the seconds and what came out."""
+    """Does all of the work, and prints for each part the seconds and the result."""
     import numpy as np
 
     count = 4 * memory // 8
@@ -65,7 +65,7 @@ def work(way, place, memory):
 
 
 def run(way, place, memory, procs=None):
-    """Runs one way in a process of its own: for each part of the work the seconds, and the result."""
+    """Runs one way in a separate process, and returns for each part of the work the seconds and the result."""
     words = [sys.executable, os.path.abspath(__file__), "--one", way, "--place", place, "--memory", str(memory)]
     enter = ["sh", "-c", f'echo $$ > "{procs}" && exec "$@"', "sh"] if procs else []
     done = subprocess.run([*enter, *words], stdout=subprocess.PIPE, text=True, check=True)

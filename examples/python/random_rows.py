@@ -24,13 +24,13 @@ BARE = 64 << 20
 
 
 def size(text):
-    """Bytes of a size like 256M."""
+    """The bytes of a size such as 256M."""
     unit = "KMGT".find(text[-1:].upper()) + 1
     return int(text[:-1] if unit else text) << (10 * unit)
 
 
 def look(way, path, rows, memory):
-    """Sums the bytes of each row, in random order: prints the seconds, the sum, and what was read."""
+    """Sums the bytes of each row, in random order, and prints the seconds, the sum, and the bytes that were read."""
     import numpy as np
 
     count = os.path.getsize(path) // ROW
@@ -60,7 +60,7 @@ def read_bytes():
 
 @contextlib.contextmanager
 def cgroup(limit):
-    """A memory cgroup: the file to which a process writes its id. The pages of files count in it."""
+    """A memory cgroup: the file to which a process writes its id. Pages of files count in it."""
     for base, file in ((f"{ROOT}/memory", "memory.limit_in_bytes"), (ROOT, "memory.max")):
         path = f"{base}/terapage-random-rows-{os.getpid()}"
         if not os.path.exists(f"{base}/cgroup.procs"):
@@ -81,7 +81,7 @@ def cgroup(limit):
 
 
 def run(way, path, rows, memory, procs=None):
-    """Runs one way in a process of its own."""
+    """Runs one way in a separate process."""
     drop(path)
     words = [sys.executable, os.path.abspath(__file__), "--one", way, "--file", path, "--rows", str(rows)]
     enter = ["sh", "-c", f'echo $$ > "{procs}" && exec "$@"', "sh"] if procs else []
@@ -91,14 +91,14 @@ def run(way, path, rows, memory, procs=None):
 
 
 def drop(path):
-    """The file's pages leave the kernel's cache."""
+    """Removes the file's pages from the kernel's cache."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def make(path, length):
-    """Random bytes, of which no two blocks are alike."""
+    """Random bytes in which no two blocks are equal."""
     with open(path, "wb") as file:
         for _ in range(0, length, 1 << 20):
             file.write(os.urandom(1 << 20))

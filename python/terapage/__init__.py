@@ -1,6 +1,6 @@
 """numpy arrays far larger than memory.
 
-What does not fit into the budget lies in a store on a local disk, and comes back when it is touched::
+Data that does not fit into the budget is kept in a store on a local disk, and read when touched::
 
     import terapage as tp                     # starts nothing
 
@@ -11,9 +11,9 @@ What does not fit into the budget lies in a store on a local disk, and comes bac
         y = np.sort(x @ w)                    # and temporaries
 
 Sizes are bytes: a number, or a text such as ``"4G"`` (K, M, G and T are powers of 1024). A process
-has one pager and one budget; under ``terapage run`` it is the pager that is there. A child of a
-fork gets a pager of its own, over memory as it was at the fork. A fresh process (spawn) starts its
-own at its first use.
+has one pager and one budget; under ``terapage run`` it uses the pager of that run. The child of a
+fork gets its own pager, with memory as it was at the fork. A new process (spawn) starts a pager at
+its first use.
 
 Importing the package starts no pager, and imports neither numpy nor any library.
 """

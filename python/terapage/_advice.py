@@ -36,19 +36,19 @@ def _advise(array: NDArray[Any], advice: int) -> None:
 def prefetch(array: NDArray[Any]) -> None:
     """Reads an array, or a slice of one, now: up to a quarter of the budget.
 
-    All from the first to the last byte of the slice is read, also what lies between its elements.
+    Everything from the first to the last byte of the slice is read, even between its elements.
     Raises ValueError if the array is not paged. (This holds for all advice.)
     """
     _advise(array, _library.WILL_NEED)
 
 
 def done(array: NDArray[Any]) -> None:
-    """Pages an array out now: it will not be touched soon. Nothing is lost."""
+    """Pages an array out now, since it will not be touched soon. Nothing is lost."""
     _advise(array, _library.DONE_WITH)
 
 
 def random(array: NDArray[Any]) -> None:
-    """Says that an array is touched in no order: nothing is read ahead in it. At most 64 ranges."""
+    """Says that an array is touched in random order: nothing is read ahead in it. At most 64 ranges."""
     _advise(array, _library.RANDOM)
 
 

@@ -1,8 +1,8 @@
 """Arrays in paged memory: numpy's memory handler (NEP 49) over the library's functions.
 
-numpy asks for a handler's functions by their addresses, so no Python runs when an array is made,
-and a thread may make and free arrays without the interpreter's lock. Each array remembers its
-handler: it is freed rightly after the block, in other threads, and at the end of the interpreter.
+numpy receives a handler's functions as addresses, so no Python code runs when an array is created,
+and a thread may create and free arrays without the interpreter's lock. Each array remembers its
+handler, so it can be freed after the block, in other threads, and at the end of the interpreter.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _numpy_functions() -> Any:
 
 
 def _prepare() -> None:
-    """Finds numpy's function, and wraps the library's handler as numpy wants it."""
+    """Finds numpy's function, and wraps the library's handler in numpy's form."""
     global _handler, _set
     functions = _numpy_functions()
     features = ctypes.CFUNCTYPE(ctypes.c_uint)(functions[_FEATURE_VERSION])()
@@ -48,7 +48,7 @@ def _prepare() -> None:
         raise ImportError(f"numpy {np.__version__} has no memory handlers (install numpy 1.22 or later)")
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    # The capsule keeps the address of its name: this one lives as long as the process.
+    # The capsule keeps the address of its name, so the name lives as long as the process.
     handler = new(_library.lib().tera_numpy_handler(), _NAME, None)
     _set = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(functions[_SET_HANDLER])
     _handler = handler
@@ -60,13 +60,13 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(_NAME))
 
 @contextlib.contextmanager
 def arrays() -> Iterator[None]:
-    """Within the block, each array that numpy makes in this thread (or task) is paged.
+    """Within the block, each array that numpy creates in this thread (or task) is paged.
 
-    Temporaries are, too; arrays made before, and in other threads, are as they were. What other
-    libraries allocate by themselves (pandas' strings, torch, workspaces of BLAS) is not. Blocks
-    nest. The arrays may be used and freed anywhere.
+    Temporaries are paged, too. Earlier arrays, and those of other threads, are not affected, nor is
+    memory that other libraries allocate themselves (pandas' strings, torch, workspaces of BLAS).
+    Blocks can be nested. The arrays may be used and freed anywhere.
 
-    Starts the pager if nothing has yet, and raises as ``init`` does.
+    Starts the pager if it has not been started yet, and raises the exceptions of ``init``.
     """
     _library.start()
     if _handler is None:
@@ -88,8 +88,8 @@ def _no_objects(dtype: DTypeLike) -> np.dtype[Any]:
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike = float, order: Any = "C") -> NDArray[Any]:
     """A paged array of a shape, like ``numpy.empty``.
 
-    shape: elements along each axis. dtype: any but objects. Memory that was never used reads as
-    zeros, but memory that an array gave back may be reused with its old bytes.
+    shape: elements along each axis. dtype: any type but objects. Memory that was never used reads as
+    zeros, but memory of a freed array may be reused with its old bytes.
 
     Raises MemoryError if the address space is used up.
     """
@@ -99,7 +99,7 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike = float, order: Any = "
 
 
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = float, order: Any = "C") -> NDArray[Any]:
-    """A paged array of zeros, like ``numpy.zeros``. Large ones take no memory until they are touched."""
+    """A paged array of zeros, like ``numpy.zeros``. Large ones use no memory until they are touched."""
     dtype = _no_objects(dtype)
     with arrays():
         return np.zeros(shape, dtype, order)

@@ -27,7 +27,7 @@ _open: weakref.WeakSet[_Mapping] = weakref.WeakSet()
 
 
 class _Mapping:
-    """A mapped file. An array's base: the file is unmapped with the last array over it."""
+    """A mapped file. It is the base of arrays, and is unmapped when the last of them is freed."""
 
     def __init__(self, path: str, offset: int, nbytes: int, writable: bool) -> None:
         self.address = None
@@ -76,11 +76,11 @@ def _flush_all() -> None:
 
 
 def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """The shape, whether the order is Fortran's, and the type; the file is at the data then."""
+    """The shape, whether the order is Fortran's, and the type; the file is then at the data."""
     version = np.lib.format.read_magic(file)
     read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}.get(version[0])
     if read is None:
-        raise ValueError(f"{file.name}: version {version[0]} of the .npy format is not read here (numpy.load)")
+        raise ValueError(f"{file.name}: version {version[0]} of the .npy format cannot be mapped (numpy.load reads it)")
     try:
         header = read(file)
     except ValueError as error:
@@ -93,10 +93,10 @@ def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 class memmap(np.memmap):
     """A file as an array, read as it is touched, and kept within the budget; like ``numpy.memmap``.
 
-    - filename: a path. A .npy file says its type and shape itself, unless ``dtype`` is given.
+    - filename: a path. A .npy file contains its type and shape, which ``dtype`` overrides.
     - dtype: of raw data; default ``uint8``.
     - mode: ``r`` reads; ``c`` allows changes, which are never written; ``r+`` writes changes to the
-      file; ``w+`` makes the file, of ``shape`` elements, raw (zeros).
+      file; ``w+`` creates the file, with ``shape`` elements, raw (zeros).
     - offset: bytes of the file before the data; raw data only.
     - shape: elements along each axis; default all that the file has.
     - order: ``C`` or ``F``; raw data only.
@@ -172,7 +172,7 @@ def _extent(
         rest = size - offset
         if rest <= 0 or rest % dtype.itemsize:
             raise ValueError(
-                f"{path}: {rest} bytes from {offset} on are no array of elements of {dtype.itemsize} bytes"
+                f"{path}: {rest} bytes from {offset} on are not an array of elements of {dtype.itemsize} bytes"
             )
         return (rest // dtype.itemsize,), rest
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
@@ -187,13 +187,13 @@ def _extent(
 def load(file: str | os.PathLike[str]) -> NDArray[Any]:
     """A .npy file's array, copied into paged memory part by part, like ``numpy.load``.
 
-    A file that is only read is better mapped: ``memmap(file, mode="r")`` copies nothing.
+    To only read a file, map it instead: ``memmap(file, mode="r")`` copies nothing.
 
     Raises ValueError for another format, for Python objects, and for a file that ends early.
     """
     with open(file, "rb", buffering=0) as opened:
         if opened.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError(f"{os.fspath(file)}: it is no .npy file (within terapage.arrays() numpy.load reads .npz)")
+            raise ValueError(f"{os.fspath(file)}: it is not a .npy file (within terapage.arrays() numpy.load reads .npz)")
         opened.seek(0)
         shape, fortran, dtype = _read_header(opened)
         array = _arrays.empty(shape, dtype, "F" if fortran else "C")
@@ -211,7 +211,7 @@ def load(file: str | os.PathLike[str]) -> NDArray[Any]:
 def save(file: str | os.PathLike[str], arr: ArrayLike) -> None:
     """Writes an array to a .npy file part by part, like ``numpy.save``. ``.npy`` is appended if missing.
 
-    Returns when the file is written, not yet durable. Raises ValueError for Python objects.
+    Returns when the file is written, but not yet durable. Raises ValueError for Python objects.
     """
     array = np.asanyarray(arr)
     if array.dtype.hasobject:

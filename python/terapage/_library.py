@@ -56,25 +56,25 @@ class Stats:
     """The pager's counters. Under ``terapage run`` they are those of the whole process."""
 
     budget_bytes: int
-    """The budget: the most memory that paged data takes."""
+    """The budget: the most memory that paged data may occupy."""
     block_bytes: int
-    """The unit that moves."""
+    """The size of a block."""
     resident_bytes: int
     """Paged data in memory now."""
     resident_peak_bytes: int
     """The maximum of ``resident_bytes``."""
     store_bytes: int
-    """In use in the store."""
+    """Bytes in use in the store."""
     first_touches: int
     """Touches of blocks that were never touched before."""
     major_faults: int
     """Touches of blocks that had to be read."""
     minor_faults: int
-    """Touches of blocks that had left the program, and were still in memory."""
+    """Touches of blocks that had left the program, but were still in memory."""
     page_in_bytes: int
-    """Read from the store and from mapped files."""
+    """Bytes read from the store and from mapped files."""
     page_out_bytes: int
-    """Written to the store."""
+    """Bytes written to the store."""
 
     def as_dict(self) -> dict[str, int]:
         """The counters by name."""
@@ -138,13 +138,13 @@ def failure(number: int, filename: object = None) -> Exception:
     if number == errors.EALREADY:
         return RuntimeError(text)
     if filename is not None:
-        # The message names the file and the system's error, too: only what Python adds is kept.
+        # The message contains the file and the system's error already; Python adds both itself.
         return OSError(number, os.strerror(number), os.fsdecode(filename))
     return OSError(number, text)
 
 
 def fail(filename: object = None) -> Exception:
-    """The exception for the failure of the call just made by this thread."""
+    """The exception for the failure of this thread's last call."""
     return failure(ctypes.get_errno(), filename)
 
 
@@ -156,7 +156,7 @@ def size_bytes(value: Size, name: str) -> int:
     if isinstance(value, str):
         match = _SIZE.fullmatch(value)
         if match is None:
-            raise ValueError(f"{name}: {value!r} is no size (for example 4G, 512M, 65536)")
+            raise ValueError(f"{name}: {value!r} is not a size (for example 4G, 512M, 65536)")
         bytes_ = int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))
     else:
         bytes_ = int(value)
@@ -175,14 +175,14 @@ def init(
 ) -> None:
     """Starts the pager of this process. Without a call, the first use starts it.
 
-    What is not given comes from ``TERAPAGE_MEMORY``, ``TERAPAGE_STORE`` and so on, then from the
-    defaults. Under ``terapage run`` the pager is there already: options are checked, and its own
-    stay in force.
+    Options that are not given are taken from ``TERAPAGE_MEMORY``, ``TERAPAGE_STORE`` and so on, then
+    from the defaults. Under ``terapage run`` the pager has been started already: the options are
+    checked, but have no effect.
 
-    - memory: the budget, the most memory that paged data takes; default half of the machine's.
+    - memory: the budget, the most memory that paged data may occupy; default half of the machine's.
     - store: a directory on a disk, an empty file there, or a block device, whose content is lost.
-    - block: the unit that moves, 4K to 2M, a power of two; default 16K.
-    - policy: replacement, a name that ``terapage run --policy`` takes.
+    - block: the size of a block, 4K to 2M, a power of two; default 16K.
+    - policy: the replacement policy, a name from ``terapage run --policy``.
     - prefetch: auto, sequential, stride, trend, off.
     - address_space: the most that can be allocated and mapped at once; default 1T.
 
@@ -220,7 +220,7 @@ def _counters() -> _Stats | None:
 
 
 def stats() -> Stats:
-    """The counters as they are now. Starts the pager if nothing has yet."""
+    """The present counters. Starts the pager if it has not been started yet."""
     counters = _counters()
     if counters is None:
         start()
@@ -236,11 +236,11 @@ def budget() -> int:
 
 
 def set_budget(memory: Size) -> None:
-    """Sets the budget, for this process, from now on. Starts the pager if nothing has yet.
+    """Sets the budget of this process. Starts the pager if it has not been started yet.
 
-    memory: bytes, or a text such as "2G"; 8 blocks at least, and at most the budget with which the
-    pager began (``init(memory=...)``, or ``TERAPAGE_MEMORY``). What is too much leaves memory within
-    the next moments; more can be used at once.
+    memory: bytes, or a text such as "2G"; at least 8 blocks, and at most the budget with which the
+    pager was started (``init(memory=...)``, or ``TERAPAGE_MEMORY``). With a smaller budget, blocks are
+    paged out within the next moments; a larger one can be used at once.
 
     Raises ValueError for another size, and RuntimeError under ``terapage run``, whose budget all its
     processes share.

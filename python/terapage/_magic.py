@@ -37,14 +37,14 @@ def _options(words: str) -> argparse.Namespace:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%terapage", description="Runs the cell; each array that it makes is paged.", add_help=False)
-    parser.add_argument("--memory", metavar="SIZE", help="the budget from now on; none can be more than the first")
+    parser.add_argument("--memory", metavar="SIZE", help="the budget from now on; at most the first one")
     parser.add_argument("--store", metavar="PATH", help="where the rest lies")
     parser.add_argument("--quiet", action="store_true", help="no line at the end, and no bar")
     return parser
 
 
 def human(count: int) -> str:
-    """Bytes as people read them."""
+    """A number of bytes with a unit."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
@@ -56,7 +56,7 @@ def human(count: int) -> str:
 
 
 def line(stats: _library.Stats) -> str:
-    """One line: how full the budget is, and how much lies in the store."""
+    """One line: the use of the budget, and the bytes in the store."""
     part = min(1.0, stats.resident_bytes / max(1, stats.budget_bytes))
     bar = "#" * round(_WIDTH * part)
     return (
@@ -66,14 +66,14 @@ def line(stats: _library.Stats) -> str:
 
 
 def spent(before: _library.Stats, after: _library.Stats) -> str:
-    """What a cell has cost."""
+    """The cost of a cell."""
     names = ("major_faults", "page_in_bytes", "page_out_bytes")
     faults, read, written = (getattr(after, name) - getattr(before, name) for name in names)
     return f"{line(after)}; the cell: {faults} major faults, read {human(read)}, written {human(written)}"
 
 
 class _Bar:
-    """Shows the line while a cell runs: in place on a terminal or in a notebook, else not at all."""
+    """Shows the line while a cell runs, in place, if there is a terminal or a notebook."""
 
     def __init__(self, shell: Any) -> None:
         self._over = threading.Event()
@@ -119,9 +119,9 @@ def _set(options: argparse.Namespace) -> None:
         if options.memory:
             _library.set_budget(options.memory)
     except (ValueError, RuntimeError) as why:
-        print(f"terapage: it runs already: {why}", file=sys.stderr)
+        print(f"terapage: the pager runs already: {why}", file=sys.stderr)
     if options.store:
-        print("terapage: it runs already: the store is set once", file=sys.stderr)
+        print("terapage: the pager runs already, and the store can be set only once", file=sys.stderr)
 
 
 def register(shell: Any) -> None:

@@ -54,7 +54,7 @@ def program() -> str:
 
 
 def _on_path() -> str | None:
-    """The program on PATH, unless it is a script: this package's own would start itself for ever."""
+    """The program on PATH, unless it is a script: the script of this package would start itself forever."""
     found = shutil.which(PROGRAM)
     if found is None:
         return None

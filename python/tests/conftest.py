@@ -1,4 +1,4 @@
-"""The tests run small programs in processes of their own: a process has one pager for ever."""
+"""The tests run small programs in separate processes, since a process can have only one pager."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def place(tmp_path_factory):
 
 
 class Python:
-    """Runs a program: `terapage as tp` and `numpy as np` are there, and the budget is 16 MiB."""
+    """Runs a program with `terapage as tp`, `numpy as np` and a budget of 16 MiB."""
 
     def __init__(self, place):
         self.place = place
@@ -62,7 +62,7 @@ class Python:
 
 @pytest.fixture
 def python(place):
-    """Runs programs in a place of their own."""
+    """Runs programs in a separate directory."""
     return Python(place)
 
 

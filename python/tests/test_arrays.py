@@ -1,4 +1,4 @@
-"""Arrays beyond the budget, with numpy's own results beside them."""
+"""Arrays beyond the budget, compared with numpy's own results."""
 
 import pytest
 

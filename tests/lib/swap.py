@@ -76,7 +76,7 @@ class Group:
 
     @property
     def enter(self):
-        """The words that start a program in it."""
+        """The words that start a program in the cgroup."""
         return ["sh", "-c", f'echo $$ > "{self.path}/cgroup.procs" && exec "$@"', "sh"]
 
     def _listen(self):
@@ -100,7 +100,7 @@ class Group:
                 time.sleep(0.002)
 
     def set_limit(self, limit):
-        """Sets the limit. What is too much leaves memory before this returns, if it can."""
+        """Sets the limit. Excess memory is reclaimed before this returns, if possible."""
         with self._lock:
             self.limit = limit
             for _ in range(100):
@@ -112,7 +112,7 @@ class Group:
         return None
 
     def kills(self):
-        """How many processes of it the kernel has killed, and its own words; "" if none."""
+        """The number of its processes that the kernel has killed, and the kernel's message; "" if none."""
         with contextlib.suppress(OSError):
             lines = read(self._file("memory.oom_control" if self.is_first else "memory.events")).splitlines()
             killed = int(dict(line.split() for line in lines).get("oom_kill", 0))
@@ -139,7 +139,7 @@ class Group:
 
 
 def said_last():
-    """What the kernel said last of a process that it killed for want of memory."""
+    """The kernel's last message about a process that it killed because memory ran out."""
     told = subprocess.run(["dmesg"], capture_output=True, text=True, errors="replace", check=False).stdout.splitlines()
     lines = [line for line in told if "out of memory" in line.lower() and "illed process" in line]
     return lines[-1].partition("] ")[2][:90] if lines else "dmesg has no line of it"
@@ -168,7 +168,7 @@ def swap_off(place):
 
 @contextlib.contextmanager
 def swap_group(place, limit, file_bytes):
-    """A cgroup with a limit in bytes, and a swap file in `place`. Skipped where that cannot be had."""
+    """A cgroup with a limit in bytes, and a swap file in `place`. Skipped if that is not available."""
     group = Group(limit)
     file = os.path.join(place, "swap-file")
     try:
@@ -185,7 +185,7 @@ def swap_group(place, limit, file_bytes):
 
 
 class Zram:
-    """Compressed swap in memory: a device of its own."""
+    """Compressed swap in memory, on a separate device."""
 
     def __init__(self, size, limit):
         try:
@@ -202,15 +202,15 @@ class Zram:
             raise
 
     def bytes(self):
-        """Bytes of memory that it takes now."""
+        """Bytes of memory that it uses now."""
         return int(read(self._files + "mm_stat").split()[2])
 
     def peak(self):
-        """The most that it has taken."""
+        """The most bytes that it has used."""
         return int(read(self._files + "mm_stat").split()[4])
 
     def gone(self):
-        """Swaps there no more, and removes it."""
+        """Turns it off, and removes it."""
         swap_off(self.device)
         with contextlib.suppress(OSError):
             write("/sys/class/zram-control/hot_remove", self.number)
@@ -239,7 +239,7 @@ def zram_group(total, swap_bytes):
 
 
 def _share(group, zram, total, over):
-    """Gives a cgroup what a compressed swap leaves of `total` bytes, until `over`."""
+    """Gives a cgroup the part of `total` bytes that a compressed swap leaves, until `over`."""
     while not over.wait(0.005):
         limit = total - zram.bytes()
         if limit <= total // 8:

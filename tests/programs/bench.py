@@ -1,4 +1,4 @@
-"""Runs of real programs, natively and paged, whose outputs are compared: what works-with and rivals share."""
+"""Runs of real programs, natively and paged, with their outputs compared: the common part of works-with and rivals."""
 
 import hashlib
 import os
@@ -20,13 +20,13 @@ BUSY = 0.1
 
 
 class Load:
-    """What others than this process's children use of the processors from now on."""
+    """The use of the processors from now on by others than this process's children."""
 
     def __init__(self):
         self.began, (self.all, self.own) = time.monotonic(), processor_seconds()
 
     def others(self):
-        """The part of the processors that others have used since."""
+        """The share of the processors that others have used since then."""
         (all_now, own_now), passed = processor_seconds(), time.monotonic() - self.began
         others = (all_now - self.all) - (own_now - self.own)
         return round(max(0.0, others / max(passed, 0.01) / os.cpu_count()), 3)
@@ -57,7 +57,7 @@ class Run:
 
 
 class Bench:
-    """The directory and the options of one program's runs. The inputs lie in a directory that is kept."""
+    """The directory and the options of one program's runs. The inputs are in a directory that is kept."""
 
     def __init__(self, program, place, options):
         self.program = program
@@ -72,7 +72,7 @@ class Bench:
             self.prepare()
 
     def prepare(self):
-        """Makes the inputs, unless they are there since an earlier run of the same script."""
+        """Creates the inputs, unless they exist since an earlier run of the same script."""
         prepare, *arguments = self.program.prepare
         mark, made_by = self.inputs / "made-by", repr((prepare.__name__, arguments, self.program.files))
         if not (mark.exists() and mark.read_text(encoding="utf-8") == made_by):
@@ -90,7 +90,7 @@ class Bench:
                 (self.place / file.name).symlink_to(file)
 
     def command(self, turn):
-        """The words of the command, with a directory of its own for what it writes."""
+        """The words of the command, with a separate directory for its output."""
         out = self.place / turn
         out.mkdir()
         # Not format(): the words have braces of their own.
@@ -98,7 +98,7 @@ class Bench:
         return [self.options.python if words[0] == "python3" else words[0], *words[1:]], out
 
     def run(self, turn, prefix=()):
-        """Runs the program: the figures of the run, and the hash of what it has written."""
+        """Runs the program, and returns the figures of the run and the hash of its output."""
         words, out = self.command(turn)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         env = {"LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "2", **self.program.env}
@@ -117,7 +117,7 @@ class Bench:
 
 
 def version_of(program, python):
-    """The version of a program, or of its package. Missing if it is not there."""
+    """The version of a program, or of its package. Missing if it is not installed."""
     for package in program.pip.split()[:1]:
         told = subprocess.run(
             [python, "-c", "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))", package],

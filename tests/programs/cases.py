@@ -27,7 +27,7 @@ LIBRARY = "libterapage_preload.so"
 
 @dataclass(frozen=True)
 class Scale:
-    """The budget in MiB, and how much a program does: its unit is the case's own."""
+    """The budget in MiB, and the amount of a program's work, in a unit of the case."""
 
     memory_mib: int
     amount: int
@@ -56,7 +56,7 @@ def nothing(_runner, _scale):
 
 
 def build(runner, command, name):
-    """Runs a compiler; the program lies where both runs find it. The compiler's words tell why it failed."""
+    """Runs a compiler; both runs use the program. The compiler's output says why it failed."""
     need(command[0])
     built = subprocess.run(
         [*command, "-o", runner.shared(name)], capture_output=True, text=True, timeout=300, check=False
@@ -91,7 +91,7 @@ def plugin_prepare(runner, _scale):
 
 
 def plugin(runner, scale):
-    """A library loaded with RTLD_DEEPBIND, which gets and gives memory."""
+    """A library loaded with RTLD_DEEPBIND that takes and returns memory."""
     runner.run([runner.shared("plugin"), str(scale.amount)])
 
 
@@ -104,7 +104,7 @@ def malloc_library_prepare(runner, _scale):
 
 
 def malloc_library(runner, scale):
-    """A malloc that comes as a library, as tcmalloc does; the second time it serves what is not large."""
+    """A malloc in a library, like tcmalloc; the second time it serves only small objects."""
     for mode in ("all", "large"):
         runner.run([runner.shared("own_malloc"), str(scale.amount)], env={"TERAPAGE_HEAP": mode})
 
@@ -146,7 +146,7 @@ def node_prepare(_runner, _scale):
 
 
 def node(runner, scale):
-    """A JavaScript heap beyond the budget: what is not paged breaks it."""
+    """A JavaScript heap beyond the budget: memory that is not paged exceeds it."""
     runner.run(["node", "--max-old-space-size=4000", os.path.join(SOURCES, "heap.js"), str(scale.amount)])
 
 
@@ -185,7 +185,7 @@ BUILDS = {
 
 
 def jit(name):
-    """A program that compiles while it runs: its code must find a place, and its data be right."""
+    """A program that compiles while it runs: its code must find a place, and its data must be right."""
     needed, command = JITS[name]
 
     def fill(words, runner):
@@ -206,7 +206,7 @@ def jit(name):
 
 
 def jdks():
-    """The Java of each JDK here, oldest first."""
+    """The installed JDKs, oldest first."""
     found = {}
     for java in [*sorted(glob.glob("/usr/lib/jvm/*/bin/java")), shutil.which("java")]:
         if java and os.path.exists(os.path.join(os.path.dirname(os.path.realpath(java)), "javac")):
@@ -244,7 +244,7 @@ def has_collector(java, collector):
 
 
 def java_runs(whole):
-    """Which JDK runs with which collector and heap: all that there is, or a few."""
+    """The combinations of JDK, collector and heap: all of them, or a few."""
     all_jdks = jdks()
     if not whole:
         oldest, newest = all_jdks[0], all_jdks[-1]
@@ -255,7 +255,7 @@ def java_runs(whole):
 
 
 def java(runner, scale):
-    """Each collector: ZGC's heap is shared memory, which is not paged; it has to start and be right."""
+    """Each collector: ZGC's heap is shared memory, which is not paged; the program must start and be right."""
     for index, (path, collector, heap) in enumerate(java_runs(scale.amount > 200)):
         options = [f"-XX:+Use{collector}GC", f"-Xmx{heap}", "-Xms32m", "-cp", runner.shared(".")]
         runner.run([path, *options, "Data", str(scale.amount)], stdout=f"java{index}")
@@ -267,12 +267,12 @@ def java(runner, scale):
 
 
 def scattered(runner, scale):
-    """Blocks of 64 KiB, of which a page was used each when paging began."""
+    """Blocks of 64 KiB of which one page each was used when paging began."""
     runner.run([runner.shared("scattered"), str(scale.amount)], env={"TERAPAGE_BLOCK": "64K"})
 
 
 def split(runner, scale):
-    """Pages at random places: the blocks of the process end as pages."""
+    """Pages at random places: the blocks of the process are split into pages."""
     runner.run([runner.shared("split"), str(scale.amount), str(scale.amount * 150)])
     if runner.paging is not None:
         # A counter that children have, too: the first file is the program's own.
@@ -286,7 +286,7 @@ def server_prepare(runner, scale):
 
 
 def server(runner, scale):
-    """A program that gives up being root: then its store's directory must be open to it."""
+    """A program that gives up root's rights: its store's directory must be open to it then."""
     store = runner.path("store")
     os.makedirs(store, exist_ok=True)
     os.chmod(runner.shared("."), 0o711)
@@ -385,7 +385,7 @@ def limits_python(runner, scale):
 
 
 def redis_value(key):
-    """The value of a key: 40 to 300 bytes, short ones most."""
+    """The value of a key: 40 to 300 bytes, mostly short."""
     return hashlib.sha256(b"%d" % key).hexdigest() * (1 + (key % 7 == 0) + 2 * (key % 31 == 0))
 
 
@@ -472,7 +472,7 @@ def postgres_prepare(_runner, _scale):
 
 
 def postgres_programs():
-    """Where Debian has the server's programs: of the newest version."""
+    """Debian's directory of the server's programs, of the newest version."""
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin/postgres"))
     return os.path.dirname(found[-1]) if found else None
 
@@ -558,7 +558,7 @@ def multiprocessing_prepare(runner, _scale):
 
 
 def multiprocessing(runner, scale):
-    """Python's workers, forked and started anew."""
+    """Python's workers, forked and spawned."""
     runner.run([SYSTEM_PYTHON, runner.shared("pool.py"), str(scale.amount)])
 
 
@@ -568,7 +568,7 @@ def make_prepare(runner, scale):
 
 
 def make(runner, scale):
-    """The commands of make -j, in a shell each."""
+    """The commands of make -j, each in a shell."""
     rules = "all: 1 2 3 4\n%:\n\t@sleep 0; {} one $@ {} 1 > $@\n"
     with open(runner.path("Makefile"), "w", encoding="ascii") as file:
         file.write(rules.format(runner.shared("share"), scale.amount))
@@ -598,7 +598,7 @@ STRICT = ("-O2", "-Wall", "-Wextra", "-Werror")
 
 
 def hosted(compiler, *flags):
-    """A program that loads no library, which executes a dynamic one, and is executed by it."""
+    """A program that loads no library, executes a dynamic program, and is executed by one."""
 
     def prepare(runner, _scale):
         source = os.path.join(SOURCES, "hosted.c")
@@ -646,7 +646,7 @@ def own_filter_prepare(runner, _scale):
 
 
 def own_filter(runner, scale):
-    """A static program with a filter of system calls of its own."""
+    """A static program with its own filter of system calls."""
     runner.run([runner.shared("own_filter"), str(scale.amount)])
 
 
@@ -656,7 +656,7 @@ def raw_exit_prepare(runner, scale):
 
 
 def raw_exit(runner, _scale):
-    """A program that ends its only thread: the pager's must end, too."""
+    """A program that ends its only thread: the pager's thread must end, too."""
     runner.run([runner.shared("raw_exit")], expect=37)
 
 

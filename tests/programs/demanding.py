@@ -39,13 +39,13 @@ def compiled(name, does, language, source, words, budget=None, apt="g++", **more
 
 
 def java(name, collector):
-    """The table of a million objects under a collector."""
+    """The table of a million objects with this collector."""
     words = ["java", "-Xmx1400m", f"-XX:+Use{collector}GC", "-Xshare:auto", "{place}/Main.java"]
     return of(name, f"a HashMap of 6 million ({collector})", words, apt="default-jdk-headless", files={"Main.java": JAVA})
 
 
 def sort(mib):
-    """GNU sort of 600 MB with a budget of its own."""
+    """GNU sort of 600 MB with a separate budget."""
     words = ["sort", "-S", "2G", "--parallel=2", "{place}/text", "-o", "{out}/sorted"]
     return of(f"sort-{mib}", f"GNU sort of 600 MB within {mib} MiB", words, mib, apt="coreutils", prepare=(lines, "text", 12_240_000),
               outputs=("sorted",), env={"LC_ALL": "C"})

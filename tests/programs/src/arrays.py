@@ -1,4 +1,4 @@
-"""numpy on large arrays: argument 1 is the number of values. Prints checksums and checks what can be known."""
+"""numpy on large arrays: argument 1 is the number of values. Prints checksums and checks known results."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Forks of Python with numpy, whose libraries' tables, locale and objects have left memory meanwhile: argument 1 is the number of values."""
+"""Forks of Python with numpy, while its libraries' tables, locale and objects have left memory: argument 1 is the number of values."""
 
 import os
 import sys

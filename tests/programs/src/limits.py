@@ -1,4 +1,4 @@
-"""Python that limits its own addresses, and those of what it runs, as test harnesses do: argument 1 is the limit in MiB."""
+"""Python that limits its own addresses, and those of its children, as test harnesses do: argument 1 is the limit in MiB."""
 
 import resource
 import subprocess
@@ -9,7 +9,7 @@ LIMIT = int(sys.argv[1]) * MIB
 
 
 def fill_up():
-    """Takes memory until there is none; says how much it was."""
+    """Takes memory until there is none, and returns how much it was."""
     pieces = []
     try:
         while len(pieces) * MIB < 2 * LIMIT:

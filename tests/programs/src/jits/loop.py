@@ -1,4 +1,4 @@
-"""A loop that only its compiler makes fast, and objects beyond the budget."""
+"""A loop that is fast only when compiled, and objects beyond the budget."""
 import sys
 
 many = int(sys.argv[1])
