@@ -351,6 +351,16 @@ def contrib(bench):
             with open(os.path.join(root, "kubernetes", name + ".yaml"), encoding="utf-8") as file:
                 parts = list(yaml.safe_load_all(file))
             check({part["kind"] for part in parts} == kinds, f"{name}: {parts}")
+        if shutil.which("helm"):
+            chart = os.path.join(root, "kubernetes", "chart")
+            lint = subprocess.run(["helm", "lint", chart], capture_output=True, text=True, check=False)
+            check(lint.returncode == 0, f"chart: {lint.stdout}{lint.stderr}")
+            made = subprocess.run(["helm", "template", "far", chart], capture_output=True, text=True, check=True).stdout
+            with open(os.path.join(root, "kubernetes", "server.yaml"), encoding="utf-8") as file:
+                plain = {part["kind"]: part for part in yaml.safe_load_all(file)}
+            check({part["kind"]: part for part in yaml.safe_load_all(made)} == plain, f"the chart makes something else than server.yaml: {made}")
+        else:
+            told.append("no helm")
     except ImportError:
         told.append("no YAML")
     if os.geteuid() != 0 or not shutil.which("runuser"):
