@@ -35,6 +35,8 @@ pub enum Command {
     Ls(Ls),
     /// Remove blocks of processes that ended without removing them.
     Sweep(Sweep),
+    /// Have programs move what they keep on a server to their spares.
+    Drain(Drain),
 }
 
 impl Command {
@@ -45,6 +47,7 @@ impl Command {
             Command::Cert(cert) => cert.run(),
             Command::Ls(ls) => ls.run(),
             Command::Sweep(sweep) => sweep.run(),
+            Command::Drain(drain) => drain.run(),
         }
     }
 }
@@ -328,6 +331,10 @@ pub fn hand_over(settings: Settings) -> anyhow::Result<Settings> {
         if let Some(password) = &server.password {
             server.secret = Some(in_memory(password.bytes())?);
         }
+        for file in [&mut server.files.ca, &mut server.files.cert, &mut server.files.key] {
+            // It is read again later, wherever the program is by then.
+            *file = file.take().map(std::path::absolute).transpose()?;
+        }
         if server.tls {
             let known = terapage_far::server(url).map_err(|why| anyhow!("--store: {why}"))?;
             if let Some(tls) = known.tls_with {
@@ -466,5 +473,62 @@ impl Sweep {
         let bytes = removed.iter().map(|one| one.bytes).sum();
         print(&format!("{} removed, {}\n", removed.len(), Size(bytes)))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The arguments of `terapage far drain`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  terapage far drain valkey://far1:6379
+  terapage far drain valkey://far1:6379 --undo
+
+Programs hear of it within ten seconds. A mirror that has a spare (spare= in the name of a server)
+fills the spare, and gives up what it keeps on this server. The command ends when no running program
+keeps anything there. It fails if that gets no further: other programs have no spare.")]
+pub struct Drain {
+    /// The server
+    #[arg(value_name = "URL")]
+    url: String,
+    /// The server is to be used again
+    #[arg(long)]
+    undo: bool,
+}
+
+/// How long what is kept may stay the same before `drain` gives up, and between two looks.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+const DRAIN_PAUSE: Duration = Duration::from_secs(1);
+
+impl Drain {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let server = server(&self.url)?;
+        let no = |error: terapage_far::Error| anyhow!("{} {error}", server.shown());
+        terapage_far::drain(&server, !self.undo).map_err(no)?;
+        if self.undo {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (mut least, mut since) = (u64::MAX, std::time::Instant::now());
+        loop {
+            let all = terapage_far::list(&server, Duration::from_secs(3600)).map_err(no)?;
+            let kept: Vec<u64> =
+                all.iter().filter(|one| !one.is_dead && one.bytes > 0).map(|one| one.bytes).collect();
+            let bytes: u64 = kept.iter().sum();
+            if bytes == 0 {
+                print(&format!("{} is empty: it can be stopped\n", server.shown()))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            if bytes < least {
+                (least, since) = (bytes, std::time::Instant::now());
+            }
+            if since.elapsed() > DRAIN_PATIENCE {
+                bail!(
+                    "{}: {} of {} programs stay there: they have no spare, or it is full (terapage stat PID says which)",
+                    server.shown(),
+                    Size(bytes),
+                    kept.len()
+                );
+            }
+            std::thread::sleep(DRAIN_PAUSE);
+        }
     }
 }

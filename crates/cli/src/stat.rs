@@ -49,6 +49,7 @@ impl Stat {
         } else {
             let condition =
                 paged.condition().map_or(String::new(), |words| format!("{:<20}{words}\n", "condition"));
+            let condition = in_sync(&snapshot) + &condition;
             let regions = regions::table(paged.regions(), usize::MAX);
             print(&(table(&paged.name, &snapshot) + &condition + &regions))?;
         }
@@ -62,6 +63,7 @@ fn to_json(snapshot: &Snapshot, regions: &[Region]) -> anyhow::Result<Value> {
     for (name, p) in [("major_latency_p50_us", 0.5), ("major_latency_p99_us", 0.99)] {
         value[name] = json!(snapshot.major_latency_percentile_us(p));
     }
+    value["in_sync"] = json!(snapshot.in_sync());
     value["by_region"] = serde_json::to_value(regions)?;
     Ok(value)
 }
@@ -129,6 +131,20 @@ fn waited(now: &Snapshot) -> String {
         seconds(now.minor_wait_us),
         seconds(now.request_wait_us)
     )
+}
+
+/// Whether all copies of mirrors have all, in a line; nothing without a mirror.
+fn in_sync(now: &Snapshot) -> String {
+    let (copies, missing) = (now.mirror_copies, now.mirror_missing);
+    let words = match now.in_sync() {
+        None => return String::new(),
+        Some(true) => format!("yes, {copies} copies"),
+        Some(false) if missing == 0 => format!("no, {} slots behind", now.mirror_behind),
+        Some(false) => {
+            format!("no, {} slots behind, {missing} of {copies} copies missing", now.mirror_behind)
+        }
+    };
+    format!("{:<20}{words}\n", "in sync")
 }
 
 /// The budget, and the processes that share it.
@@ -200,6 +216,12 @@ mod tests {
         for field in value.as_object().unwrap().keys() {
             assert!(docs.contains(&format!("| `{field}` |")), "{field} is not in docs/configuration.md");
         }
+        assert!(in_sync(&now).is_empty() && value["in_sync"].is_null());
+        (now.mirror_copies, now.mirror_missing, now.mirror_behind) = (2, 0, 0);
+        assert!(in_sync(&now).contains("yes, 2 copies"));
+        (now.mirror_missing, now.mirror_behind) = (1, 44);
+        assert!(in_sync(&now).contains("no, 44 slots behind, 1 of 2 copies missing"));
+        assert_eq!(to_json(&now, &[]).unwrap()["in_sync"], false);
         assert!(to_json(&Snapshot::default(), &[]).unwrap()["major_latency_p50_us"].is_null());
     }
 }

@@ -22,6 +22,9 @@ impl Sums {
         all.untracked_bytes += now.untracked_bytes;
         all.region_bytes += now.region_bytes;
         all.store_bytes += now.store_bytes;
+        all.mirror_copies += now.mirror_copies;
+        all.mirror_missing += now.mirror_missing;
+        all.mirror_behind += now.mirror_behind;
         all.started_s = if self.processes == 1 { now.started_s } else { all.started_s.min(now.started_s) };
         self.add_counters(now);
     }
@@ -53,6 +56,7 @@ impl Sums {
             (&mut all.request_wait_us, now.request_wait_us),
             (&mut all.program_us, now.program_us),
             (&mut all.stalled_us, now.stalled_us),
+            (&mut all.resynced_bytes, now.resynced_bytes),
         ] {
             *sum = sum.saturating_add(value);
         }

@@ -91,6 +91,27 @@ const METRICS: &[Metric] = &[
         samples: &[one(|s| s.sums.store_bytes as f64)],
     },
     Metric {
+        name: "terapage_mirror_copies",
+        kind: Kind::Gauge,
+        help: "Copies that mirrors have: those that answer (there), and those that are left out or do not (missing).",
+        samples: &[
+            of("state", "there", |s| s.sums.mirror_copies.saturating_sub(s.sums.mirror_missing) as f64),
+            of("state", "missing", |s| s.sums.mirror_missing as f64),
+        ],
+    },
+    Metric {
+        name: "terapage_mirror_behind_slots",
+        kind: Kind::Gauge,
+        help: "Slots that copies of mirrors are to be written again; 0, and no copy missing: all are in sync.",
+        samples: &[one(|s| s.sums.mirror_behind as f64)],
+    },
+    Metric {
+        name: "terapage_resynced_bytes",
+        kind: Kind::Counter,
+        help: "Bytes that were written to copies of mirrors again in the background.",
+        samples: &[one(|s| s.sums.resynced_bytes as f64)],
+    },
+    Metric {
         name: "terapage_faults",
         kind: Kind::Counter,
         help: "Touches of blocks that were not in the program: never touched before (first), with \
@@ -265,23 +286,31 @@ mod tests {
         assert_eq!(["0.000128", "0.000256", "0.262144", "+Inf"].map(bucket), ["0", "2", "2", "3"]);
     }
 
-    /// Every metric in the dashboard exists.
-    #[test]
-    fn the_dashboard_shows_what_there_is() {
-        let dashboard = include_str!("../../../../contrib/grafana/terapage.json");
-        let value: serde_json::Value = serde_json::from_str(dashboard).unwrap();
-        assert!(value["schemaVersion"].is_u64() && value["panels"].as_array().unwrap().len() >= 6);
-        let text = page(&some(), Format::Text);
+    /// How many metrics of these a text names, all of which there are.
+    fn named_in(text: &str) -> usize {
+        let page = page(&some(), Format::Text);
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let mut count = 0;
-        for (at, _) in dashboard.match_indices("terapage_") {
-            let end = dashboard[at..].find(|c| !is_name(c)).map_or(dashboard.len(), |len| at + len);
-            let name = &dashboard[at..end];
-            let is_there = text.lines().any(|line| line.split(['{', ' ']).next() == Some(name));
+        for (at, _) in text.match_indices("terapage_") {
+            let end = text[at..].find(|c| !is_name(c)).map_or(text.len(), |len| at + len);
+            let name = &text[at..end];
+            let is_there = page.lines().any(|line| line.split(['{', ' ']).next() == Some(name));
             assert!(is_there, "{name} is no metric");
             count += 1;
         }
-        assert!(count >= 12, "{count} metrics are shown");
+        count
+    }
+
+    #[test]
+    fn the_dashboard_and_the_alerts_are_about_what_there_is() {
+        let dashboard = include_str!("../../../../contrib/grafana/terapage.json");
+        let value: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        assert!(value["schemaVersion"].is_u64() && value["panels"].as_array().unwrap().len() >= 6);
+        assert!(named_in(dashboard) >= 12);
+        let alerts = include_str!("../../../../contrib/prometheus/terapage.yaml");
+        assert!(named_in(alerts) >= 4);
+        let count = |word: &str| alerts.lines().filter(|line| line.trim_start().starts_with(word)).count();
+        assert_eq!(count("runbook:"), count("- alert:"), "each says what to do");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const FILE_NAME: &str = "terapage-stats";
 
 /// "TERASTA" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x07");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x08");
 
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
@@ -228,6 +228,14 @@ counters! {
     io_engine,
     /// Bytes of bookkeeping for blocks, which count in the budget.
     books_bytes,
+    /// Copies that the store's mirrors have; 0: there is no mirror.
+    mirror_copies,
+    /// Copies that are left out, or do not answer.
+    mirror_missing,
+    /// Slots that copies are to be written again.
+    mirror_behind,
+    /// Bytes that were written to copies again in the background.
+    resynced_bytes,
 }
 
 impl Counters {
@@ -238,6 +246,11 @@ impl Counters {
 }
 
 impl Snapshot {
+    /// Whether every copy of the store's mirrors has all that it should; `None` without a mirror.
+    pub fn in_sync(&self) -> Option<bool> {
+        (self.mirror_copies > 0).then_some(self.mirror_missing + self.mirror_behind == 0)
+    }
+
     /// Microseconds that threads waited for memory: for major faults, minor faults and requests.
     pub fn waited_us(&self) -> u64 {
         self.major_wait_us.saturating_add(self.minor_wait_us).saturating_add(self.request_wait_us)
@@ -281,7 +294,7 @@ mod tests {
         let snapshot = Snapshot::from_bytes(&bytes).unwrap();
         assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
-        assert_eq!((snapshot.io_engine, snapshot.books_bytes), (names - 1, names));
+        assert_eq!((snapshot.mirror_behind, snapshot.resynced_bytes), (names - 1, names));
         assert_eq!(snapshot.major_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
     }
 

@@ -2,25 +2,33 @@
 
 /// Bits; a bit that was never set is off.
 #[derive(Clone, Default)]
-pub struct Bits(Vec<u64>);
+pub struct Bits {
+    words: Vec<u64>,
+    count: usize,
+}
 
 impl Bits {
     /// Whether the bit is on.
     pub fn get(&self, bit: u32) -> bool {
-        self.0.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 != 0)
+        self.words.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 != 0)
+    }
+
+    /// How many are on.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// Turns the bit on or off.
     pub fn set(&mut self, bit: u32, on: bool) {
-        let word = bit as usize / 64;
-        if word >= self.0.len() {
-            if !on {
-                return;
-            }
-            self.0.resize(word + 1, 0);
+        if self.get(bit) == on {
+            return;
         }
-        let mask = 1 << (bit % 64);
-        if on { self.0[word] |= mask } else { self.0[word] &= !mask }
+        let word = bit as usize / 64;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] ^= 1 << (bit % 64);
+        if on { self.count += 1 } else { self.count -= 1 }
     }
 }
 
@@ -36,6 +44,8 @@ mod tests {
         bits.set(69, false);
         bits.set(500, false);
         bits.set(200, true);
+        bits.set(200, true);
+        assert_eq!(bits.count(), 1);
         assert!(!bits.get(69) && bits.get(200) && !bits.get(500));
     }
 }

@@ -224,6 +224,16 @@ impl<T: Copy> Connection<T> {
         self.queue.push_back(command);
     }
 
+    /// Listens though nothing is to come, to hear at once if the server goes.
+    pub fn listen(&mut self, ring: &mut StoreRing<'_>) {
+        if self.is_up
+            && self.cut.is_none()
+            && let Err(error) = self.listen_always(ring)
+        {
+            self.cut(ring, &error.to_string());
+        }
+    }
+
     /// Sends and receives as much as possible.
     pub fn go_on(&mut self, ring: &mut StoreRing<'_>) {
         if !self.is_connected || self.cut.is_some() {
@@ -293,8 +303,12 @@ impl<T: Copy> Connection<T> {
     }
 
     fn receive(&mut self, ring: &mut StoreRing<'_>) -> terapage_sys::Result<()> {
+        if self.is_up && self.sent.is_empty() { Ok(()) } else { self.listen_always(ring) }
+    }
+
+    fn listen_always(&mut self, ring: &mut StoreRing<'_>) -> terapage_sys::Result<()> {
         let Some(socket) = &self.socket else { return Ok(()) };
-        if self.receives || self.is_up && self.sent.is_empty() {
+        if self.receives {
             return Ok(());
         }
         match &mut self.session {

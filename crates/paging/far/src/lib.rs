@@ -25,7 +25,7 @@ mod url;
 pub use client::{Client, Error, resolve};
 pub use fleet::addresses;
 pub use info::Info;
-pub use life::{Checked, Holder, Listed, check, list, sweep};
+pub use life::{Checked, Holder, Listed, NotFit, check, drain, list, sweep};
 pub use namespace::Namespace;
 pub use resp::{Malformed, Reply};
 pub use shelf::{is_replicated, no_names, remember, remember_password, server, shelf, take_warnings};

@@ -122,6 +122,12 @@ fn has_left(field: &str, beat_age_s: u64) -> bool {
     field.split(' ').nth(3) == Some(LEFT) && beat_age_s > LEFT_S
 }
 
+/// Seconds since 1970, by this machine's clock.
+pub(crate) fn now_s() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
@@ -139,12 +145,11 @@ impl Holder {
 
     /// The registry's fields, with their values.
     pub fn fields(&self, values: u32, block: usize) -> Vec<(String, String)> {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let field = |name: &str, value: String| (name.to_owned(), value);
         vec![
             field("host", host()),
             field("pid", std::process::id().to_string()),
-            field("started", now.map_or(0, |now| now.as_secs()).to_string()),
+            field("started", now_s().to_string()),
             field("values", values.to_string()),
             field("block", block.to_string()),
             field("version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -420,14 +425,26 @@ pub fn sweep(server: &Server, grace: Duration, bytes_per_s: u64) -> Result<Vec<L
     Ok(removed)
 }
 
+/// Says on a server that it is to be emptied, or is not. Programs hear of it with their next sign
+/// of life.
+///
+/// # Errors
+/// The server cannot be asked.
+pub fn drain(server: &Server, on: bool) -> Result<(), Error> {
+    let mut client = Fleet::connect(server, ANSWER_TIME)?;
+    let key = namespace::drain(&server.prefix);
+    let words: &[&[u8]] = if on { &[b"SET", &key, b"1"] } else { &[b"UNLINK", &key] };
+    client.call(words).map(drop)
+}
+
 /// Whether a server can hold blocks now.
 ///
 /// # Errors
 /// It cannot; the reason follows its name.
-pub fn check(server: &Server) -> Result<Checked, String> {
+pub fn check(server: &Server) -> Result<Checked, NotFit> {
     let said = |error: Error| match error {
-        Error::Refused(why) => crate::refusals::told(&why),
-        other => other.to_string(),
+        Error::Refused(why) => NotFit::from(crate::refusals::told(&why)),
+        other => NotFit::from(other),
     };
     let time = ANSWER_TIME.min(server.stall);
     if server.seeds.is_empty() && server.sentinel.is_none() {
@@ -438,18 +455,20 @@ pub fn check(server: &Server) -> Result<Checked, String> {
     let mut checked =
         Checked { is_replicated: is_cluster || server.sentinel.is_some(), ..Checked::default() };
     let mut check = |place: Option<SocketAddr>, client: &mut Client| -> Result<(), NotFit> {
-        let of_place = |why: String| match place {
-            Some(place) if is_cluster => NotFit(format!("has a server, {place}, that {why}")),
-            _ => NotFit(why),
+        let of_place = |not_fit: NotFit| match place {
+            Some(place) if is_cluster => {
+                NotFit { why: format!("has a server, {place}, that {}", not_fit.why), ..not_fit }
+            }
+            _ => not_fit,
         };
         let info = client.call(&[b"INFO"]).map_err(|error| of_place(said(error)))?;
         let info = Info::parse(&info.text().unwrap_or_default());
-        is_fit(&info, server).map_err(of_place)?;
+        is_fit(&info, server).map_err(NotFit::from).map_err(of_place)?;
         checked.warnings.extend(info.warnings());
         checked.run_ids.push(info.run_id);
         Ok(())
     };
-    fleet.each(&mut check).map_err(|NotFit(why)| why)?;
+    fleet.each(&mut check)?;
     checked.warnings.sort_unstable();
     checked.warnings.dedup();
     try_rights(&mut fleet, server, &mut checked.warnings)?;
@@ -468,11 +487,24 @@ pub struct Checked {
 }
 
 /// Why a server is none for blocks.
-struct NotFit(String);
+#[derive(Debug)]
+pub struct NotFit {
+    /// To be said behind its name.
+    pub why: String,
+    /// There was no answer: it may come back.
+    pub is_absent: bool,
+}
+
+impl From<String> for NotFit {
+    fn from(why: String) -> NotFit {
+        NotFit { why, is_absent: false }
+    }
+}
 
 impl From<Error> for NotFit {
     fn from(error: Error) -> NotFit {
-        NotFit(error.to_string())
+        let is_absent = matches!(&error, Error::Connect(_) | Error::Broken(_));
+        NotFit { why: error.to_string(), is_absent }
     }
 }
 

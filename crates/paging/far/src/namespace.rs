@@ -54,6 +54,11 @@ pub fn all(prefix: &str) -> Vec<u8> {
     key(prefix, "all")
 }
 
+/// The key that says that the server is to be emptied, if it is there.
+pub fn drain(prefix: &str) -> Vec<u8> {
+    key(prefix, "drain")
+}
+
 /// The key that rights are tried on.
 pub fn probe(prefix: &str, id: u64) -> Vec<u8> {
     key(prefix, &format!("probe:{id:016x}"))

@@ -48,6 +48,11 @@ pub fn remedy(refusal: &str) -> Remedy {
     known(refusal).map_or(Remedy::Stop, |(remedy, _)| remedy)
 }
 
+/// Whether another password may help.
+pub fn is_about_password(refusal: &str) -> bool {
+    ["NOAUTH", "WRONGPASS"].contains(&refusal.split(' ').next().unwrap_or_default())
+}
+
 /// A refusal in one line of readable length.
 pub fn plain(refusal: &str) -> String {
     refusal.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()

@@ -1,13 +1,14 @@
 //! How settings' URLs become stores.
 
 use crate::client;
-use crate::life::{self, Checked};
+use crate::life::{self, Checked, NotFit};
 use crate::store::Far;
 use crate::tls::Tls;
 use crate::url::{Address, PASSWORD_FILE, Secret, Server};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 use terapage_store::{Elsewhere, Error, Shelf, Store, Terms};
 
 /// Warnings from checks.
@@ -16,8 +17,11 @@ static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// The results of checks, for each name.
 static CHECKED: Mutex<Vec<(String, Checked)>> = Mutex::new(Vec::new());
 
-/// The password of servers whose names have none, once it was read.
-static PASSWORD: Mutex<Option<Secret>> = Mutex::new(None);
+/// Names of servers that gave no answer when they were checked.
+static ABSENT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The password of servers whose names have none, once it was read, and its file.
+static PASSWORD: Mutex<Option<(Secret, PathBuf)>> = Mutex::new(None);
 
 /// Whether its file was looked up: the environment now belongs to the program, and may be paged.
 static LOOKED: AtomicBool = AtomicBool::new(false);
@@ -30,7 +34,8 @@ static NO_NAMES: AtomicBool = AtomicBool::new(false);
 
 /// All kinds of stores, including far ones.
 pub fn shelf() -> Shelf {
-    Shelf { elsewhere: Elsewhere { check, servers, open, wants_cipher }, ..Shelf::default() }
+    let elsewhere = Elsewhere { check, is_absent, warn, servers, spare, open, wants_cipher };
+    Shelf { elsewhere, ..Shelf::default() }
 }
 
 /// From now on hosts must be addresses, or have `ip=`: the C library must not look up names, which
@@ -47,9 +52,32 @@ pub fn no_names() {
 pub fn remember_password(file: Option<PathBuf>) -> Result<(), String> {
     LOOKED.store(true, Relaxed);
     let Some(file) = file else { return Ok(()) };
-    let secret = Secret::read(&file).map_err(|why| format!("{PASSWORD_FILE}: {} {why}", file.display()))?;
+    let secret = password_in(file)?;
     *PASSWORD.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(secret);
     Ok(())
+}
+
+/// The password in a file, and the file, whatever becomes the current directory.
+fn password_in(file: PathBuf) -> Result<(Secret, PathBuf), String> {
+    let secret = Secret::read(&file).map_err(|why| format!("{PASSWORD_FILE}: {} {why}", file.display()))?;
+    let file = std::path::absolute(&file).unwrap_or(file);
+    Ok((secret, file))
+}
+
+/// Reads the files of a server anew, its password and what TLS takes, as they may have been
+/// changed. What cannot be read stays as it was.
+pub(crate) fn read_again(server: &mut Server) {
+    if let Some(secret) = server.password_file.as_ref().and_then(|file| Secret::read(file).ok()) {
+        server.password = Some(secret);
+    }
+    let has_files = server.files.ca.is_some() || server.files.cert.is_some();
+    if server.tls
+        && has_files
+        && let Ok(tls) = Tls::read(server)
+        && tls.check().is_ok()
+    {
+        server.tls_with = Some(tls);
+    }
 }
 
 /// Reads the files in a server's name, while they can be read: the program may lose its rights, its
@@ -112,11 +140,9 @@ pub fn server(url: &str) -> Result<Server, String> {
             && !LOOKED.load(Relaxed)
             && let Some(file) = std::env::var_os(PASSWORD_FILE).filter(|file| !file.is_empty())
         {
-            let file = PathBuf::from(file);
-            let no = |why| format!("{PASSWORD_FILE}: {} {why}", file.display());
-            *known = Some(Secret::read(&file).map_err(no)?);
+            *known = Some(password_in(file.into())?);
         }
-        server.password.clone_from(&known);
+        (server.password, server.password_file) = known.clone().unzip();
     }
     Ok(server)
 }
@@ -126,8 +152,21 @@ pub fn take_warnings() -> Vec<String> {
     std::mem::take(&mut *WARNINGS.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
+fn spare(url: &str) -> Option<Duration> {
+    Server::parse(url).ok()?.spare
+}
+
 fn wants_cipher(url: &str, by_default: bool) -> bool {
     Server::parse(url).is_ok_and(|server| server.wants_cipher(by_default))
+}
+
+/// Whether a server that was checked gave no answer, and may come back.
+fn is_absent(url: &str) -> bool {
+    ABSENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter().any(|absent| absent == url)
+}
+
+fn warn(line: String) {
+    WARNINGS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(line);
 }
 
 fn check(url: &str) -> Result<(), String> {
@@ -136,7 +175,12 @@ fn check(url: &str) -> Result<(), String> {
     if let Some(tls) = &server.tls_with {
         tls.check().map_err(|why| format!("{name}: {why}"))?;
     }
-    let checked = life::check(&server).map_err(|why| format!("{name} {why}"))?;
+    let checked = life::check(&server).map_err(|NotFit { why, is_absent }| {
+        if is_absent {
+            ABSENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(url.to_owned());
+        }
+        format!("{name} {why}")
+    })?;
     let warnings = checked.warnings.iter().map(|what| format!("{name} {what}"));
     WARNINGS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(warnings);
     let mut known = CHECKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

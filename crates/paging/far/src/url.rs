@@ -109,6 +109,10 @@ pub struct Server {
     pub grace: Duration,
     /// An open file of this process with the password.
     pub secret: Option<i32>,
+    /// The file that the password is from: it may hold another one later.
+    pub password_file: Option<PathBuf>,
+    /// It is a spare of a mirror, in the place of a copy that gives no answer for so long.
+    pub spare: Option<Duration>,
     /// Whether blocks are encrypted before they are sent; `None`: depending on the place of the
     /// server.
     pub encrypt: Option<bool>,
@@ -175,7 +179,9 @@ impl Server {
             cluster: None,
             sentinel: None,
             grace: GRACE,
+            spare: None,
             secret: None,
+            password_file: None,
             encrypt: None,
             files: Files::default(),
             name: None,
@@ -266,6 +272,7 @@ impl Server {
                 self.sentinel = Some(value);
             }
             "grace" => self.grace = duration("grace", "1h", &value)?,
+            "spare" => self.spare = Some(duration("spare", "1m", &value)?),
             "limit" => self.limit_bytes = Some(bytes(&value)?),
             "stall" => self.stall = duration("stall", "30s", &value)?,
             "user" => self.user = Some(value),
@@ -286,7 +293,7 @@ impl Server {
             _ => {
                 let name: String = name.chars().take(40).collect();
                 return Err(format!(
-                    "a server has no option '{name}' (known are db, limit, prefix, stall, grace, user, encrypt, cluster, sentinel, ca, cert, key, name)"
+                    "a server has no option '{name}' (known are db, limit, prefix, stall, grace, spare, user, encrypt, cluster, sentinel, ca, cert, key, name)"
                 ));
             }
         }
@@ -368,6 +375,9 @@ impl Server {
         }
         if self.grace != GRACE {
             add("grace", &format!("{}ms", self.grace.as_millis()));
+        }
+        if let Some(spare) = self.spare {
+            add("spare", &format!("{}ms", spare.as_millis()));
         }
         if let Some(is_cluster) = self.cluster {
             add("cluster", if is_cluster { "yes" } else { "no" });
@@ -616,7 +626,8 @@ mod tests {
             let files = Files { ca: file.clone().map(PathBuf::from), cert: both.clone(), key: both };
             let server = Server {
                 address, tls, user, password: None, database, prefix, limit_bytes: limit,
-                stall: Duration::from_millis(stall), numbers: vec!["::1".parse().unwrap(); count], secret,
+                stall: Duration::from_millis(stall), numbers: vec!["::1".parse().unwrap(); count], secret, password_file: None,
+                spare: (seeds == 1).then_some(Duration::from_secs(60)),
                 seeds: vec![("h".into(), 1); seeds], cluster: (seeds > 0).then_some(true), sentinel: None,
                 grace: Duration::from_millis(stall),
                 encrypt, files, name: file, handed: handed.filter(|_| tls), tls_with: None,

@@ -15,7 +15,7 @@ impl Stores for Shelf {
         match store {
             StoreSpec::File(path) => check_path(path),
             StoreSpec::Mirror(inner) => {
-                inner.iter().try_for_each(|store| self.check(store))?;
+                self.check_copies(inner)?;
                 self.are_apart(inner)
             }
             StoreSpec::Tier(inner) => inner.iter().try_for_each(|store| self.check(store)),
@@ -57,6 +57,36 @@ impl Stores for Shelf {
 }
 
 impl Shelf {
+    /// A copy whose server gives no answer may be filled later, if there is another.
+    fn check_copies(&self, copies: &[StoreSpec]) -> Result<(), String> {
+        let (mut there, mut absent) = (0, Vec::new());
+        for copy in copies {
+            let is_spare = self.spare_after(copy).is_some();
+            match self.check(copy) {
+                Ok(()) if is_spare => {}
+                Err(why) if is_spare && copy.urls().iter().any(|url| (self.elsewhere.is_absent)(url)) => {
+                    (self.elsewhere.warn)(format!("{why}: it is a spare, which is not needed now"));
+                }
+                Ok(()) => there += 1,
+                Err(why) if copy.urls().iter().any(|url| (self.elsewhere.is_absent)(url)) => absent.push(why),
+                Err(why) => return Err(why),
+            }
+        }
+        let all = there + absent.len();
+        if all == 0 {
+            return Err("mirror: all copies are spares (leave spare= out of one)".to_owned());
+        }
+        if there == 0 {
+            return absent.into_iter().next().map_or(Ok(()), Err);
+        }
+        for why in absent {
+            (self.elsewhere.warn)(format!(
+                "{why}: the program begins with {there} of {all} copies, and that one is filled when it answers"
+            ));
+        }
+        Ok(())
+    }
+
     /// Two copies on one server would be lost together.
     fn are_apart(&self, copies: &[StoreSpec]) -> Result<(), String> {
         let mut known: Vec<(String, &str)> = Vec::new();

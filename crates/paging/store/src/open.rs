@@ -2,10 +2,11 @@
 
 use crate::parts::member::directory_of;
 use crate::{
-    Compressed, Encrypted, Error, Faults, Faulty, FileStore, Mirror, Packed, Placement, Store, Striped, Tier,
-    Tiered,
+    Compressed, Encrypted, Error, Faults, Faulty, FileStore, Mirror, Packed, Placement, Spare, Store,
+    Striped, Tier, Tiered,
 };
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 use terapage_config::{Settings, Size, StoreSpec, default_store};
 
 /// Terms that are the same for all parts of a store.
@@ -27,8 +28,15 @@ pub type OpenUrl = fn(&str, Terms) -> Result<Box<dyn Store>, Error>;
 pub struct Elsewhere {
     /// Why the store is impossible, in one line that begins with its name.
     pub check: fn(&str) -> Result<(), String>,
+    /// Whether a store that was checked gave no answer, and may come back.
+    pub is_absent: fn(&str) -> bool,
+    /// Has a line told to the user before the program begins.
+    pub warn: fn(String),
     /// The servers behind a checked store, each with a unique name.
     pub servers: fn(&str) -> Vec<String>,
+    /// Of a store that is a spare of a mirror: how long a copy does not answer in whose place it
+    /// goes.
+    pub spare: fn(&str) -> Option<Duration>,
     /// Opens it.
     pub open: OpenUrl,
     /// Whether the store gets only ciphertext: according to the URL, or, if the second argument is
@@ -51,7 +59,10 @@ impl Default for Shelf {
         Shelf {
             elsewhere: Elsewhere {
                 check: |url| Err(format!("{url} {}", unknown(url))),
+                is_absent: |_| false,
+                warn: |_| {},
                 servers: |_| Vec::new(),
+                spare: |_| None,
                 open: |url, _| Err(Error::Unfit { name: url.to_owned(), why: unknown(url) }),
                 wants_cipher: |_, _| false,
             },
@@ -77,13 +88,18 @@ impl Shelf {
                 Box::new(if terms.leaves { store.leaving_some() } else { store })
             }
             StoreSpec::Mirror(copies) => {
-                let copies = copies.iter().map(|copy| self.open(copy, terms));
+                let spares = copies.iter().filter_map(|copy| Some((copy, self.spare_after(copy)?)));
+                let spares =
+                    spares.map(|(spare, after)| Ok(Spare { store: self.open(spare, terms)?, after }));
+                let spares = spares.collect::<Result<Vec<_>, Error>>()?;
+                let copies = copies.iter().filter(|copy| self.spare_after(copy).is_none());
+                let copies = copies.map(|copy| self.open(copy, terms));
                 let mut copies = copies.collect::<Result<Vec<_>, _>>()?;
                 if let Some(faults) = self.faults.filter(|faults| faults.copy != 0) {
                     let bad = copies.remove(0);
                     copies.insert(0, Box::new(Faulty::new(bad, faults, 1)));
                 }
-                Box::new(Mirror::new(copies, terms.block)?)
+                Box::new(Mirror::with_spares(copies, spares, terms.block)?)
             }
             StoreSpec::Tier(tiers) => Box::new(Tiered::new(self.open_tiers(tiers, terms)?, terms.block)?),
             StoreSpec::Ram(size) => Box::new(ram(*size, terms, false)?),
@@ -99,6 +115,14 @@ impl Shelf {
             }
             StoreSpec::Url(url) => (self.elsewhere.open)(url, terms)?,
         })
+    }
+
+    /// Of a spare: how long a copy does not answer in whose place it goes.
+    pub(crate) fn spare_after(&self, spec: &StoreSpec) -> Option<Duration> {
+        match spec {
+            StoreSpec::Url(url) => (self.elsewhere.spare)(url),
+            _ => None,
+        }
     }
 
     /// Memory passes on blocks that do not compress: there is another store after it.

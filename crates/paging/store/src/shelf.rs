@@ -150,6 +150,43 @@ impl Ended {
     }
 }
 
+/// How many copies the mirrors of a store have, and what these lack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Redundancy {
+    /// Copies of all mirrors; 0: there is no mirror.
+    pub copies: u32,
+    /// Copies that are left out, or that do not answer.
+    pub missing: u32,
+    /// Slots that copies are to be written again.
+    pub behind: u64,
+    /// Bytes that were written to copies again in the background.
+    pub resynced_bytes: u64,
+}
+
+impl std::ops::Add for Redundancy {
+    type Output = Redundancy;
+
+    fn add(self, other: Redundancy) -> Redundancy {
+        Redundancy {
+            copies: self.copies + other.copies,
+            missing: self.missing + other.missing,
+            behind: self.behind + other.behind,
+            resynced_bytes: self.resynced_bytes + other.resynced_bytes,
+        }
+    }
+}
+
+/// Whether what keeps a store's bytes answers, and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Presence<'a> {
+    /// It answers, as far as is known.
+    pub answers: bool,
+    /// It is to be emptied (`terapage far drain`).
+    pub drains: bool,
+    /// What no other server has; empty: it is not known, or there is no server.
+    pub server: &'a str,
+}
+
 /// A place for blocks, in slots of one size.
 ///
 /// All calls come from the pager's thread. None of them waits, except that [`grow`](Self::grow) and
@@ -264,6 +301,28 @@ pub trait Store: Send {
     fn condition(&self) -> Option<String> {
         None
     }
+
+    /// The copies of the mirrors in it.
+    fn redundancy(&self) -> Redundancy {
+        Redundancy::default()
+    }
+
+    /// Where a slot lies, in words for a message: the key of a server. `None`: the name says it.
+    fn whereabouts(&self, _slot: u32) -> Option<String> {
+        None
+    }
+
+    /// It is a copy of a mirror from now on: its bytes can be had elsewhere, so an operation that
+    /// gets no answer fails soon, and passes, and it sees to its connections even if it is idle.
+    fn is_copy(&mut self) {}
+
+    /// Whether what keeps its bytes answers.
+    fn presence(&self) -> Presence<'_> {
+        Presence { answers: true, drains: false, server: "" }
+    }
+
+    /// Tells slots whose bytes it is known to have lost, each once.
+    fn take_lost(&mut self, _tell: &mut dyn FnMut(Range<u32>)) {}
 }
 
 impl<S: Store + ?Sized> Store for Box<S> {
@@ -345,6 +404,26 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn condition(&self) -> Option<String> {
         (**self).condition()
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        (**self).redundancy()
+    }
+
+    fn whereabouts(&self, slot: u32) -> Option<String> {
+        (**self).whereabouts(slot)
+    }
+
+    fn is_copy(&mut self) {
+        (**self).is_copy();
+    }
+
+    fn presence(&self) -> Presence<'_> {
+        (**self).presence()
+    }
+
+    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
+        (**self).take_lost(tell);
     }
 }
 

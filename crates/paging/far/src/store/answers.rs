@@ -77,6 +77,8 @@ impl Far {
                     self.look_for_dead();
                 }
             }
+            (Ask::Drain, Some(Reply::Bulk(says))) => self.drains = !says.is_empty(),
+            (Ask::Beat, Some(Reply::Integer(new))) => self.has_shown_life(new),
             (Ask::Leave, _) if self.leaving == Leaving::Asked => self.leaving = Leaving::Noted,
             (Ask::Look, Some(reply)) => self.looked(index / CLASSES, &reply.text().unwrap_or_default()),
             (Ask::Names, Some(reply)) => self.named(&reply),
@@ -176,6 +178,9 @@ impl Far {
         let is_made = *reply == Reply::Integer(self.value_bytes() as i64);
         self.values[value as usize] = if is_made { Value::There } else { Value::Absent };
         self.created += u32::from(is_made);
+        if is_made {
+            self.tell_made();
+        }
         let aside = self.take_aside(value);
         if let Reply::Error(why) = reply
             && self.redirected(lane, &aside, why)
@@ -212,7 +217,9 @@ impl Far {
         ended: &mut Vec<Ended>,
     ) {
         let told = refusals::told(why);
-        if refusals::remedy(why) == Remedy::Stop {
+        // What is in a file may be changed there.
+        let may_change = self.server.password_file.is_some() && refusals::is_about_password(why);
+        if refusals::remedy(why) == Remedy::Stop && !may_change {
             self.fail_all(index / CLASSES, &told, ended);
         }
         self.lanes[index].connection.cut(ring, &told);
@@ -323,10 +330,9 @@ impl Far {
         lane.backoff_ns =
             if lane.ready { 0 } else { (lane.backoff_ns * 2).clamp(TICK_NS / 2, BACKOFF_NS_MAX) };
         lane.retry_ns = now_ns() + lane.backoff_ns;
-        if lane.down_since_ns == 0 {
-            lane.down_since_ns = now_ns();
-        }
         (lane.ready, lane.bytes) = (false, 0);
+        // A copy of a mirror is made whole again as soon as it answers.
+        lane.wanted |= self.is_copy;
         self.nodes[node].dialled += usize::from(lane.backoff_ns > 0);
         let client = lane.client.take();
         let mut may_change = false;
@@ -357,6 +363,10 @@ impl Far {
             }
         }
         again.into_iter().rev().for_each(|part| self.queue(part, true));
+        let lane = &mut self.lanes[index];
+        if lane.down_since_ns == 0 && lane.is_missed() {
+            lane.down_since_ns = now_ns();
+        }
         if may_change && !is_planted(Planted::NoKill) {
             // A number that no connection has cannot be ended: then nothing is written any more.
             self.lanes[index].dead.push(client.unwrap_or(0));

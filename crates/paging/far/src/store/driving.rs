@@ -39,6 +39,12 @@ impl Far {
     }
 
     pub(super) fn dial(&mut self, index: usize, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        if self.is_copy && self.lanes[index].down_since_ns == 0 {
+            self.lanes[index].down_since_ns = now_ns();
+        }
+        if !self.nodes[index / CLASSES].run_id.is_empty() {
+            shelf::read_again(&mut self.server);
+        }
         let node = &self.nodes[index / CLASSES];
         if node.addresses.is_empty() && self.kind != Kind::Alone {
             self.guide.wanted = true;
@@ -68,7 +74,7 @@ impl Far {
             || self.guide.connection.is_used()
             || self.lanes.iter().any(|lane| lane.wanted || lane.is_between());
         if is_busy && !self.ticks {
-            self.ticks = ring.timeout(TICK_NS, TICK).is_ok();
+            self.ticks = ring.timeout(self.tick_ns(), TICK).is_ok();
         }
         if (self.is_registered || self.created > 0) && !self.beats {
             self.beats = ring.timeout(BEAT_NS, BEAT).is_ok();
@@ -76,6 +82,22 @@ impl Far {
         if self.is_sweeping() && !self.sweeper.ticks {
             self.sweeper.ticks = ring.timeout(sweep::STEP_NS, SWEEP).is_ok();
         }
+    }
+
+    /// When it is to be looked at what takes long: where a server is missed that nobody waits for,
+    /// when that is tried next.
+    fn tick_ns(&self) -> u64 {
+        let is_idle = |lane: &Lane| !lane.is_between() && lane.waiting.is_empty();
+        if self.open > 0
+            || self.guide.wanted
+            || self.guide.connection.is_used()
+            || !self.lanes.iter().all(is_idle)
+        {
+            return TICK_NS;
+        }
+        let missed = self.lanes.iter().filter(|lane| lane.wanted && !lane.ready);
+        let next_ns = missed.map(|lane| lane.retry_ns.saturating_sub(now_ns())).min();
+        next_ns.map_or(TICK_NS, |ns| ns.max(TICK_NS))
     }
 
     /// Why a slot's server does not answer.

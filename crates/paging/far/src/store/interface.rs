@@ -130,6 +130,7 @@ impl Store for Far {
                 continue;
             }
             self.used.set(slot, false);
+            self.lost.iter_mut().for_each(|lost| lost.set(slot, false));
             let value = slot / self.per;
             self.used_of[value as usize] -= 1;
             let is_empty = self.used_of[value as usize] == 0;
@@ -142,6 +143,7 @@ impl Store for Far {
                 self.values[value as usize] = Value::Absent;
                 self.created -= 1;
                 self.ask(lane, Ask::Unlink(value), &[b"UNLINK", &key]);
+                self.tell_made();
             }
         }
     }
@@ -151,9 +153,10 @@ impl Store for Far {
             self.holder.share_nothing();
             return Ok(());
         }
-        let until = Instant::now() + self.server.stall;
+        let stall = if self.is_copy { Duration::from_nanos(QUICK_NS) } else { self.server.stall };
+        let (until, time) = (Instant::now() + stall, CLOSE_TIME.min(stall));
         loop {
-            let shared = life::share(&self.reach(), &self.space, &mut self.holder, fork, CLOSE_TIME);
+            let shared = life::share(&self.reach(), &self.space, &mut self.holder, fork, time);
             match shared {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() > until => {
@@ -200,7 +203,10 @@ impl Store for Far {
         Ok(())
     }
 
+    /// Whether a copy of a mirror is there is known from the start.
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        let is_wanted = self.is_copy && self.is_own;
+        self.lanes.iter_mut().for_each(|lane| lane.wanted |= is_wanted);
         self.go_on(ring, ended);
     }
 
@@ -213,7 +219,9 @@ impl Store for Far {
         }
         self.guide.connection.hang_up();
         if self.is_registered {
-            let gone = life::let_go(&self.reach(), &self.space, &self.holder, CLOSE_TIME, &clients);
+            let is_away = self.is_copy && self.trouble_now().is_some();
+            let time = if is_away { Duration::from_nanos(QUICK_NS) } else { CLOSE_TIME };
+            let gone = life::let_go(&self.reach(), &self.space, &self.holder, time, &clients);
             if let (Err(error), None) = (gone, self.trouble_now()) {
                 say(&format!(
                     "terapage: warning: blocks on {} could not be removed: the server {error} \
@@ -225,13 +233,37 @@ impl Store for Far {
     }
 
     fn condition(&self) -> Option<String> {
-        let given_up = self.nodes.iter().find_map(|node| node.given_up.as_ref());
+        let now_ns = now_ns();
+        let lasts = |given_up: &&GivenUp| given_up.writes_until_ns.is_none_or(|until_ns| until_ns > now_ns);
+        let given_up = self.nodes.iter().find_map(|node| node.given_up.as_ref().filter(lasts));
         match (given_up, &self.lost) {
             (Some(given_up), _) => Some(given_up.why.clone()),
-            (None, Some(_)) => Some(self.why_lost.clone()),
-            _ if self.taken_over.is_some() => self.why_taken_over(),
-            _ if self.warned => Some("the server may discard blocks".to_owned()),
-            _ => None,
+            // A mirror tells it by the slots that its copy is to be written again.
+            (None, Some(lost)) if lost.count() > 0 && !self.is_copy => Some(self.why_lost.clone()),
+            _ => {
+                let trouble = self.trouble_now().filter(|_| self.is_copy);
+                if let Some(why) = trouble {
+                    return Some(format!("{}: {why}", self.name()));
+                }
+                let evicts = self.warned.then(|| "the server may discard blocks".to_owned());
+                self.why_taken_over().or(evicts)
+            }
         }
+    }
+
+    fn whereabouts(&self, slot: u32) -> Option<String> {
+        Some(format!("key {}", self.key_of(slot)))
+    }
+
+    fn is_copy(&mut self) {
+        self.is_copy = true;
+    }
+
+    fn presence(&self) -> Presence<'_> {
+        Presence { answers: self.trouble_now().is_none(), drains: self.drains, server: &self.nodes[0].run_id }
+    }
+
+    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
+        self.untold.drain(..).for_each(tell);
     }
 }

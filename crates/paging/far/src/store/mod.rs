@@ -30,6 +30,7 @@ use crate::namespace::{self, Namespace};
 use crate::receiver::{Answer, Want};
 use crate::refusals::{self, Remedy};
 use crate::resp::{self, Reply};
+use crate::shelf;
 use crate::tls::Session;
 use crate::url::{Address, Server};
 use guide::{GUIDE, Guide};
@@ -40,7 +41,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use sweep::Sweeper;
-use terapage_store::{EXTENT, Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use terapage_store::{EXTENT, Ended, Error, Failure, Notes, Op, OpKind, Presence, Store, StoreRing, Why};
 use terapage_sys::ring::{self, Done, Piece};
 use terapage_sys::thread::{now_ns, say};
 
@@ -89,6 +90,9 @@ const PATIENCE_NS: u64 = 5_000 * MS;
 const QUICK_NS: u64 = 500 * MS;
 const TRIED_FOR: Duration = Duration::from_secs(30);
 
+/// How long what is said of a server that took another's place stays in the condition.
+const TOLD_S: u64 = 3600;
+
 /// How long a refused operation rests, and the longest time between two tries to connect.
 const PAUSE_NS: u64 = 250 * MS;
 const BACKOFF_NS_MAX: u64 = 2_000 * MS;
@@ -110,6 +114,8 @@ enum Ask {
     Unlink(u32),
     Time,
     Beat,
+    Note,
+    Drain,
     Look,
     Asking,
     Map,
@@ -200,11 +206,19 @@ pub struct Far {
     used: Bits,
     /// For each value, the number of slots in use.
     used_of: Vec<u32>,
-    /// Slots whose bytes are lost.
+    /// Slots whose bytes are lost, and those of which a mirror was not told yet.
     lost: Option<Bits>,
+    untold: Vec<Range<u32>>,
     why_lost: String,
-    /// A server has replaced another, and may lack its last writes.
-    taken_over: Option<String>,
+    /// It is a copy of a mirror: what gets no answer soon fails for now.
+    is_copy: bool,
+    /// Somebody wants the server to be emptied.
+    drains: bool,
+    /// A sign of life was noted in the registry, which was there before.
+    has_beat: bool,
+    /// A server has taken the place of another, and may lack what was written last; when that was,
+    /// in seconds since 1970.
+    taken_over: Option<(String, u64)>,
     /// Slots whose bytes were wrong since then.
     doubted: Bits,
     parts: Notes<Part>,
@@ -267,6 +281,10 @@ impl Far {
             used: Bits::default(),
             used_of: Vec::new(),
             lost: None,
+            untold: Vec::new(),
+            is_copy: false,
+            drains: false,
+            has_beat: false,
             why_lost: String::new(),
             taken_over: None,
             doubted: Bits::default(),

@@ -90,6 +90,8 @@ pub(super) struct Lane {
     pub retry_ns: u64,
     /// The time since which there is no connection; 0 if there is one, or none was wanted.
     pub down_since_ns: u64,
+    /// How long no answer is waited for, in a mirror.
+    pub patience_ns: u64,
 }
 
 impl Lane {
@@ -107,6 +109,7 @@ impl Lane {
             backoff_ns: 0,
             retry_ns: 0,
             down_since_ns: 0,
+            patience_ns: QUICK_NS,
         }
     }
 
@@ -276,7 +279,7 @@ impl Far {
             address.map_or("nobody".to_owned(), SocketAddr::to_string)
         };
         let (from, to) = (name(old[slot]), name(self.routes[slot]));
-        self.taken_over = Some(format!("slots went from {from} to {to}"));
+        self.takes_over(format!("slots went from {from} to {to}"));
     }
 
     /// Another server answers at that address now.
@@ -288,21 +291,25 @@ impl Far {
         // Notes that were requested from it may be missing there.
         (self.is_registered, self.announced, self.acks) = (false, 0, 0);
         let address = self.nodes[node].addresses.first().map(SocketAddr::to_string).unwrap_or_default();
-        self.taken_over = Some(format!(
-            "another server answers at {address}, or the server was \
-                                        started again"
-        ));
+        self.takes_over(format!("another server answers at {address}, or the server was started again"));
+    }
+
+    fn takes_over(&mut self, how: String) {
+        self.taken_over = Some((how, life::now_s()));
     }
 
     /// Why written bytes are missing, or older.
     pub(super) fn why_stale(&self) -> Option<String> {
-        let why = self.taken_over.as_ref()?;
+        let (why, _) = self.taken_over.as_ref()?;
         Some(format!("{why}, and the last writes are missing there (use a mirror of two stores)"))
     }
 
-    /// The message about it while no loss is known.
+    /// What people are told of it for a while, if nothing is known to be lost.
     pub(super) fn why_taken_over(&self) -> Option<String> {
-        self.taken_over.as_ref().map(|why| format!("{why}: the last writes may be lost"))
+        let (why, at_s) = self.taken_over.as_ref()?;
+        let is_told = life::now_s().saturating_sub(*at_s) < TOLD_S;
+        let (hour, minute) = (at_s / 3600 % 24, at_s / 60 % 60);
+        is_told.then(|| format!("{why} at {hour:02}:{minute:02} UTC: the last writes before may be lost"))
     }
 
     /// The server redirects one or more parts to another server: sends them there. Returns whether

@@ -81,6 +81,7 @@ impl Far {
             // The write of its single block makes the value.
             self.values[value as usize] = Value::There;
             self.created += 1;
+            self.tell_made();
         }
         if asked {
             self.ask(lane, Ask::Asking, &[b"ASKING"]);

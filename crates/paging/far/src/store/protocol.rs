@@ -70,6 +70,8 @@ struct Setup {
     hashes: bool,
     /// The server restarts, or another replaces it.
     restarts: bool,
+    /// The store is a copy of a mirror, which is told what is lost.
+    is_copy: bool,
 }
 
 /// A connection at the server.
@@ -216,7 +218,8 @@ impl Sim {
             }
             b"TIME" => resp::command(out, &[b"1700000000", b"0"]),
             b"SENTINEL" => resp::command(out, &[b"127.0.0.1", self.port().to_string().as_bytes()]),
-            b"HSET" | b"HDEL" | b"SADD" => resp::header(out, ':', 1),
+            b"HSET" => resp::header(out, ':', 0),
+            b"HDEL" | b"SADD" => resp::header(out, ':', 1),
             _ => out.extend_from_slice(b"-ERR unknown command\r\n"),
         }
     }
@@ -293,6 +296,8 @@ struct Pager {
     at: usize,
     /// The versions that were last written, and are not lost.
     model: [Option<u64>; SLOTS.len()],
+    /// Slots that were told to be lost, and were not written since.
+    told: Vec<u32>,
     version: u64,
     doing: Vec<Doing>,
     ended: Vec<Ended>,
@@ -309,10 +314,14 @@ impl Pager {
             store: Far::new(Server::parse(&url).unwrap(), BLOCK).unwrap(),
             at: memory::reserve(len).unwrap() as usize,
             model: [None; SLOTS.len()],
+            told: Vec::new(),
             version: 0,
             doing: Vec::new(),
             ended: Vec::new(),
         };
+        if setup.is_copy {
+            pager.store.is_copy();
+        }
         while pager.store.slots() <= SLOTS[SLOTS.len() - 1] {
             pager.store.grow().unwrap();
         }
@@ -364,6 +373,11 @@ impl Pager {
         self.ring.enter(0).unwrap();
         while let Some(done) = self.ring.done() {
             self.store.event(&mut StoreRing::new(&mut self.ring, 0, 48), done, &mut self.ended);
+            let told = &mut self.told;
+            self.store.take_lost(&mut |slots| told.extend(slots));
+            for end in std::mem::take(&mut self.ended) {
+                self.ended_one(end, setup, may_lose)?;
+            }
         }
         for end in std::mem::take(&mut self.ended) {
             self.ended_one(end, setup, may_lose)?;
@@ -382,7 +396,10 @@ impl Pager {
                 self.begin(id);
                 return Ok(());
             }
-            (OpKind::Write, Ok(())) => self.model[index] = Some(version),
+            (OpKind::Write, Ok(())) => {
+                self.model[index] = Some(version);
+                self.told.retain(|&told| told != slot);
+            }
             (OpKind::Read, Ok(())) => {
                 let wanted = self.model[index].expect("only what was written is read");
                 let word = self.word(index, wanted).to_le_bytes();
@@ -405,6 +422,9 @@ impl Pager {
             }
             (_, Err(failure)) if !may_lose => {
                 return Err(format!("slot {slot} of client {}: {kind:?}: {}", self.number, failure.why));
+            }
+            (OpKind::Read, Err(failure)) if setup.is_copy && !self.told.contains(&slot) => {
+                return Err(format!("slot {slot} is lost, and nobody was told: {}", failure.why));
             }
             (_, Err(_)) => self.model[index] = None,
         }
@@ -476,7 +496,7 @@ fn first_seed() -> u64 {
 }
 
 /// Without hashes: bytes are right by the protocol alone.
-const BARE: Setup = Setup { by_sentinel: false, hashes: false, restarts: false };
+const BARE: Setup = Setup { by_sentinel: false, hashes: false, restarts: false, is_copy: false };
 
 fn all_go_well(setup: Setup) {
     let first = first_seed();
@@ -508,7 +528,12 @@ fn a_server_that_is_started_again_gives_no_wrong_bytes() {
 
 #[test]
 fn with_hashes_a_stale_replica_and_other_writers_give_no_wrong_bytes() {
-    all_go_well(Setup { by_sentinel: true, hashes: true, restarts: true });
+    all_go_well(Setup { by_sentinel: true, hashes: true, restarts: true, ..BARE });
+}
+
+#[test]
+fn a_mirror_is_told_all_that_its_copy_has_lost() {
+    all_go_well(Setup { restarts: true, is_copy: true, ..BARE });
 }
 
 #[test]
@@ -533,5 +558,5 @@ fn a_read_of_what_was_lost_meanwhile_is_found() {
 
 #[test]
 fn hashes_that_are_not_compared_are_found() {
-    is_found(None, Setup { by_sentinel: true, hashes: false, restarts: true });
+    is_found(None, Setup { by_sentinel: true, restarts: true, ..BARE });
 }

@@ -8,7 +8,11 @@ impl Far {
         let lost = self.lost.get_or_insert_default();
         for value in values {
             let slots = value * self.per..(value + 1) * self.per;
-            slots.filter(|&slot| self.used.get(slot)).for_each(|slot| lost.set(slot, true));
+            let used = slots.clone().filter(|&slot| self.used.get(slot));
+            used.for_each(|slot| lost.set(slot, true));
+            if self.is_copy {
+                self.untold.push(slots);
+            }
             if self.values[value as usize] == Value::There {
                 self.values[value as usize] = Value::Absent;
                 self.created -= 1;
@@ -27,7 +31,8 @@ impl Far {
         for value in &mut self.values {
             *value = Value::Absent;
         }
-        (self.created, self.announced, self.is_registered) = (0, 0, false);
+        (self.created, self.announced) = (0, 0);
+        (self.is_registered, self.has_beat) = (false, false);
         // The server's numbers of connections begin again.
         self.lanes.iter_mut().for_each(|lane| lane.dead.clear());
     }
@@ -39,8 +44,18 @@ impl Far {
         let is_late = self.parts.iter().any(|part| now_ns.saturating_sub(part.since_ns) > stall_ns);
         for lane in &mut self.lanes {
             let idle_ns = lane.connection.idle_ns(now_ns);
+            let is_quick = self.is_copy && lane.ready;
+            let patience_ns = if is_quick { lane.patience_ns.min(patience_ns) } else { patience_ns };
             if idle_ns > patience_ns || is_late && idle_ns > 0 {
                 lane.connection.cut(ring, &format!("no answer for {} ms", idle_ns / MS));
+                if is_quick && lane.down_since_ns == 0 {
+                    // What it has under way fails as soon as nothing of it is in the ring. One that
+                    // is only slow gets more time the next time.
+                    lane.down_since_ns = now_ns - idle_ns.max(QUICK_NS + 1);
+                    lane.patience_ns = (lane.patience_ns * 2).min(PATIENCE_NS);
+                }
+            } else if is_quick {
+                lane.connection.listen(ring);
             }
         }
         for index in std::mem::take(&mut self.paused) {
@@ -100,7 +115,7 @@ impl Far {
         if down_ns > self.server.stall.as_nanos() as u64 {
             return Some(Failure::lasting(Why::Text(self.nothing_done())));
         }
-        let is_quick = down_ns > QUICK_NS && self.server.stall <= TRIED_FOR;
+        let is_quick = down_ns > QUICK_NS && (self.is_copy || self.server.stall <= TRIED_FOR);
         is_quick.then(|| Failure::passing(Why::Text(self.trouble.clone())))
     }
 
@@ -134,6 +149,9 @@ impl Far {
     /// Gives a sign of life for the namespace, and checks the server.
     pub(super) fn beat(&mut self) {
         self.beat = self.beat.wrapping_add(1);
+        for lane in &mut self.lanes {
+            lane.patience_ns = (lane.patience_ns / 2).max(QUICK_NS);
+        }
         let lane = self.lane_of_key(&self.space.registry());
         if !self.lanes[lane].ready {
             self.lanes[lane].wanted = true;
@@ -144,6 +162,13 @@ impl Far {
             self.register(0);
         }
         self.ask(lane, Ask::Time, &[b"TIME"]);
+        if self.is_copy {
+            let key = namespace::drain(&self.server.prefix);
+            let lane = self.lane_of_key(&key);
+            if self.lanes[lane].ready {
+                self.ask(lane, Ask::Drain, &[b"GETRANGE", &key, b"0", b"0"]);
+            }
+        }
         if self.beat.is_multiple_of(BEATS_OF_LOOK) {
             let ready = (REST..self.lanes.len()).step_by(CLASSES).filter(|&lane| self.lanes[lane].ready);
             ready.collect::<Vec<_>>().into_iter().for_each(|lane| self.ask(lane, Ask::Look, &[b"INFO"]));
@@ -157,6 +182,7 @@ impl Far {
         let registry = self.space.registry();
         let made = self.created.to_string();
         let claim = self.holder.claim();
+        let claims = claim.is_some();
         let mut words: Vec<&[u8]> = vec![b"HSET", &registry, b"beat", seconds.as_bytes()];
         if self.is_own {
             words.extend([b"made", made.as_bytes()]);
@@ -165,12 +191,38 @@ impl Far {
             words.extend([name.as_bytes(), value.as_bytes()]);
         }
         let lane = self.lane_of_key(&registry);
-        self.ask(lane, Ask::Beat, &words);
+        self.ask(lane, if claims { Ask::Note } else { Ask::Beat }, &words);
         let gone = self.holder.take_gone();
         if !gone.is_empty() {
             let mut words: Vec<&[u8]> = vec![b"HDEL", &registry];
             words.extend(gone.iter().map(String::as_bytes));
-            self.ask(lane, Ask::Beat, &words);
+            self.ask(lane, Ask::Note, &words);
+        }
+    }
+
+    /// The registry has noted a sign of life, and so many fields that it did not have. If it had
+    /// them the last time, it has gone, and with it what was kept.
+    pub(super) fn has_shown_life(&mut self, new: i64) {
+        let was_there = std::mem::replace(&mut self.has_beat, true);
+        if new == 0 || !was_there || !self.is_own || self.kind != Kind::Alone {
+            return;
+        }
+        if self.is_copy {
+            let values = self.values.len() as u32;
+            self.lose(0..values, "its keys were gone (FLUSHALL, eviction, another client)");
+        }
+        (self.is_registered, self.has_beat) = (false, false);
+        self.register(0);
+    }
+
+    /// Tells the registry how many values there are: without waiting for the next sign of life, so
+    /// that `terapage far ls` is right.
+    pub(super) fn tell_made(&mut self) {
+        let registry = self.space.registry();
+        let lane = self.lane_of_key(&registry);
+        if self.is_own && self.is_registered && self.acks == 0 && self.lanes[lane].ready {
+            let made = self.created.to_string();
+            self.ask(lane, Ask::Note, &[b"HSET", &registry, b"made", made.as_bytes()]);
         }
     }
 
@@ -201,7 +253,6 @@ impl Far {
         let info = Info::parse(text);
         let loses = info.policy.starts_with("allkeys") || info.evicted > self.nodes[node].info.evicted;
         if loses && !self.warned {
-            self.warned = true;
             say(&format!(
                 "terapage: warning: store {} discards keys when it is full (maxmemory-policy {}): \
                  blocks may be lost\n",
@@ -209,16 +260,19 @@ impl Far {
                 info.policy
             ));
         }
+        // Of several servers one may lose keys and another not.
+        self.warned = loses || self.warned && self.nodes.len() > 1;
         self.note(node, info);
     }
 
     /// Asks the server for its present contents, before growth is refused.
     pub(super) fn look_now(&mut self) {
+        let time = if self.is_copy { Duration::from_nanos(QUICK_NS) } else { CLOSE_TIME };
         for node in 0..self.nodes.len() {
             if self.nodes[node].share == 0 {
                 continue;
             }
-            let info = client::Client::connect(&self.reach_node(node), CLOSE_TIME)
+            let info = client::Client::connect(&self.reach_node(node), time)
                 .and_then(|mut client| client.call(&[b"INFO"]))
                 .map(|reply| Info::parse(&reply.text().unwrap_or_default()));
             if let Ok(info) = info

@@ -473,6 +473,11 @@ impl Engine {
         self.count_waits();
         counters.prefetch_stopped.store(u64::from(self.ahead.policy.is_stopped()), Relaxed);
         self.condition.report(self.io.condition());
+        let mirrors = self.io.redundancy();
+        counters.mirror_copies.store(u64::from(mirrors.copies), Relaxed);
+        counters.mirror_missing.store(u64::from(mirrors.missing), Relaxed);
+        counters.mirror_behind.store(mirrors.behind, Relaxed);
+        counters.resynced_bytes.store(mirrors.resynced_bytes, Relaxed);
     }
 
     /// Checks that the parts agree with each other. Under the model checker, each block is checked,

@@ -74,7 +74,11 @@ impl Engine {
             true => format!("for {} s", failing_ms / 1000),
             false => format!("{TRIES} times"),
         };
-        let why = format!("{doing} store {store} failed {how_long}: {}", failure.why);
+        // Of other failures the store has said where.
+        let place = self.io.whereabouts(operation.origin, operation.slot);
+        let place = place.filter(|_| failure.why == Why::Wrong).map(|place| format!(" ({place})"));
+        let place = place.unwrap_or_default();
+        let why = format!("{doing} store {store} failed {how_long}: {}{place}", failure.why);
         match operation.kind {
             OpKind::Write if is_full(failure) => io::end_as_full(&why),
             _ => self.stop(&why),

@@ -13,7 +13,7 @@ use crate::options::Options;
 use bounce::Bounce;
 use slots::Slots;
 use std::collections::VecDeque;
-use terapage_store::{EXTENT, Ended, Error as StoreError, Op, OpKind, Store, StoreRing};
+use terapage_store::{EXTENT, Ended, Error as StoreError, Op, OpKind, Redundancy, Store, StoreRing};
 use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 use terapage_sys::thread;
 use transfers::{Operation, Transfers};
@@ -313,6 +313,16 @@ impl Io {
     /// What is wrong with the process's own store, in words.
     pub fn condition(&self) -> Option<String> {
         self.stores[usize::from(self.own)].condition()
+    }
+
+    /// The copies that mirrors of the process's own store have.
+    pub fn redundancy(&self) -> Redundancy {
+        self.stores[usize::from(self.own)].redundancy()
+    }
+
+    /// Where a slot of a store lies, in words.
+    pub fn whereabouts(&self, origin: u8, slot: u32) -> Option<String> {
+        self.stores[usize::from(origin)].whereabouts(slot)
     }
 
     /// Frees a slot of this process's own store.

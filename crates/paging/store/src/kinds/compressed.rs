@@ -11,7 +11,7 @@ use crate::parts::extents::room_for_numbers;
 use crate::parts::packer::Packer;
 use crate::parts::pieces::{KeptPieces, cut};
 use crate::parts::units::{NONE, Units};
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Redundancy, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_config::Codec;
@@ -567,5 +567,14 @@ impl<S: Store> Store for Compressed<S> {
 
     fn condition(&self) -> Option<String> {
         self.inner.condition()
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        self.inner.redundancy()
+    }
+
+    fn whereabouts(&self, slot: u32) -> Option<String> {
+        let first = self.slots.get(slot as usize)?.first;
+        if first == NONE { None } else { self.inner.whereabouts(first) }
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::parts::buffers::{Buffers, copy, each_block};
 use crate::parts::pieces::KeptPieces;
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
 use crate::{EXTENT, parts::secret::Secret};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -279,5 +279,25 @@ impl<S: Store> Store for Encrypted<S> {
 
     fn condition(&self) -> Option<String> {
         self.inner.condition()
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        self.inner.redundancy()
+    }
+
+    fn whereabouts(&self, slot: u32) -> Option<String> {
+        self.inner.whereabouts(slot)
+    }
+
+    fn is_copy(&mut self) {
+        self.inner.is_copy();
+    }
+
+    fn presence(&self) -> Presence<'_> {
+        self.inner.presence()
+    }
+
+    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
+        self.inner.take_lost(tell);
     }
 }

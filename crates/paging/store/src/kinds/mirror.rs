@@ -7,49 +7,63 @@
 //! The mirror notes for each slot which copies are known to lack its bytes. A slot is *stale* in a
 //! copy that a write did not reach, and is not read there until it has been written. It is
 //! *suspect* in a copy that gave an error or wrong bytes, and is read there only if no other copy
-//! has it.
+//! has it. Both are written again from another copy: when they are read, or else in the background
+//! ([`resync`](crate::parts::resync)).
 
+use crate::parts::bits::Bits;
+use crate::parts::buffers::each_block;
 use crate::parts::copies::{Copies, Side};
 use crate::parts::pieces::{KeptPieces, cut};
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::parts::repair::{Repair, Saved};
+use crate::parts::resync::Resync;
+use crate::parts::spare::Spare;
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 use terapage_sys::memory;
 use terapage_sys::ring::{Done, Piece};
 use terapage_sys::thread::now_ns;
+use twox_hash::XxHash3_64;
 
 /// The most bytes that wait to be judged, or are being written back. Beyond that, reads use another
 /// copy the next time, too.
 const SAVED_MOST: usize = 8 << 20;
 
-/// The size of a page: memory for direct I/O begins at such a boundary.
-const PAGE: usize = 4096;
-
 /// Several stores with the same bytes.
 pub struct Mirror {
-    copies: Copies,
-    block: usize,
-    slots: u32,
+    pub(crate) copies: Copies,
+    pub(crate) spares: Vec<Spare>,
+    pub(crate) block: usize,
+    pub(crate) slots: u32,
+    /// Slots that were written, and were not given up since.
+    pub(crate) used: Bits,
+    /// The checksums of those slots.
+    pub(crate) sums: Vec<u64>,
+    pub(crate) resync: Resync,
+    /// Slots that were given up while they were written back: the copies are told later.
+    pub(crate) given_up: Vec<Range<u32>>,
+    /// Room for a block that lies in several pieces.
+    whole: Vec<u8>,
     /// The caller's operations, by their numbers.
-    operations: Notes<Operation>,
+    pub(crate) operations: Notes<Operation>,
     /// Operations of the copies, by their numbers there.
-    inner: Notes<Inner>,
+    pub(crate) inner: Notes<Inner>,
     /// The source of each read, by its number, until it is judged.
     came: Vec<Came>,
     /// Completions of the copies that were not yet handled.
     ends: VecDeque<(usize, Ended)>,
     scratch: Vec<Ended>,
     /// Writes that wait until their slots have been written back.
-    waiting: Vec<u32>,
-    saved_bytes: usize,
+    pub(crate) waiting: Vec<u32>,
+    pub(crate) saved_bytes: usize,
     /// This is a fork's child, which must not write.
-    inherited: bool,
+    pub(crate) inherited: bool,
 }
 
 /// An operation of the caller's.
-struct Operation {
-    slots: Range<u32>,
+pub(crate) struct Operation {
+    pub kind: OpKind,
+    pub slots: Range<u32>,
     urgent: bool,
     /// The caller's array.
     pieces: KeptPieces,
@@ -67,17 +81,19 @@ struct Operation {
 }
 
 /// An operation of a copy.
-enum Inner {
-    Read { id: u32, slots: Range<u32>, since_ns: u64 },
-    Write { id: u32 },
+pub(crate) enum Inner {
+    Read {
+        id: u32,
+        slots: Range<u32>,
+        since_ns: u64,
+    },
+    Write {
+        id: u32,
+    },
     Repair(Repair),
-}
-
-/// Bytes that are written back to a copy.
-struct Repair {
-    slots: Range<u32>,
-    _bytes: Arc<Saved>,
-    _pieces: Box<[Piece]>,
+    /// What the resync reads, and what it writes.
+    Source,
+    Target,
 }
 
 /// The source of the bytes of a read.
@@ -91,46 +107,40 @@ struct Came {
     wrong: Option<(Range<u32>, u64)>,
 }
 
-/// Bytes that begin at a page boundary, as direct I/O requires.
-struct Saved {
-    memory: Vec<u8>,
-    from: usize,
-}
-
-impl Saved {
-    fn with_room_for(bytes: usize) -> Saved {
-        let mut memory: Vec<u8> = Vec::with_capacity(bytes + PAGE);
-        let from = memory.as_ptr().align_offset(PAGE);
-        memory.resize(from, 0);
-        Saved { memory, from }
-    }
-
-    /// Adds bytes, for which there is room.
-    fn push(&mut self, bytes: &[u8]) {
-        assert!(self.memory.len() + bytes.len() <= self.memory.capacity());
-        self.memory.extend_from_slice(bytes);
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.memory[self.from..]
-    }
-}
-
 impl Mirror {
     /// Copies of slots of `block` bytes in each of `stores`, two or more.
     ///
     /// # Errors
     /// There are fewer than two stores, or too many.
     pub fn new(stores: Vec<Box<dyn Store>>, block: usize) -> Result<Mirror, Error> {
-        if stores.len() < 2 || stores.len() > StoreRing::INNER_MOST {
-            let why = format!("has {} copies (2 to {} are possible)", stores.len(), StoreRing::INNER_MOST);
+        Mirror::with_spares(stores, Vec::new(), block)
+    }
+
+    /// The same with spares, which count among the two.
+    ///
+    /// # Errors
+    /// Fewer stores, or more than there may be.
+    pub fn with_spares(
+        stores: Vec<Box<dyn Store>>,
+        spares: Vec<Spare>,
+        block: usize,
+    ) -> Result<Mirror, Error> {
+        let all = stores.len() + spares.len();
+        if stores.is_empty() || !(2..=StoreRing::INNER_MOST).contains(&all) {
+            let why = format!("has {all} copies (2 to {} are possible)", StoreRing::INNER_MOST);
             return Err(Error::Unfit { name: "mirror".to_owned(), why });
         }
         let slots = stores.iter().map(|store| store.slots()).min().unwrap_or(0);
         Ok(Mirror {
             copies: Copies::new(stores),
+            spares,
             block,
             slots,
+            used: Bits::default(),
+            sums: vec![0; slots as usize],
+            resync: Resync::default(),
+            given_up: Vec::new(),
+            whole: vec![0; block],
             operations: Notes::default(),
             inner: Notes::default(),
             came: Vec::new(),
@@ -143,7 +153,7 @@ impl Mirror {
     }
 
     /// Calls a copy, and notes the completions that the call returned.
-    fn with_copy(
+    pub(crate) fn with_copy(
         &mut self,
         index: usize,
         ring: &mut StoreRing<'_>,
@@ -153,12 +163,46 @@ impl Mirror {
         self.ends.extend(self.scratch.drain(..).map(|end| (index, end)));
     }
 
+    /// Hears which copies are there, and what they have lost.
+    fn hear(&mut self) {
+        let used = &self.used;
+        for Side { store, stale, suspect, is_retired, .. } in &mut self.copies.0 {
+            store.take_lost(&mut |slots| {
+                for slot in slots.filter(|&slot| used.has(slot) && !*is_retired) {
+                    stale.insert(slot..slot + 1);
+                    suspect.remove(slot..slot + 1);
+                }
+            });
+        }
+        self.copies.look();
+    }
+
+    /// Notes that slots did not reach a copy, as far as they are still in use.
+    pub(crate) fn note_stale(&mut self, index: usize, slots: &Range<u32>) {
+        if self.copies.0[index].is_retired {
+            return;
+        }
+        for slot in slots.clone().filter(|&slot| self.used.has(slot)) {
+            self.copies.0[index].stale.insert(slot..slot + 1);
+        }
+    }
+
+    /// Notes that a copy was wrong about slots, as far as they are still in use.
+    pub(crate) fn note_suspect(&mut self, index: usize, slots: &Range<u32>) {
+        if self.copies.0[index].is_retired {
+            return;
+        }
+        for slot in slots.clone().filter(|&slot| self.used.has(slot)) {
+            self.copies.0[index].suspect.insert(slot..slot + 1);
+        }
+    }
+
     /// Begins an operation of a copy.
     ///
     /// # Safety
     /// The pieces' memory stays valid until the operation has ended. Until then nobody else touches
     /// the memory of a read, and nobody else writes that of a write.
-    unsafe fn begin_in(
+    pub(crate) unsafe fn begin_in(
         &mut self,
         index: usize,
         ring: &mut StoreRing<'_>,
@@ -167,6 +211,7 @@ impl Mirror {
         pieces: KeptPieces,
     ) {
         let id = self.inner.add(inner);
+        self.copies.0[index].under_way += 1;
         self.with_copy(index, ring, |store, ring, ended| {
             let op = Op { id, kind, slot, pieces: pieces.get(), urgent };
             // SAFETY: the array is kept, and the caller keeps the memory for this operation.
@@ -175,18 +220,25 @@ impl Mirror {
     }
 
     /// Handles all completions, and those that result from them.
-    fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+    pub(crate) fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        self.hear();
+        self.see_to_spares(ring);
         while let Some((index, end)) = self.ends.pop_front() {
+            self.copies.0[index].under_way -= 1;
             self.copies.0[index].ended(&end.result);
             match self.inner.take(end.id).expect("an operation of a copy under way") {
                 Inner::Read { id, slots, since_ns } => {
-                    self.copies.read_ended(index, now_ns() - since_ns);
+                    let took_ns = end.result.is_ok().then(|| now_ns() - since_ns);
+                    self.copies.read_ended(index, took_ns);
                     self.read_part(ring, id, index, slots, end.result, ended);
                 }
                 Inner::Write { id } => self.wrote(ring, id, index, end.result, ended),
                 Inner::Repair(repair) => self.repaired(ring, index, &repair, end.result.is_ok(), ended),
+                Inner::Source => self.source_read(ring, index, &end.result, ended),
+                Inner::Target => self.target_written(ring, index, &end.result, ended),
             }
         }
+        self.see_to_resync(ring);
     }
 
     /// Reads the next slots of a read from one copy; completes the read if no slots, or no copies,
@@ -200,7 +252,10 @@ impl Mirror {
         }
         let Some((index, count)) = self.copies.pick(&rest, tried, wrong.is_some()) else {
             let operation = self.operations.take(id).expect("a read under way");
-            let failure = operation.failure.unwrap_or(Failure::lasting(Why::Wrong));
+            // Either all copies were wrong, or none has the bytes.
+            let none = || Why::Text("no copy has it any more: the servers lost it".to_owned());
+            let why = if wrong.is_some() { Why::Wrong } else { none() };
+            let failure = operation.failure.unwrap_or(Failure::lasting(why));
             return ended.push(Ended::badly(id, failure));
         };
         let operation = self.operations.get_mut(id).expect("a read under way");
@@ -239,10 +294,11 @@ impl Mirror {
             }
             Err(failure) => {
                 operation.tried |= 1 << index;
-                if !failure.passing {
-                    self.copies.0[index].suspect.insert(slots);
-                }
+                let lasts = !failure.passing;
                 worse(&mut operation.failure, failure);
+                if lasts {
+                    self.note_suspect(index, &slots);
+                }
             }
         }
         self.read_next(ring, id, ended);
@@ -278,14 +334,15 @@ impl Mirror {
         came.parts.clear();
         self.saved_bytes -= came.saved.take().map_or(0, |saved| saved.bytes().len());
         came.wrong = came.wrong.take().filter(|(last, _)| last == slots);
-        let all = (1 << self.copies.0.len()) - 1;
+        let in_use = self.copies.0.iter().enumerate().filter(|(_, copy)| !copy.is_retired);
+        let all = in_use.fold(0, |all, (index, _)| all | 1 << index);
         // If all were wrong, each may be tried again.
-        came.wrong.as_ref().map(|&(_, copies)| if copies == all { 0 } else { copies })
+        came.wrong.as_ref().map(|&(_, copies)| if copies & all == all { 0 } else { copies })
     }
 
     /// Begins a write in the copies that must have it; for copies that are left out it is noted as
     /// missing, unless there are no others. Completes the write if no copy remains.
-    fn write(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
+    pub(crate) fn write(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
         let operation = self.operations.get_mut(id).expect("a write under way");
         let (slots, tried, pieces) = (operation.slots.clone(), operation.wrote, operation.pieces);
         let what = (OpKind::Write, slots.start, operation.urgent);
@@ -303,7 +360,7 @@ impl Mirror {
                 // writes of all copies have.
                 unsafe { self.begin_in(index, ring, Inner::Write { id }, what, pieces) };
             } else if tried >> index & 1 == 0 {
-                self.copies.0[index].stale.insert(slots.clone());
+                self.note_stale(index, &slots);
             }
         }
     }
@@ -341,58 +398,18 @@ impl Mirror {
         self.write(ring, id, ended);
     }
 
-    /// Writes bytes that were judged right back to the copies that need them.
-    fn repair(&mut self, ring: &mut StoreRing<'_>, slots: &Range<u32>, saved: Saved) {
-        let saved = Arc::new(saved);
-        for index in 0..self.copies.0.len() {
-            if !self.copies.0[index].needs(slots) || self.is_written_back(slots) {
-                continue;
-            }
-            let bytes = saved.bytes();
-            self.saved_bytes += bytes.len();
-            let pieces: Box<[Piece]> = [Piece::new(bytes.as_ptr() as usize, bytes.len())].into();
-            // SAFETY: the note of this repair has the array until the repair has ended.
-            let array = unsafe { KeptPieces::new(&pieces) };
-            let repair = Repair { slots: slots.clone(), _bytes: saved.clone(), _pieces: pieces };
-            let repair = Inner::Repair(repair);
-            // SAFETY: the bytes stay in place and unchanged in the note of this repair, which lasts
-            // until its completion.
-            unsafe { self.begin_in(index, ring, repair, (OpKind::Write, slots.start, false), array) };
+    /// Notes what is about to be written.
+    fn note_write(&mut self, slots: &Range<u32>, pieces: &[Piece]) {
+        self.used.insert(slots.clone());
+        if self.sums.len() < slots.end as usize {
+            self.sums.resize(slots.end as usize, 0);
         }
-    }
-
-    /// Whether one of these slots is being written back.
-    fn is_written_back(&self, slots: &Range<u32>) -> bool {
-        self.inner.iter().any(|inner| match inner {
-            Inner::Repair(repair) => repair.slots.start < slots.end && slots.start < repair.slots.end,
-            _ => false,
-        })
-    }
-
-    /// A copy has been written back.
-    fn repaired(
-        &mut self,
-        ring: &mut StoreRing<'_>,
-        index: usize,
-        repair: &Repair,
-        well: bool,
-        ended: &mut Vec<Ended>,
-    ) {
-        self.saved_bytes -= repair.slots.len() * self.block;
-        let copy = &mut self.copies.0[index];
-        copy.suspect.remove(repair.slots.clone());
-        if well {
-            copy.stale.remove(repair.slots.clone());
-        } else {
-            copy.stale.insert(repair.slots.clone());
-        }
-        for id in std::mem::take(&mut self.waiting) {
-            let slots = self.operations.get_mut(id).map(|write| write.slots.clone());
-            match slots {
-                Some(slots) if self.is_written_back(&slots) => self.waiting.push(id),
-                _ => self.write(ring, id, ended),
-            }
-        }
+        let mut sums = self.sums[slots.start as usize..slots.end as usize].iter_mut();
+        let note = |bytes: &mut [u8]| {
+            sums.next().into_iter().for_each(|sum| *sum = XxHash3_64::oneshot(bytes));
+        };
+        // SAFETY: the caller keeps the memory valid, and as it is, until the operation has ended.
+        unsafe { each_block::<false>(pieces, &mut self.whole, note) };
     }
 }
 
@@ -417,7 +434,7 @@ impl Store for Mirror {
     /// slots.
     fn grow(&mut self) -> Result<(), Error> {
         let (mut most, mut failed) = (u32::MAX, None);
-        for copy in &mut self.copies.0 {
+        for copy in self.copies.0.iter_mut().filter(|copy| !copy.is_retired) {
             let grown = if copy.store.slots() > self.slots { Ok(()) } else { copy.store.grow() };
             match grown {
                 Ok(()) => most = most.min(copy.store.slots()),
@@ -429,6 +446,7 @@ impl Store for Mirror {
             Some(error) if most == u32::MAX => Err(error),
             _ => {
                 self.slots = most;
+                self.sums.resize(most as usize, 0);
                 Ok(())
             }
         }
@@ -445,7 +463,11 @@ impl Store for Mirror {
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
         let wrong = self.forget_last(op.id, &slots).filter(|_| op.kind == OpKind::Read);
+        if op.kind == OpKind::Write {
+            self.note_write(&slots, op.pieces);
+        }
         let operation = Operation {
+            kind: op.kind,
             slots: slots.clone(),
             urgent: op.urgent,
             // SAFETY: the caller keeps the array until the operation has ended, and with that its
@@ -469,8 +491,12 @@ impl Store for Mirror {
     }
 
     fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
-        let (index, done) = ring.inner_of(done).expect("only copies have something in the ring");
-        self.with_copy(index, ring, |store, ring, ended| store.event(ring, done, ended));
+        match ring.inner_of(done) {
+            Some((index, done)) => {
+                self.with_copy(index, ring, |store, ring, ended| store.event(ring, done, ended));
+            }
+            None => self.resync_on(ring),
+        }
         self.settle(ring, ended);
     }
 
@@ -485,6 +511,10 @@ impl Store for Mirror {
         let came = &mut self.came[id as usize];
         if good {
             came.wrong = None;
+            // What a copy has just given is right there, and is not written back to it.
+            for (index, slots) in &came.parts {
+                self.copies.0[*index].suspect.remove(slots.clone());
+            }
             if let Some(saved) = came.saved.take() {
                 self.saved_bytes -= saved.bytes().len();
                 self.repair(ring, &slots, saved);
@@ -497,22 +527,24 @@ impl Store for Mirror {
         // next.
         if let [(index, _)] = came.parts[..] {
             *copies |= 1 << index;
-            self.copies.0[index].suspect.insert(slots);
+            self.note_suspect(index, &slots);
+            self.see_to_resync(ring);
         }
     }
 
     fn forget(&mut self, slots: Range<u32>) {
+        self.used.remove(slots.clone());
         for copy in &mut self.copies.0 {
             copy.stale.remove(slots.clone());
             copy.suspect.remove(slots.clone());
-            copy.store.forget(slots.start..slots.end.min(copy.store.slots()));
         }
+        self.tell_given_up(slots);
     }
 
     /// A copy that cannot promise this gets no later slots; the child reads another copy.
     fn share(&mut self, fork: u32) -> Result<(), Error> {
         let mut failed = None;
-        for copy in &mut self.copies.0 {
+        for copy in self.copies.0.iter_mut().filter(|copy| !copy.is_retired) {
             if let Err(error) = copy.store.share(fork) {
                 copy.lose();
                 failed = Some(error);
@@ -538,11 +570,14 @@ impl Store for Mirror {
         self.came.clear();
         self.ends.clear();
         self.waiting.clear();
+        self.given_up.clear();
+        self.spares.clear();
+        self.resync = Resync::default();
         self.saved_bytes = 0;
         self.inherited = true;
         let mut failed = None;
         for copy in &mut self.copies.0 {
-            copy.reading = 0;
+            (copy.reading, copy.under_way) = (0, 0);
             if let Err(error) = copy.store.inherit() {
                 copy.lose();
                 failed = Some(error);
@@ -560,9 +595,25 @@ impl Store for Mirror {
 
     fn close(&mut self) {
         self.copies.0.iter_mut().for_each(|copy| copy.store.close());
+        self.spares.iter_mut().for_each(|spare| spare.store.close());
     }
 
     fn condition(&self) -> Option<String> {
         self.copies.condition()
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        Redundancy { resynced_bytes: self.resync.bytes, ..self.copies.redundancy() }
+    }
+
+    fn whereabouts(&self, slot: u32) -> Option<String> {
+        let place = |copy: &Side| copy.store.whereabouts(slot);
+        let places: Vec<String> = self.copies.0.iter().filter_map(place).collect();
+        (!places.is_empty()).then(|| places.join(" and "))
+    }
+
+    fn presence(&self) -> Presence<'_> {
+        let answers = self.copies.0.iter().any(|copy| !copy.is_missing());
+        Presence { answers, drains: false, server: "" }
     }
 }

@@ -1,7 +1,7 @@
 //! Several stores as one: extents spread over them.
 
 use crate::parts::extents::{extents_of, extents_to_add, room_for_numbers, used_up};
-use crate::{EXTENT, Ended, Error, Op, Store, StoreRing};
+use crate::{EXTENT, Ended, Error, Op, Redundancy, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;
 
@@ -221,6 +221,18 @@ impl Store for Striped {
     fn condition(&self) -> Option<String> {
         let conditions: Vec<_> = self.parts.iter().filter_map(|part| part.store.condition()).collect();
         (!conditions.is_empty()).then(|| conditions.join("; "))
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        self.parts.iter().fold(Redundancy::default(), |all, part| all + part.store.redundancy())
+    }
+
+    fn whereabouts(&self, slot: u32) -> Option<String> {
+        let (part, slot) = self.locate(slot);
+        let part = &self.parts[part].store;
+        Some(
+            part.whereabouts(slot).map_or_else(|| part.name(), |place| format!("{place} of {}", part.name())),
+        )
     }
 }
 

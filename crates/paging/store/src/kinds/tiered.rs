@@ -8,7 +8,7 @@
 use crate::EXTENT;
 use crate::parts::extents::room_for_numbers;
 use crate::parts::pieces::{KeptPieces, cut};
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_sys::ring::{Done, Piece};
@@ -482,5 +482,46 @@ impl Store for Tiered {
     fn condition(&self) -> Option<String> {
         let conditions: Vec<_> = self.levels.iter().filter_map(|level| level.store.condition()).collect();
         (!conditions.is_empty()).then(|| conditions.join("; "))
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        self.levels.iter().fold(Redundancy::default(), |all, level| all + level.store.redundancy())
+    }
+
+    fn whereabouts(&self, slot: u32) -> Option<String> {
+        let level = self.levels.get(usize::from(*self.has.get(slot as usize)?))?;
+        let (number, _) = level.extents[(slot / self.per_extent) as usize];
+        level.store.whereabouts(number * self.per_extent + slot % self.per_extent)
+    }
+
+    fn is_copy(&mut self) {
+        self.levels.iter_mut().for_each(|level| level.store.is_copy());
+    }
+
+    fn presence(&self) -> Presence<'_> {
+        let all = || self.levels.iter().map(|level| level.store.presence());
+        let (answers, drains) = (all().all(|level| level.answers), all().any(|level| level.drains));
+        Presence { answers, drains, server: all().next_back().map_or("", |last| last.server) }
+    }
+
+    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
+        let (per_extent, mut lost) = (self.per_extent, Vec::new());
+        for (index, level) in self.levels.iter_mut().enumerate() {
+            level.store.take_lost(&mut |slots| lost.extend(slots));
+            if lost.is_empty() {
+                continue;
+            }
+            let mut extent_of = vec![None; level.used as usize];
+            for (extent, &(number, _)) in level.extents.iter().enumerate() {
+                extent_of.get_mut(number as usize).into_iter().for_each(|of| *of = Some(extent as u32));
+            }
+            for here in lost.drain(..) {
+                let Some(&Some(extent)) = extent_of.get((here / per_extent) as usize) else { continue };
+                let slot = extent * per_extent + here % per_extent;
+                if usize::from(self.has[slot as usize]) == index {
+                    tell(slot..slot + 1);
+                }
+            }
+        }
     }
 }

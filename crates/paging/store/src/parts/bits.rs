@@ -25,6 +25,16 @@ impl Bits {
         self.count > 0 && slots.any(|slot| self.has(slot))
     }
 
+    /// The first slot of the set from `from` on.
+    pub fn next(&self, from: u32) -> Option<u32> {
+        let first = from as usize / 64;
+        let words = self.words.get(first..).unwrap_or_default();
+        let cut = |index: usize, word: u64| if index == 0 { word & (!0 << (from % 64)) } else { word };
+        let words = words.iter().enumerate().map(|(index, &word)| (index, cut(index, word)));
+        let (index, word) = words.into_iter().find(|&(_, word)| word != 0)?;
+        Some((first + index) as u32 * 64 + word.trailing_zeros())
+    }
+
     /// Puts the slots into the set.
     pub fn insert(&mut self, slots: Range<u32>) {
         let words = (slots.end as usize).div_ceil(64);
@@ -64,5 +74,10 @@ mod tests {
         assert_eq!(set.count(), 9);
         assert!(set.has(60) && set.has(68) && !set.has(69) && !set.has(1 << 30));
         assert!(set.has_any(0..61) && !set.has_any(0..60) && !set.has_any(69..200));
+        set.insert(300..301);
+        assert_eq!(
+            [0, 60, 61, 68, 69, 300, 301, 9999].map(|from| set.next(from)).map(|slot| slot.unwrap_or(0)),
+            [60, 60, 61, 68, 300, 300, 0, 0]
+        );
     }
 }

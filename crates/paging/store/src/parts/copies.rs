@@ -1,7 +1,7 @@
 //! The copies of a mirror: which of them have a slot, and which is likely to answer first.
 
 use crate::parts::bits::Bits;
-use crate::shelf::{Failure, Store};
+use crate::shelf::{Failure, Redundancy, Store};
 use std::ops::Range;
 use terapage_sys::thread::now_ns;
 
@@ -28,15 +28,81 @@ pub(crate) struct Side {
     failures: u32,
     /// The time when the next write is tried while the copy is left out.
     probe_ns: u64,
+    /// Another copy is on the same server: this one is none.
+    pub is_double: bool,
+    /// Since when it has not answered, as it was looked at; 0: it does.
+    away_since_ns: u64,
+    /// A spare takes its place: which copy that is.
+    pub successor: Option<usize>,
+    /// That one has all by now: this copy has no part in anything any more.
+    pub is_retired: bool,
+    /// It was told to give up what it keeps.
+    pub is_emptied: bool,
+    /// Operations under way.
+    pub under_way: u32,
 }
 
 /// All copies.
 pub(crate) struct Copies(pub Vec<Side>);
 
 impl Side {
+    /// A copy in a store, which is told that it is one.
+    pub fn new(mut store: Box<dyn Store>) -> Side {
+        store.is_copy();
+        Side {
+            store,
+            stale: Bits::default(),
+            suspect: Bits::default(),
+            reading: 0,
+            latency_ns: 0,
+            failures: 0,
+            probe_ns: 0,
+            is_double: false,
+            away_since_ns: 0,
+            successor: None,
+            is_retired: false,
+            is_emptied: false,
+            under_way: 0,
+        }
+    }
+
     /// Whether the copy is left out.
     pub fn is_out(&self) -> bool {
         self.failures >= FAILURES_MOST
+    }
+
+    /// Whether it is left out, or does not answer.
+    pub fn is_missing(&self) -> bool {
+        self.is_double || self.is_retired || self.is_out() || !self.store.presence().answers
+    }
+
+    /// Whether it may be written now what it lacks: it answers, and if it is left out, its time to
+    /// be tried has come.
+    pub fn takes_again(&self, now_ns: u64) -> bool {
+        let is_due = !self.is_out() || now_ns >= self.probe_ns;
+        is_due && !self.is_double && !self.is_retired && self.store.presence().answers
+    }
+
+    /// Whether writes are for it.
+    pub fn is_written(&self) -> bool {
+        !self.is_double && !self.is_retired
+    }
+
+    /// Whether a spare is to take its place: it is to be emptied, or has not answered for so long.
+    pub fn is_to_be_replaced(&self, now_ns: u64, after_ns: u64) -> bool {
+        let is_gone = self.away_since_ns > 0 && now_ns.saturating_sub(self.away_since_ns) >= after_ns;
+        self.successor.is_none() && (is_gone || self.store.presence().drains)
+    }
+
+    /// Slots that it is to be written again.
+    pub fn behind(&self) -> usize {
+        self.stale.count() + self.suspect.count()
+    }
+
+    /// The first slot from `from` on that it is to be written again.
+    pub fn next_behind(&self, from: u32) -> Option<u32> {
+        let next = [self.stale.next(from), self.suspect.next(from)];
+        next.into_iter().flatten().min()
     }
 
     /// Leaves the copy out from now on.
@@ -47,13 +113,13 @@ impl Side {
 
     /// Whether the last write of all of these slots reached this copy.
     pub fn has(&self, slots: &Range<u32>) -> bool {
-        slots.end <= self.store.slots() && !self.stale.has_any(slots.clone())
+        !self.is_retired && slots.end <= self.store.slots() && !self.stale.has_any(slots.clone())
     }
 
     /// Whether some of these slots should be written to this copy again.
     pub fn needs(&self, slots: &Range<u32>) -> bool {
         let behind = self.stale.has_any(slots.clone()) || self.suspect.has_any(slots.clone());
-        behind && !self.is_out() && slots.end <= self.store.slots()
+        behind && !self.is_missing() && slots.end <= self.store.slots()
     }
 
     /// An operation has ended.
@@ -68,16 +134,7 @@ impl Side {
 
 impl Copies {
     pub fn new(stores: Vec<Box<dyn Store>>) -> Copies {
-        let side = |store| Side {
-            store,
-            stale: Bits::default(),
-            suspect: Bits::default(),
-            reading: 0,
-            latency_ns: 0,
-            failures: 0,
-            probe_ns: 0,
-        };
-        Copies(stores.into_iter().map(side).collect())
+        Copies(stores.into_iter().map(Side::new).collect())
     }
 
     /// The copy from which to read the first of some slots, and how many of them to read there.
@@ -88,7 +145,7 @@ impl Copies {
         let cost = |&index: &usize| {
             let copy = &self.0[index];
             let busy_ns = copy.latency_ns.saturating_mul(copy.reading + 1);
-            (copy.suspect.has(first.start), copy.is_out(), busy_ns)
+            (copy.suspect.has(first.start), copy.is_missing(), busy_ns)
         };
         let best_of = |wanted: &Range<u32>| {
             let fits = |&index: &usize| tried >> index & 1 == 0 && self.0[index].has(wanted);
@@ -107,13 +164,15 @@ impl Copies {
         Some((index, slots.clone().take_while(goes_on).count() as u32))
     }
 
-    /// A read took `took_ns`. The other copies' times age, so that they are tried again some time.
-    pub fn read_ended(&mut self, index: usize, took_ns: u64) {
+    /// A read took so long, ns, if it went well. The others are tried again some time: what is said
+    /// of them ages.
+    pub fn read_ended(&mut self, index: usize, took_ns: Option<u64>) {
+        self.0[index].reading -= 1;
+        let Some(took_ns) = took_ns else { return };
         for (other, copy) in self.0.iter_mut().enumerate() {
             if other != index {
                 copy.latency_ns -= copy.latency_ns / 1024;
             } else {
-                copy.reading -= 1;
                 copy.latency_ns = match copy.latency_ns {
                     0 => took_ns,
                     before => before - before / 8 + took_ns / 8,
@@ -128,7 +187,7 @@ impl Copies {
         let now_ns = now_ns();
         let (mut all, mut due) = (0, 0);
         for (index, copy) in self.0.iter().enumerate() {
-            if tried >> index & 1 == 0 && slots.end <= copy.store.slots() {
+            if tried >> index & 1 == 0 && copy.is_written() && slots.end <= copy.store.slots() {
                 all |= 1 << index;
                 due |= u64::from(!copy.is_out() || now_ns >= copy.probe_ns) << index;
             }
@@ -136,14 +195,51 @@ impl Copies {
         if due == 0 { all } else { due }
     }
 
+    /// Looks at who is there. One that comes back is tried at once. Of two copies on one server one
+    /// is none, which was not to be known while that server was away.
+    pub fn look(&mut self) {
+        for copy in &mut self.0 {
+            match (copy.store.presence().answers, copy.away_since_ns) {
+                (true, 1..) => (copy.away_since_ns, copy.probe_ns) = (0, 0),
+                (false, 0) => copy.away_since_ns = now_ns(),
+                _ => {}
+            }
+        }
+        for index in 1..self.0.len() {
+            let (before, rest) = self.0.split_at_mut(index);
+            let server = rest[0].store.presence().server;
+            let is_same = |copy: &Side| !copy.is_double && copy.store.presence().server == server;
+            rest[0].is_double = !server.is_empty() && before.iter().any(is_same);
+        }
+    }
+
+    /// What they are, and what they lack.
+    pub fn redundancy(&self) -> Redundancy {
+        let of_copy = |copy: &Side| Redundancy {
+            copies: 1,
+            missing: u32::from(copy.is_missing()),
+            behind: copy.behind() as u64,
+            resynced_bytes: 0,
+        };
+        let all = self.0.iter().filter(|copy| !copy.is_retired);
+        all.map(of_copy).fold(Redundancy::default(), std::ops::Add::add)
+    }
+
     /// What is wrong, if anything.
     pub fn condition(&self) -> Option<String> {
-        let (all, out) = (self.0.len(), self.0.iter().filter(|copy| copy.is_out()).count());
-        let behind: usize = self.0.iter().map(|copy| copy.stale.count() + copy.suspect.count()).sum();
-        let mut words: Vec<String> = self.0.iter().filter_map(|copy| copy.store.condition()).collect();
-        if out > 0 || behind > 0 {
-            let missing = if behind > 0 { format!(", {behind} slots behind") } else { String::new() };
-            words.insert(0, format!("mirror: {} of {all} copies{missing}", all - out));
+        let Redundancy { copies, missing, behind, .. } = self.redundancy();
+        let in_use = self.0.iter().filter(|copy| !copy.is_retired);
+        let mut words: Vec<String> = in_use.filter_map(|copy| copy.store.condition()).collect();
+        if let Some(double) = self.0.iter().find(|copy| copy.is_double) {
+            words.push(format!("{} is the server of another copy", double.store.name()));
+        }
+        let waits = |copy: &&Side| copy.store.presence().drains && copy.successor.is_none();
+        if let Some(full) = self.0.iter().find(waits) {
+            words.push(format!("{} is to be emptied, and there is no spare", full.store.name()));
+        }
+        if missing > 0 || behind > 0 {
+            let lacks = if behind > 0 { format!(", {behind} slots behind") } else { String::new() };
+            words.insert(0, format!("mirror: {} of {copies} copies{lacks}", copies - missing));
         }
         (!words.is_empty()).then(|| words.join("; "))
     }

@@ -3,7 +3,7 @@
 //! Completions come in another order than their operations, as in a network.
 
 use crate::parts::random::Random;
-use crate::shelf::{Ended, Error, Notes, Op, Store, StoreRing};
+use crate::shelf::{Ended, Error, Notes, Op, Presence, Redundancy, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;
 
@@ -136,5 +136,25 @@ impl<S: Store> Store for Delayed<S> {
 
     fn condition(&self) -> Option<String> {
         self.inner.condition()
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        self.inner.redundancy()
+    }
+
+    fn whereabouts(&self, slot: u32) -> Option<String> {
+        self.inner.whereabouts(slot)
+    }
+
+    fn is_copy(&mut self) {
+        self.inner.is_copy();
+    }
+
+    fn presence(&self) -> Presence<'_> {
+        self.inner.presence()
+    }
+
+    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
+        self.inner.take_lost(tell);
     }
 }

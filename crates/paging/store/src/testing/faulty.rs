@@ -1,7 +1,7 @@
 //! A store that fails by a seed: errors, short transfers, flipped bits, for tests.
 
 use crate::parts::random::Random;
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
 use std::ops::Range;
 use terapage_config::Faults;
 use terapage_sys::memory;
@@ -154,5 +154,25 @@ impl<S: Store> Store for Faulty<S> {
 
     fn condition(&self) -> Option<String> {
         self.inner.condition()
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        self.inner.redundancy()
+    }
+
+    fn whereabouts(&self, slot: u32) -> Option<String> {
+        self.inner.whereabouts(slot)
+    }
+
+    fn is_copy(&mut self) {
+        self.inner.is_copy();
+    }
+
+    fn presence(&self) -> Presence<'_> {
+        self.inner.presence()
+    }
+
+    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
+        self.inner.take_lost(tell);
     }
 }

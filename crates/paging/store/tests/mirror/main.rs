@@ -1,170 +1,13 @@
 //! Mirrors: written bytes come back while one copy has them, whatever the others do.
 
+mod resync;
+mod rig;
+
+use rig::{BLOCK, DEPTH, Disk, EIO, MOST, Rig};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
-use terapage_store::{
-    Delayed, EXTENT, Ended, Error, Failure, Faults, Faulty, FileStore, Mirror, Op, OpKind, Store, StoreRing,
-    Why,
-};
-use terapage_sys::memory;
-use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
-
-const BLOCK: usize = 4096;
-const EIO: i32 = 5;
-
-/// Memory that a test can inspect, corrupt, and make fail.
-#[derive(Clone, Default)]
-struct Disk {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    fails: Arc<AtomicBool>,
-}
-
-impl Disk {
-    fn slot(&self, slot: u32) -> Vec<u8> {
-        self.bytes.lock().unwrap()[slot as usize * BLOCK..][..BLOCK].to_vec()
-    }
-
-    fn spoil(&self, slot: u32) {
-        self.bytes.lock().unwrap()[slot as usize * BLOCK + 7] ^= 4;
-    }
-
-    fn fail(&self, on: bool) {
-        self.fails.store(on, SeqCst);
-    }
-}
-
-impl Store for Disk {
-    fn name(&self) -> String {
-        "disk".to_owned()
-    }
-
-    fn slots(&self) -> u32 {
-        (self.bytes.lock().unwrap().len() / BLOCK) as u32
-    }
-
-    fn grow(&mut self) -> Result<(), Error> {
-        let mut bytes = self.bytes.lock().unwrap();
-        let len = bytes.len() + EXTENT;
-        bytes.resize(len, 0xcc);
-        Ok(())
-    }
-
-    unsafe fn begin(&mut self, _: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
-        if self.fails.load(SeqCst) {
-            return ended.push(Ended::badly(op.id, Failure::lasting(Why::Errno(EIO))));
-        }
-        let (mut bytes, mut at) = (self.bytes.lock().unwrap(), op.slot as usize * BLOCK);
-        for piece in op.pieces {
-            // SAFETY: the mirror passes on memory that its caller keeps valid until the completion.
-            let memory = unsafe { memory::bytes(piece.at(), piece.len()) };
-            let slots = &mut bytes[at..at + piece.len()];
-            match op.kind {
-                OpKind::Read => memory.copy_from_slice(slots),
-                OpKind::Write => slots.copy_from_slice(memory),
-            }
-            at += piece.len();
-        }
-        ended.push(Ended::well(op.id));
-    }
-
-    fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {}
-}
-
-/// A mirror, with the engine's resources: a ring, and memory for each operation.
-struct Rig {
-    mirror: Mirror,
-    ring: Ring,
-    memory: usize,
-    ended: Vec<Ended>,
-}
-
-/// The most slots of one operation.
-const MOST: usize = 4;
-/// Operations at once.
-const DEPTH: u32 = 6;
-
-impl Rig {
-    fn new(copies: Vec<Box<dyn Store>>) -> Option<Rig> {
-        let ring = match Ring::with(IoEngine::of_tests(), 64, true) {
-            Ok(ring) => ring,
-            Err(error) => {
-                eprintln!("SKIPPED: no ring: {error}");
-                return None;
-            }
-        };
-        let memory = memory::reserve(DEPTH as usize * MOST * BLOCK).unwrap() as usize;
-        let mut mirror = Mirror::new(copies, BLOCK).unwrap();
-        mirror.grow().unwrap();
-        Some(Rig { mirror, ring, memory, ended: Vec::new() })
-    }
-
-    fn of(disks: &[&Disk]) -> Option<Rig> {
-        Rig::new(disks.iter().map(|disk| Box::new((*disk).clone()) as Box<dyn Store>).collect())
-    }
-
-    fn bytes(&mut self, id: u32, slots: usize) -> &mut [u8] {
-        // SAFETY: mapped in `new`, never freed, and used only by this rig and its operations, each
-        // of which has a separate part.
-        unsafe { memory::bytes(self.memory + id as usize * MOST * BLOCK, slots * BLOCK) }
-    }
-
-    fn begin(&mut self, id: u32, kind: OpKind, slots: Range<u32>) {
-        let at = self.memory + id as usize * MOST * BLOCK;
-        // In two pieces, so that there is something to divide. The test ends before the leak
-        // matters.
-        let pieces: &[Piece] = match slots.len() {
-            1 => vec![Piece::new(at, BLOCK)],
-            more => vec![Piece::new(at, BLOCK), Piece::new(at + BLOCK, (more - 1) * BLOCK)],
-        }
-        .leak();
-        let op = Op { id, kind, slot: slots.start, pieces, urgent: true };
-        // SAFETY: the pieces are never freed, nor is their memory, which belongs to this operation.
-        unsafe { self.mirror.begin(&mut StoreRing::new(&mut self.ring, 0, 48), op, &mut self.ended) };
-    }
-
-    /// Waits for the next end.
-    fn next(&mut self) -> Ended {
-        while self.ended.is_empty() {
-            self.turn();
-        }
-        self.ended.remove(0)
-    }
-
-    /// Waits for something in the ring.
-    fn turn(&mut self) {
-        self.ring.enter(1).unwrap();
-        while let Some(done) = self.ring.done() {
-            self.mirror.event(&mut StoreRing::new(&mut self.ring, 0, 48), done, &mut self.ended);
-        }
-    }
-
-    fn judge(&mut self, id: u32, slots: Range<u32>, good: bool) {
-        self.mirror.judge(&mut StoreRing::new(&mut self.ring, 0, 48), id, slots, good, &mut self.ended);
-    }
-
-    fn write(&mut self, slot: u32, byte: u8) -> Result<(), Failure> {
-        self.bytes(0, 1).fill(byte);
-        self.begin(0, OpKind::Write, slot..slot + 1);
-        self.next().result
-    }
-
-    /// Reads a slot as the engine does: repeats the read if its bytes differ from `byte`.
-    fn read(&mut self, slot: u32, byte: u8) -> Result<(), Failure> {
-        for _ in 0..4 {
-            self.bytes(0, 1).fill(0xdd);
-            self.begin(0, OpKind::Read, slot..slot + 1);
-            self.next().result?;
-            let good = self.bytes(0, 1).iter().all(|&read| read == byte);
-            self.judge(0, slot..slot + 1, good);
-            if good {
-                return Ok(());
-            }
-        }
-        Err(Failure::lasting(Why::Wrong))
-    }
-}
+use std::time::Duration;
+use terapage_store::{Delayed, Ended, Failure, Faults, Faulty, FileStore, OpKind, Store, Why};
 
 #[test]
 fn writes_go_to_all_copies() {
@@ -221,7 +64,7 @@ fn an_error_of_one_copy_is_no_error() {
         rig.read(3, byte).unwrap();
         while rig.mirror.condition().is_some_and(|said| said.contains("1 of 2")) {
             rig.write(21, 1).unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
         // Each read brings it up to date.
         (0..20).for_each(|slot| rig.read(slot, byte).unwrap());
@@ -268,11 +111,8 @@ fn copies_in_files_are_healed_too() {
     for slot in 0..8 {
         rig.write(slot, slot as u8).unwrap();
         rig.read(slot, slot as u8).unwrap();
-        if rig.mirror.condition().is_some() {
-            // The repairs complete.
-            rig.turn();
-        }
-        assert_eq!(rig.mirror.condition(), None);
+        // What is written back ends.
+        rig.until_in_sync();
     }
 }
 
