@@ -2,7 +2,7 @@
 
 use crate::outcome::{Load, Outcome, Part};
 use crate::parameters::Setup;
-use crate::placement::{EXTENT, extents, next_extent, server_of};
+use crate::placement::{EXTENT, extents, next_extent, server_of, turn_of};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use terapage_event::{Nanos, Queue};
@@ -64,6 +64,8 @@ struct Leg {
     client: u32,
     server: u32,
     is_write: bool,
+    /// The block is made from other parts than its own with what this brings.
+    is_decoded: bool,
     bytes: u64,
     /// The time when the last byte of the message on the wire left the sender.
     sent_ns: Nanos,
@@ -72,11 +74,14 @@ struct Leg {
 #[derive(Clone, Copy)]
 struct Operation {
     client: u32,
-    /// The first of the operation's servers.
+    /// The first of the operation's servers, and which of them has the first part.
     server: u32,
+    turn: u32,
     is_write: bool,
     began_ns: Nanos,
     legs: u32,
+    /// Servers that were asked, a bit for each.
+    asked: u64,
 }
 
 /// What a client knows about the lost server, and the copying to that server.
@@ -87,6 +92,8 @@ struct Knows {
     /// copied.
     is_back: bool,
     left: u64,
+    /// Parts to come of the step of the resync.
+    reads: u32,
     due_ns: Nanos,
 }
 
@@ -244,41 +251,92 @@ impl<'a> Model<'a> {
         let is_write = self.chance.random::<f64>() < self.setup.writes;
         let server = server_of(self.setup, client, extent);
         self.count(now, 1);
-        let operation = self.operations.add(Operation { client, server, is_write, began_ns: now, legs: 0 });
+        let turn = turn_of(self.setup, extent);
+        let operation = Operation { client, server, turn, is_write, began_ns: now, legs: 0, asked: 0 };
+        let operation = self.operations.add(operation);
         self.begin_legs(operation, now);
     }
 
-    /// Sends an operation to its server, or, for a page-out, to all its servers.
+    /// Sends an operation to its server, or, for a page-out, to all its servers. A page-in of a
+    /// coded block goes to as many servers as are needed.
     fn begin_legs(&mut self, index: u32, now: Nanos) {
         let operation = self.operations.all[index as usize];
-        let all = operation.server..operation.server + self.setup.copies;
+        let (parts, needed) = (self.setup.parts, self.setup.needed as usize);
+        let all = (0..parts).map(|part| operation.server + (operation.turn + part) % parts);
         let knows = self.knows[operation.client as usize];
         // Only the first server can be lost.
         let is_there = |server: u32| server != 0 || !knows.is_down;
         let is_whole = |server: u32| is_there(server) && (server != 0 || !knows.is_back);
         let chosen: Vec<u32> = if operation.is_write {
-            all.clone().filter(|&server| is_there(server)).collect()
+            all.filter(|&server| is_there(server)).collect()
+        } else if needed > 1 {
+            all.filter(|&server| is_whole(server)).take(needed).collect()
         } else {
             let free = |&server: &u32| (self.parts[Part::Server as usize][server as usize].free_ns, server);
-            all.clone().filter(|&server| is_whole(server)).min_by_key(free).into_iter().collect()
+            all.filter(|&server| is_whole(server)).min_by_key(free).into_iter().collect()
         };
-        if chosen.len() < (if operation.is_write { self.setup.copies as usize } else { 1 }) {
-            self.outcome.detours += u64::from(!chosen.is_empty());
-        }
-        if chosen.is_empty() {
+        if chosen.len() < needed {
             self.stopped[operation.client as usize] = true;
             return;
         }
-        self.operations.all[index as usize].legs = chosen.len() as u32;
-        for server in chosen {
-            let (client, is_write, bytes) = (operation.client, operation.is_write, self.setup.block);
-            self.begin_leg(Leg { operation: index, client, server, is_write, bytes, sent_ns: 0 }, now);
+        // The block's own parts are the first ones.
+        let own =
+            |&server: &u32| (server + parts - operation.server - operation.turn) % parts < needed as u32;
+        let is_decoded = needed > 1 && !operation.is_write && !chosen.iter().all(own);
+        let is_less = operation.is_write && chosen.len() < parts as usize;
+        self.outcome.detours += u64::from(is_less || is_decoded);
+        let noted = &mut self.operations.all[index as usize];
+        noted.legs = chosen.len() as u32;
+        noted.asked = chosen.iter().fold(0, |asked, server| asked | 1 << (server - operation.server));
+        for (number, server) in chosen.into_iter().enumerate() {
+            let last = number + 1 == needed;
+            self.ask(index, server, is_decoded && last, now);
         }
+    }
+
+    /// Begins the leg of an operation to a server.
+    fn ask(&mut self, index: u32, server: u32, is_decoded: bool, now: Nanos) {
+        let Operation { client, is_write, .. } = self.operations.all[index as usize];
+        let bytes = self.setup.part_bytes();
+        self.begin_leg(
+            Leg { operation: index, client, server, is_write, is_decoded, bytes, sent_ns: 0 },
+            now,
+        );
+    }
+
+    /// Asks another server in the place of one that was given up.
+    fn ask_another(&mut self, index: u32, now: Nanos) {
+        let operation = self.operations.all[index as usize];
+        let is_whole = |server: u32| {
+            let knows = self.knows[operation.client as usize];
+            server != 0 || !knows.is_down && !knows.is_back
+        };
+        let parts = self.setup.parts;
+        let all = (0..parts).map(|part| (operation.turn + part) % parts);
+        let next = all
+            .into_iter()
+            .find(|part| operation.asked >> part & 1 == 0 && is_whole(operation.server + part));
+        let Some(part) = next else {
+            self.stopped[operation.client as usize] = true;
+            return;
+        };
+        self.outcome.detours += 1;
+        self.operations.all[index as usize].asked |= 1 << part;
+        self.ask(index, operation.server + part, true, now);
+    }
+
+    /// What it takes to make the parts of a block, or the block from other parts, ns.
+    fn code_ns(&self) -> f64 {
+        self.setup.code_bytes * self.setup.block as f64
     }
 
     fn begin_leg(&mut self, leg: Leg, now: Nanos) {
         // The pager works before a page-out, and after a page-in.
-        let ns = if leg.is_write { self.setup.pager_ns(leg.bytes) } else { self.setup.client_request_ns };
+        let mut ns = if leg.is_write { self.setup.pager_ns(leg.bytes) } else { self.setup.client_request_ns };
+        if leg.is_write && self.setup.needed > 1 {
+            // Each part takes its share of that.
+            ns += self.code_ns() / f64::from(self.setup.parts);
+        }
         let (_, to) = self.serve(Part::Pager, leg.client, now, ns);
         let index = self.legs.add(leg);
         self.queue.at(to, Event::Leg(index, Stage::Out));
@@ -307,6 +365,7 @@ impl<'a> Model<'a> {
             }
             Stage::Finish => {
                 let ns = if leg.is_write { 0.0 } else { self.setup.client_bytes * leg.bytes as f64 };
+                let ns = if leg.is_decoded { ns + self.code_ns() } else { ns };
                 let (_, to) = self.serve(Part::Pager, leg.client, now, ns);
                 let wake_ns = if leg.is_write { 0 } else { self.setup.wake_ns };
                 self.queue.at(to + wake_ns, Event::Leg(index, Stage::Done));
@@ -337,8 +396,11 @@ impl<'a> Model<'a> {
         }
         if !well {
             self.knows[leg.client as usize].is_down = true;
-            // A page-in goes to the other server; a page-out has its other copy, if there is one.
-            if !leg.is_write || self.setup.copies == 1 {
+            // A page-in goes to another server; a page-out has its other parts, if there are any.
+            if !leg.is_write && self.setup.needed > 1 {
+                return self.ask_another(leg.operation, now);
+            }
+            if !leg.is_write || self.setup.parts == 1 {
                 return self.begin_legs(leg.operation, now);
             }
             self.outcome.detours += 1;
@@ -373,14 +435,15 @@ impl<'a> Model<'a> {
     /// the server had.
     fn come_back(&mut self, now: Nanos) {
         self.is_lost = false;
-        if self.setup.copies == 1 {
+        if self.setup.parts == 1 {
             return;
         }
         let all = 0..extents(self.setup);
         for client in 0..self.setup.clients {
             let had = all.clone().filter(|&extent| server_of(self.setup, client, extent) == 0).count();
-            let left = had as u64 * EXTENT;
-            self.knows[client as usize] = Knows { is_down: false, is_back: left > 0, left, due_ns: now };
+            let left = had as u64 * EXTENT / u64::from(self.setup.needed);
+            let knows = Knows { is_down: false, is_back: left > 0, left, reads: 0, due_ns: now };
+            self.knows[client as usize] = knows;
             self.to_copy += u32::from(left > 0);
             if left > 0 {
                 self.queue.at(now, Event::Resync(client));
@@ -388,19 +451,37 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Reads the next piece from the other server.
+    /// Reads the next piece from the other server, or what is needed of it from the others.
     fn copy_more(&mut self, client: u32, now: Nanos) {
-        let bytes = self.knows[client as usize].left.min(RESYNC_STEP);
-        self.begin_leg(Leg { operation: NONE, client, server: 1, is_write: false, bytes, sent_ns: 0 }, now);
+        let knows = &mut self.knows[client as usize];
+        let bytes = knows.left.min(RESYNC_STEP);
+        knows.reads = self.setup.needed;
+        for server in 1..=self.setup.needed {
+            let leg = Leg {
+                operation: NONE,
+                client,
+                server,
+                is_write: false,
+                is_decoded: false,
+                bytes,
+                sent_ns: 0,
+            };
+            self.begin_leg(leg, now);
+        }
     }
 
     /// A step of a resync was read, and is now written; or it was written, and the next step
     /// follows.
     fn copied(&mut self, leg: Leg, now: Nanos) {
+        let knows = &mut self.knows[leg.client as usize];
         if !leg.is_write {
+            self.outcome.read_for_resync += leg.bytes;
+            knows.reads -= 1;
+            if knows.reads > 0 {
+                return;
+            }
             return self.begin_leg(Leg { server: 0, is_write: true, ..leg }, now);
         }
-        let knows = &mut self.knows[leg.client as usize];
         knows.left -= leg.bytes;
         knows.due_ns += (leg.bytes as f64 / self.setup.resync) as Nanos;
         self.outcome.resynced += leg.bytes;

@@ -77,11 +77,13 @@ pub struct Outcome {
     pub timeline: Vec<u64>,
     /// Clients that wait for a block that no server has any more.
     pub stopped: u32,
-    /// Operations that another server executed, or that left only one copy, because a server was
+    /// Operations that another server did, or that left one copy or part less, because a server was
     /// lost.
     pub detours: u64,
-    /// Bytes that were copied to a server that returned.
+    /// Bytes that were written to a server that came back.
     pub resynced: u64,
+    /// Bytes that were read from others for that.
+    pub read_for_resync: u64,
     /// The time at which all blocks had both copies again; 0 if that did not happen.
     pub whole_again_ns: Nanos,
     /// Events that were handled.

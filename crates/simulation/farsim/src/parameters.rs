@@ -10,11 +10,13 @@ use toml::Value;
 const BUILT_IN: &str = include_str!("../data/far.toml");
 
 /// The names of all parameters, in the order in which they are shown.
-pub const NAMES: [&str; 30] = [
+pub const NAMES: [&str; 32] = [
     "clients",
     "servers",
     "servers-per-host",
     "copies",
+    "code",
+    "code-bytes",
     "placement",
     "pattern",
     "block",
@@ -153,11 +155,15 @@ impl Parameters {
         let rate = |name| Ok(self.number(name, 0.001..=1e6)? * 0.125);
         let per_byte = |name| Ok(self.number(name, 0.0..=1e3)? * 1e9 / (1_u64 << 30) as f64);
         let gib = (1_u64 << 30) as f64;
+        let codes = [("none", None), ("2of3", Some((2, 3))), ("4of6", Some((4, 6)))];
+        let (needed, parts) = self.word("code", &codes)?.unwrap_or((1, self.count("copies", 2)?));
         let setup = Setup {
             clients: self.count("clients", 100_000)?,
             servers: self.count("servers", 10_000)?,
             servers_per_host: self.count("servers-per-host", 1000)?,
-            copies: self.count("copies", 2)?,
+            parts,
+            needed,
+            code_bytes: per_byte("code-bytes")?,
             placement: self.word(
                 "placement",
                 &[("round-robin", Placement::RoundRobin), ("simple", Placement::Simple)],
@@ -202,8 +208,12 @@ pub struct Setup {
     pub servers: u32,
     /// Server processes on one host, which share its network card.
     pub servers_per_host: u32,
-    /// Copies of each block.
-    pub copies: u32,
+    /// The parts of each block, each on its own server: its copies, or what a code makes of it.
+    pub parts: u32,
+    /// The parts that suffice: 1 of copies. A part has the bytes of the block, divided by this.
+    pub needed: u32,
+    /// A pager's processor time for a byte of a block that is made into parts, or from other parts.
+    pub code_bytes: f64,
     /// How extents spread over servers.
     pub placement: Placement,
     /// The choice of the next block.
@@ -261,10 +271,15 @@ pub struct Setup {
 impl Setup {
     fn fits_together(&self) -> Result<(), Error> {
         let wrong = |name: &str, why: &str| Err(Error::Value { name: name.to_owned(), why: why.to_owned() });
-        if !self.servers.is_multiple_of(self.copies) {
-            return wrong("servers", "pairs of servers are mirrors, so it must be an even number");
+        if !self.servers.is_multiple_of(self.parts) {
+            return match (self.needed, self.parts) {
+                (1, _) => wrong("servers", "pairs of servers are mirrors: it takes an even number"),
+                (_, 3) => wrong("servers", "each block is on three servers: it takes a multiple of 3"),
+                _ => wrong("servers", "each block is on six servers: it takes a multiple of 6"),
+            };
         }
-        let room = u128::from(self.server_bytes) * u128::from(self.servers / self.copies);
+        let groups = u128::from(self.servers / self.parts);
+        let room = u128::from(self.server_bytes) * groups * u128::from(self.needed);
         if u128::from(self.data_bytes) * u128::from(self.clients) > room {
             return wrong("data", "the servers have no room for it (more servers, or server-memory)");
         }
@@ -275,6 +290,11 @@ impl Setup {
             return wrong("seconds", "it is later than fail and return");
         }
         Ok(())
+    }
+
+    /// Bytes of a part of a block.
+    pub fn part_bytes(&self) -> u64 {
+        self.block.div_ceil(u64::from(self.needed))
     }
 
     /// Bytes of the two messages of an operation: to the server, and back.
@@ -330,6 +350,8 @@ mod tests {
             ("placement", "1"),
             ("placement", "there"),
             ("copies", "3"),
+            ("code", "3of4"),
+            ("code", "2of3"),
             ("writes", "1.1"),
             ("data", "999"),
             ("block", "NaN"),

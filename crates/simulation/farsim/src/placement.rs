@@ -29,19 +29,25 @@ pub fn extents(setup: &Setup) -> u64 {
     setup.data_bytes.div_ceil(EXTENT).max(1)
 }
 
-/// The first of the servers that have an extent of a client. With two copies, the next server has
-/// the other copy.
+/// The first of the servers that have an extent of a client: its other parts are on the next ones.
 pub fn server_of(setup: &Setup, client: u32, extent: u64) -> u32 {
-    let groups = u64::from(setup.servers / setup.copies);
+    let groups = u64::from(setup.servers / setup.parts);
     let group = match setup.placement {
         Placement::RoundRobin => extent % groups,
         // The data of all clients grow at the same time.
         Placement::Simple => {
             let before = extent * u64::from(setup.clients) + u64::from(client);
-            (before / (setup.server_bytes / EXTENT).max(1)).min(groups - 1)
+            (before / (setup.server_bytes / EXTENT * u64::from(setup.needed)).max(1)).min(groups - 1)
         }
     };
-    group as u32 * setup.copies
+    group as u32 * setup.parts
+}
+
+/// Which of the servers that have an extent has the first of its parts: they take turns, so that
+/// each has as many of those that are read.
+pub fn turn_of(setup: &Setup, extent: u64) -> u32 {
+    let groups = u64::from(setup.servers / setup.parts);
+    if setup.needed == 1 { 0 } else { (extent / groups % u64::from(setup.parts)) as u32 }
 }
 
 /// The extent of a client's next operation, after it has begun `begun` operations.

@@ -201,6 +201,54 @@ fn a_server_that_is_back_is_whole_after_all_was_copied_at_the_rate() {
 }
 
 #[test]
+fn a_code_reads_each_byte_once_and_writes_its_parts() {
+    let rate = |code: &str, servers: &str, writes: &str| {
+        let values = [
+            ("clients", "12"),
+            ("servers", servers),
+            ("code", code),
+            ("writes", writes),
+            ("depth", "32"),
+            ("server-read", "0"),
+            ("server-write", "0"),
+            ("server-out", "0.5"),
+            ("server-in", "0.5"),
+        ];
+        simulate(&setup(&values)).bytes_per_s()
+    };
+    let one = rate("none", "1", "0");
+    for (code, servers, number) in [("2of3", "3", 3.0), ("4of6", "6", 6.0)] {
+        near(rate(code, servers, "0"), number * one, 0.05, "page-ins");
+        near(rate(code, servers, "1"), number / 1.5 * one, 0.05, "page-outs");
+    }
+}
+
+#[test]
+fn what_a_code_lost_is_read_from_as_many_servers_as_are_needed() {
+    for (code, servers, needed) in [("2of3", "3", 2), ("4of6", "6", 4)] {
+        let outcome = simulate(&setup(&[
+            ("clients", "2"),
+            ("servers", servers),
+            ("code", code),
+            ("fail", "0.1"),
+            ("return", "0.3"),
+            ("data", "0.25"),
+            ("resync", "128"),
+            ("depth", "2"),
+            ("detect", "20"),
+            ("seconds", "2"),
+        ]));
+        let lost = 2 * (256 << 20) / needed;
+        assert_eq!((outcome.resynced, outcome.read_for_resync), (lost, lost * needed), "{code}");
+        let whole_ns = 0.3e9 + 2e9 / needed as f64;
+        near(outcome.whole_again_ns as f64, whole_ns, 0.02, "the end of the resync");
+        assert_eq!(outcome.stopped, 0);
+        assert!(outcome.detours > 0);
+        assert!((20_000_000..30_000_000).contains(&outcome.longest_ns), "{}", outcome.longest_ns);
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same() {
     let run = |seed: &str| simulate(&setup(&[("seed", seed), ("seconds", "0.05")]));
     assert_eq!(format!("{:?}", run("7")), format!("{:?}", run("7")));

@@ -16,6 +16,7 @@ use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Tabl
   terapage sim far --clients 1,16,256 --servers 32 --set client-nic=100 --set server-nic=100
   terapage sim far site.toml --set placement=simple --html far.html
   terapage sim far --clients 16 --servers 4 --set copies=2 --set fail=1 --set return=3 --set seconds=10
+  terapage sim far --clients 16 --servers 6 --set code=4of6 --set fail=1 --set return=3 --set seconds=10
   terapage sim far --list
 
 A file sets parameters as in `client-nic = 100`, one per line; --set overrides the file.")]
@@ -203,7 +204,15 @@ fn table(runs: &[Run]) -> Table {
 }
 
 fn failures(runs: &[Run]) -> Table {
-    let columns = ["clients", "stopped", "done elsewhere", "longest ms", "copied MiB", "whole again s"];
+    let columns = [
+        "clients",
+        "stopped",
+        "done elsewhere",
+        "longest ms",
+        "copied MiB",
+        "read for that MiB",
+        "whole again s",
+    ];
     let row = |run: &Run| {
         let outcome = &run.outcome;
         let whole = match outcome.whole_again_ns {
@@ -216,6 +225,7 @@ fn failures(runs: &[Run]) -> Table {
             outcome.detours.to_string(),
             format!("{:.1}", outcome.longest_ns as f64 / 1e6),
             (outcome.resynced >> 20).to_string(),
+            (outcome.read_for_resync >> 20).to_string(),
             whole,
         ]
     };
