@@ -7,13 +7,16 @@
  * beside it with what it had at the fork; with `exec`, a child executes another program at once;
  * with `vanish` the parent ends at once, and the child goes on alone. With `become` it executes the
  * program, which fails, says "stays", waits for a line, and after its passes executes sleep(1).
+ * SIGUSR1 ends the passes. At the end it says how long it waited for a page at most.
  */
 #include <libintl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGE 4096
@@ -29,6 +32,27 @@ static uint64_t word_of(size_t page, uint64_t version, size_t word) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
+}
+
+static volatile sig_atomic_t is_over;
+
+static void end(int number) {
+    (void)number;
+    is_over = 1;
+}
+
+/* The longest time that a page has taken, ms. */
+static double longest;
+
+static double now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
+}
+
+static void took_since(double begun) {
+    double took = now_ms() - begun;
+    longest = took > longest ? took : longest;
 }
 
 static void fill(size_t page, uint64_t version) {
@@ -52,13 +76,18 @@ static void wait_for_a_line(void) {
 }
 
 static void passes(int count, uint64_t version, uint64_t step) {
-    for (int pass = 0; pass < count; pass++) {
+    for (int pass = 0; pass < count && !is_over; pass++) {
         for (size_t i = 0; i < pages; i++) {
             size_t group = (i / GROUP * 2654435761u + pass) % (pages / GROUP);
+            double begun = now_ms();
             check(group * GROUP + i % GROUP, version);
+            took_since(begun);
         }
-        for (size_t page = 0; page < pages; page++)
+        for (size_t page = 0; page < pages; page++) {
+            double begun = now_ms();
             fill(page, version + step);
+            took_since(begun);
+        }
         version += step;
     }
     for (size_t page = 0; page < pages; page++)
@@ -73,6 +102,7 @@ int main(int argc, char **argv) {
     const char *how = argc > 3 ? argv[3] : "";
     /* The C library looks at its note of this whenever it writes of an error: it is paged, too. */
     bindtextdomain("churn", "/");
+    signal(SIGUSR1, end);
     memory = malloc(pages * PAGE);
     if (!memory)
         return 2;
@@ -116,6 +146,6 @@ int main(int argc, char **argv) {
     } else {
         passes(count, 1, 1);
     }
-    printf("good\n");
+    printf("good, longest %.0f ms\n", longest);
     return 0;
 }

@@ -51,7 +51,7 @@ def meddled(bench):
     server = bench.server()
     other = bench.server(name="other")
     told = []
-    for how, says in ((flip, "are not those that were written"), (overwrite, "are not those that were written"), (shorten, "tp:"), (retype, "WRONGTYPE|tp:")):
+    for how, says in ((flip, r"are not those that were written \(key tp:"), (overwrite, r"are not those that were written \(key tp:"), (shorten, "tp:"), (retype, "WRONGTYPE|tp:")):
         child = bench.churn(server.url + "?encrypt=no&stall=5s", passes="1")
         bench.ready(child)
         for key in values(server):
