@@ -1,6 +1,7 @@
 //! The settings as the program uses them, what follows from them, and why they are refused.
 
 use crate::{Partial, Settings, Size, StoreSpec, Stores};
+use rustix::param::page_size;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -73,7 +74,7 @@ impl Settings {
     /// small block brings fewer unneeded bytes.
     pub fn block_bytes(&self) -> usize {
         let default = if self.ram().0 > 0 { SMALL_BLOCK } else { crate::DEFAULT_BLOCK };
-        self.block.map_or(default, |size| size.0 as usize)
+        self.block.map_or(default.max(page_size()), |size| size.0 as usize)
     }
 
     /// Whether blocks may be split: a given size holds for the whole run.
@@ -84,7 +85,7 @@ impl Settings {
     /// Bytes of the smallest possible blocks: after a split, if blocks may be split.
     pub fn least_block_bytes(&self) -> usize {
         let block = self.block_bytes();
-        if self.splits() { block.min(crate::SPLIT_BLOCK) } else { block }
+        if self.splits() { block.min(crate::SPLIT_BLOCK.max(page_size())) } else { block }
     }
 
     /// The most memory of `ram:auto`: a third of the budget.

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 /// The least budget, bytes.
 pub(crate) const MEMORY_MIN: Size = Size(1 << 20);
 /// The least and the greatest block, bytes.
-const BLOCK_MIN: Size = Size(4 << 10);
 const BLOCK_MAX: Size = Size(2 << 20);
 
 /// Reads the default of the setting `name`.
@@ -85,8 +84,9 @@ pub(crate) fn block(text: &OsStr) -> Result<Option<Size>, String> {
         return Ok(None);
     }
     let size = size(text)?;
-    if !size.0.is_power_of_two() || size < BLOCK_MIN || size > BLOCK_MAX {
-        let range = format!("a power of two from {BLOCK_MIN} to {BLOCK_MAX}");
+    let page = Size(rustix::param::page_size() as u64);
+    if !size.0.is_power_of_two() || size < page || size > BLOCK_MAX {
+        let range = format!("a power of two from {page} to {BLOCK_MAX}");
         return Err(format!("'{text}' is not {range} (write 64K or auto)"));
     }
     Ok(Some(size))

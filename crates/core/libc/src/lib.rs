@@ -5,7 +5,6 @@
 
 pub use ::libc::*;
 
-#[cfg(target_arch = "x86_64")]
 unsafe extern "C" {
     /// Makes a system call, like `syscall()`, but without the replacement.
     ///
@@ -16,7 +15,6 @@ unsafe extern "C" {
 }
 
 /// The call has failed.
-#[cfg(target_arch = "x86_64")]
 extern "C" fn failed(answer: c_long) -> c_long {
     // SAFETY: the location is this thread's own.
     unsafe { *__errno_location() = -answer as c_int };
@@ -47,6 +45,31 @@ std::arch::global_asm!(
     "2:",
     "mov rdi, rax",
     "jmp {failed}",
+    ".cfi_endproc",
+    ".size terapage_raw_syscall, . - terapage_raw_syscall",
+    failed = sym failed,
+);
+
+// Here too they come one place earlier (AAPCS64), and the number in x8.
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".globl terapage_raw_syscall",
+    ".hidden terapage_raw_syscall",
+    ".type terapage_raw_syscall, %function",
+    ".p2align 4",
+    "terapage_raw_syscall:",
+    ".cfi_startproc",
+    "mov x8, x0",
+    "mov x0, x1",
+    "mov x1, x2",
+    "mov x2, x3",
+    "mov x3, x4",
+    "mov x4, x5",
+    "mov x5, x6",
+    "svc #0",
+    "cmn x0, #4095",
+    "b.cs {failed}",
+    "ret",
     ".cfi_endproc",
     ".size terapage_raw_syscall, . - terapage_raw_syscall",
     failed = sym failed,

@@ -16,8 +16,32 @@ pub mod shared;
 pub mod thread;
 pub mod userfaultfd;
 
-/// Bytes of a page.
-pub const PAGE: usize = 4096;
+/// Bytes of the smallest page that a processor has.
+pub const PAGE_LEAST: usize = 4096;
+
+/// Bytes of a page. x86-64 has one size; elsewhere it is the kernel's.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub const fn page_bytes() -> usize {
+    PAGE_LEAST
+}
+
+/// Bytes of a page. x86-64 has one size; elsewhere it is the kernel's.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub fn page_bytes() -> usize {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    match KNOWN.load(Relaxed) {
+        0 => {
+            // SAFETY: no memory is touched.
+            let bytes = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+            KNOWN.store(bytes, Relaxed);
+            bytes
+        }
+        bytes => bytes,
+    }
+}
 
 /// An error of the operating system, with the call that failed.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 /// Bytes of a huge page.
 pub const HUGE: usize = 2 << 20;
 
+/// Whether the kernel's huge pages have [`HUGE`] bytes. With pages of more than 4 KiB they have 32
+/// MiB or 512 MiB, which is too much for a budget.
+pub fn has_huge() -> bool {
+    crate::page_bytes() == crate::PAGE_LEAST
+}
+
 /// Advice: huge pages are wanted.
 pub const MADV_HUGEPAGE: i32 = libc::MADV_HUGEPAGE;
 /// Advice: no huge pages are wanted.
@@ -103,15 +109,15 @@ unsafe fn map_with(at: *mut u8, len: usize, prot: i32, flags: i32) -> Result<*mu
 
 /// Whether the process may have `more` additional mappings (`vm.max_map_count`): tries it.
 pub fn has_room_for_mappings(more: usize) -> bool {
-    let len = (more + 1) * crate::PAGE;
+    let len = (more + 1) * crate::page_bytes();
     // SAFETY: the kernel chooses the place; nothing is replaced.
     let made = unsafe { map_with(std::ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_NORESERVE) };
     let Ok(at) = made else { return false };
     // Each page whose rights differ from its neighbours' is one more mapping.
     let has_room = (1..=more).step_by(2).all(|page| {
-        let page = at as usize + page * crate::PAGE;
+        let page = at as usize + page * crate::page_bytes();
         // SAFETY: the memory was mapped just now, and has no other user.
-        unsafe { libc::syscall(libc::SYS_mprotect, page, crate::PAGE, libc::PROT_READ as i64) == 0 }
+        unsafe { libc::syscall(libc::SYS_mprotect, page, crate::page_bytes(), libc::PROT_READ as i64) == 0 }
     });
     // SAFETY: the memory was mapped by this function, and nobody else uses it.
     unsafe { libc::syscall(libc::SYS_munmap, at, len) };
@@ -122,11 +128,11 @@ pub fn has_room_for_mappings(more: usize) -> bool {
 /// reserved memory would be present at once.
 pub fn is_locked_when_mapped() -> Result<bool> {
     // SAFETY: the kernel chooses the place; nothing is replaced.
-    let at = unsafe { map(std::ptr::null_mut(), crate::PAGE, libc::MAP_NORESERVE) }?;
+    let at = unsafe { map(std::ptr::null_mut(), crate::page_bytes(), libc::MAP_NORESERVE) }?;
     // SAFETY: the page was mapped just now, and has no other user. A locked page cannot be dropped.
     unsafe {
-        let dropped = libc::syscall(libc::SYS_madvise, at, crate::PAGE, libc::MADV_DONTNEED as i64);
-        libc::syscall(libc::SYS_munmap, at, crate::PAGE);
+        let dropped = libc::syscall(libc::SYS_madvise, at, crate::page_bytes(), libc::MADV_DONTNEED as i64);
+        libc::syscall(libc::SYS_munmap, at, crate::page_bytes());
         Ok(dropped < 0)
     }
 }
@@ -270,10 +276,10 @@ pub fn is_begun(at: usize, len: usize) -> bool {
     let mut begun = |from: usize, len: usize| {
         // SAFETY: the kernel writes a byte for each page, and there are no more pages than bytes.
         let done = unsafe { libc::syscall(libc::SYS_mincore, from, len, pages.as_mut_ptr()) };
-        done != 0 || pages[..len.div_ceil(crate::PAGE)].iter().any(|page| page & 1 != 0)
+        done != 0 || pages[..len.div_ceil(crate::page_bytes())].iter().any(|page| page & 1 != 0)
     };
-    let last = (at + len - 1) / crate::PAGE * crate::PAGE;
-    begun(at, len.min(256 * crate::PAGE)) || begun(last, crate::PAGE)
+    let last = (at + len - 1) / crate::page_bytes() * crate::page_bytes();
+    begun(at, len.min(256 * crate::page_bytes())) || begun(last, crate::page_bytes())
 }
 
 /// Makes every page of a range present and writable, as a write to it would.
@@ -308,7 +314,7 @@ pub unsafe fn make_exclusive(at: usize) {
 /// moved (Linux 6.18).
 pub fn part(at: usize) {
     // The kernel splits a huge page if only a part of it is marked as cold.
-    advise(at, crate::PAGE, libc::MADV_COLD);
+    advise(at, crate::page_bytes(), libc::MADV_COLD);
 }
 
 /// The bytes of a range, to read and write.
@@ -376,31 +382,35 @@ pub fn are_readable(pieces: *const libc::iovec, count: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{bytes, discard_all, reserve};
-    use crate::PAGE;
+    use crate::page_bytes;
 
     #[test]
     fn several_ranges_are_discarded_and_nothing_else() {
         const PAGES: usize = 3000;
-        let at = reserve(PAGES * PAGE).unwrap() as usize;
+        let at = reserve(PAGES * page_bytes()).unwrap() as usize;
         // SAFETY: the memory was mapped just now, and only this test uses it.
-        let memory = unsafe { bytes(at, PAGES * PAGE) };
+        let memory = unsafe { bytes(at, PAGES * page_bytes()) };
         for ranges in [0, 1, 2, PAGES / 2] {
             memory.fill(7);
-            let pieces: Vec<_> = (0..ranges).map(|index| (at + 2 * index * PAGE, PAGE)).collect();
+            let pieces: Vec<_> =
+                (0..ranges).map(|index| (at + 2 * index * page_bytes(), page_bytes())).collect();
             // SAFETY: no code relies on these pages.
             unsafe { discard_all(&pieces) }.unwrap();
-            for (page, bytes) in memory.chunks(PAGE).enumerate() {
+            for (page, bytes) in memory.chunks(page_bytes()).enumerate() {
                 let discarded = page % 2 == 0 && page / 2 < ranges;
                 assert!(bytes.iter().all(|&byte| byte == if discarded { 0 } else { 7 }), "{ranges}: {page}");
             }
         }
         // SAFETY: the addresses were never mapped.
-        assert!(unsafe { discard_all(&[(1 << 46, PAGE), ((1 << 46) + 2 * PAGE, PAGE)]) }.is_err());
+        assert!(
+            unsafe { discard_all(&[(1 << 46, page_bytes()), ((1 << 46) + 2 * page_bytes(), page_bytes())]) }
+                .is_err()
+        );
     }
 
     #[test]
     fn what_is_reserved_gets_no_huge_pages() {
-        let at = reserve(16 * PAGE).unwrap() as usize;
+        let at = reserve(16 * page_bytes()).unwrap() as usize;
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut inside = false;
         let flags = maps.lines().find(|line| {

@@ -1,7 +1,7 @@
 //! The page map: which pages of this process are present, as the kernel knows.
 
 use crate::fd::Fd;
-use crate::{Error, PAGE, Result, check};
+use crate::{Error, Result, check, page_bytes};
 use linux_raw_sys::general::{PAGE_IS_PRESENT, PAGE_IS_SWAPPED, page_region, pm_scan_arg};
 use std::ops::Range;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -97,7 +97,7 @@ impl Pagemap {
     fn each_word(&self, at: usize, pages: &mut [bool], tell: impl Fn(u64) -> bool) -> Result<()> {
         let mut words = [0u64; 512];
         for (chunk, out) in pages.chunks_mut(512).enumerate() {
-            let offset = (at / PAGE + chunk * 512) * 8;
+            let offset = (at / page_bytes() + chunk * 512) * 8;
             // SAFETY: `words` has room for 512 words.
             let got = unsafe {
                 libc::pread64(self.0.raw(), words.as_mut_ptr().cast(), out.len() * 8, offset as i64)
@@ -116,16 +116,16 @@ impl Pagemap {
 #[cfg(test)]
 mod tests {
     use super::Pagemap;
-    use crate::{PAGE, memory};
+    use crate::{memory, page_bytes};
 
     #[test]
     fn a_page_that_was_only_read_is_the_kernels_too() {
-        let at = memory::reserve(3 * PAGE).unwrap() as usize;
-        memory::advise(at, 3 * PAGE, memory::MADV_NOHUGEPAGE);
+        let at = memory::reserve(3 * page_bytes()).unwrap() as usize;
+        memory::advise(at, 3 * page_bytes(), memory::MADV_NOHUGEPAGE);
         // SAFETY: only this test uses the pages.
         unsafe {
             assert_eq!((at as *const u8).read_volatile(), 0);
-            ((at + PAGE) as *mut u8).write_volatile(1);
+            ((at + page_bytes()) as *mut u8).write_volatile(1);
         }
         let pagemap = Pagemap::open().unwrap();
         let shared = || {
@@ -139,21 +139,23 @@ mod tests {
         unsafe { memory::make_exclusive(at) };
         assert_eq!(shared(), ([true, true, false], [false; 3]));
         // SAFETY: the memory is no longer used.
-        unsafe { memory::unmap(at as *mut u8, 3 * PAGE) }.unwrap();
+        unsafe { memory::unmap(at as *mut u8, 3 * page_bytes()) }.unwrap();
     }
 
     #[test]
     fn ranges_that_are_there_are_found_in_a_large_hole() {
         let pages = 1 << 20;
-        let at = memory::reserve(pages * PAGE).unwrap() as usize;
+        let at = memory::reserve(pages * page_bytes()).unwrap() as usize;
         for page in [0, 1, 700, pages - 1] {
             // SAFETY: only this test uses the page.
-            unsafe { memory::bytes(at + page * PAGE, 1) }.fill(1);
+            unsafe { memory::bytes(at + page * page_bytes(), 1) }.fill(1);
         }
         let pagemap = Pagemap::open().unwrap();
         let mut found = Vec::new();
-        let listed = pagemap.each_present(at..at + pages * PAGE, |range| {
-            found.extend((range.start..range.end).step_by(PAGE).map(|page| (page - at) / PAGE));
+        let listed = pagemap.each_present(at..at + pages * page_bytes(), |range| {
+            found.extend(
+                (range.start..range.end).step_by(page_bytes()).map(|page| (page - at) / page_bytes()),
+            );
         });
         if listed.unwrap() {
             assert_eq!(found, [0, 1, 700, pages - 1]);
@@ -161,6 +163,6 @@ mod tests {
             eprintln!("skipped: this kernel has no PAGEMAP_SCAN");
         }
         // SAFETY: the memory is no longer used.
-        unsafe { memory::unmap(at as *mut u8, pages * PAGE) }.unwrap();
+        unsafe { memory::unmap(at as *mut u8, pages * page_bytes()) }.unwrap();
     }
 }

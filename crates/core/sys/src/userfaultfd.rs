@@ -442,7 +442,7 @@ fn fault_of(message: &raw::uffd_msg) -> Fault {
     // SAFETY: the message is that of a fault.
     let fault = unsafe { message.arg.pagefault };
     Fault {
-        at: fault.address as usize & !(crate::PAGE - 1),
+        at: fault.address as usize & !(crate::page_bytes() - 1),
         write: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WRITE) != 0,
         protected: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WP) != 0,
         // SAFETY: the kernel writes this field, or leaves zeros.
@@ -490,7 +490,7 @@ fn range(at: usize, len: usize) -> raw::uffdio_range {
 #[cfg(test)]
 mod tests {
     use super::{INHERITED_LEAST, Inherited, Kind, Userfaultfd, device_of, take};
-    use crate::{PAGE, memory};
+    use crate::{memory, page_bytes};
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
     #[test]
@@ -523,19 +523,19 @@ mod tests {
             eprintln!("NOT TESTED: userfaultfd is not allowed here");
             return;
         };
-        let at = memory::reserve(PAGE).unwrap();
-        strict.register(at as usize, PAGE, false).unwrap();
+        let at = memory::reserve(page_bytes()).unwrap();
+        strict.register(at as usize, page_bytes(), false).unwrap();
         let zeros = std::fs::File::open("/dev/zero").unwrap();
         let read = || {
             // SAFETY: the page belongs to this test, and only the kernel writes to it.
-            let read = unsafe { libc::read(zeros.as_raw_fd(), at.cast(), PAGE) };
+            let read = unsafe { libc::read(zeros.as_raw_fd(), at.cast(), page_bytes()) };
             (read, (read < 0).then(|| std::io::Error::last_os_error().raw_os_error()).flatten())
         };
         assert_eq!(read(), (-1, Some(libc::EFAULT)));
-        strict.unregister(at as usize, PAGE).unwrap();
-        assert_eq!(read(), (PAGE as isize, None));
+        strict.unregister(at as usize, page_bytes()).unwrap();
+        assert_eq!(read(), (page_bytes() as isize, None));
         drop(strict);
         // SAFETY: reserved above, and no longer used.
-        unsafe { memory::unmap(at, PAGE) }.unwrap();
+        unsafe { memory::unmap(at, page_bytes()) }.unwrap();
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{MutexGuard, OnceLock, PoisonError, RwLockWriteGuard};
 use terapage_pager::Forking;
 use terapage_sys::fd::Room;
 use terapage_sys::thread::{self, Uncancelled};
-use terapage_sys::{PAGE, last};
+use terapage_sys::{last, page_bytes};
 
 /// Bytes of the stack that a fork uses below this library's frames; a generous guess.
 const STACK_BELOW: usize = 32 << 10;
@@ -85,8 +85,8 @@ fn touch_own(process: &Process, ranges: &Ranges) {
     let mark = 0u8;
     let (here, own) = (&raw const mark as usize, thread::own_name());
     for (from, to) in [(here - STACK_BELOW, here + STACK_ABOVE), (own - OWN_VARIABLES, own + DESCRIPTOR)] {
-        for at in (from / PAGE * PAGE..to).step_by(PAGE) {
-            if process.has(at) && process.is_taken(ranges, at, PAGE) {
+        for at in (from / page_bytes() * page_bytes()..to).step_by(page_bytes()) {
+            if process.has(at) && process.is_taken(ranges, at, page_bytes()) {
                 // SAFETY: the memory is allocated, and only read.
                 unsafe { std::ptr::read_volatile(at as *const u8) };
             }

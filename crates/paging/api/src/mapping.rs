@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use terapage_sys::{PAGE, fd};
+use terapage_sys::{fd, page_bytes};
 
 /// A mapped file.
 pub(crate) struct Mapping {
@@ -55,8 +55,8 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     if !kind.is_file() && !kind.is_block_device() {
         return Err(refused("neither a file nor a block device", libc::ENODEV));
     }
-    if !offset.is_multiple_of(PAGE as u64) {
-        return Err(Error::Argument(format!("offset {offset} is not a multiple of {PAGE}")));
+    if !offset.is_multiple_of(page_bytes() as u64) {
+        return Err(Error::Argument(format!("offset {offset} is not a multiple of {}", page_bytes())));
     }
     let doing = if writable { "cannot be opened to read and write" } else { "cannot be opened to read" };
     let mut file =
@@ -73,7 +73,7 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
         return Err(Error::Argument(why));
     }
     let (reader, read) = reader(&file, offset).map_err(|error| failed("cannot be read", error))?;
-    if (read as u64) < bytes.min(PAGE as u64) {
+    if (read as u64) < bytes.min(page_bytes() as u64) {
         // Files in /sys are like this.
         return Err(refused("has fewer bytes than its size states", libc::ENODEV));
     }
@@ -101,7 +101,7 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
 /// Opens the file again, past the page cache; `None` if that is impossible. Also returns the number
 /// of readable bytes in its first page.
 fn reader(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
-    let layout = Layout::from_size_align(PAGE, PAGE).expect("a page");
+    let layout = Layout::from_size_align(page_bytes(), page_bytes()).expect("a page");
     // SAFETY: the size of the layout is not 0.
     let page = unsafe { alloc(layout) };
     if page.is_null() {
@@ -109,8 +109,8 @@ fn reader(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
     }
     // SAFETY: the page was allocated just now, and is freed below; any bytes are valid.
     let bytes = unsafe {
-        page.write_bytes(0, PAGE);
-        std::slice::from_raw_parts_mut(page, PAGE)
+        page.write_bytes(0, page_bytes());
+        std::slice::from_raw_parts_mut(page, page_bytes())
     };
     // This opens the same file; its path may lead to another one by now.
     let same = format!("/proc/self/fd/{}", file.as_raw_fd());

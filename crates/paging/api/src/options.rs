@@ -20,7 +20,7 @@ pub struct Options {
     /// The store: a directory on a disk, an empty file there, or a block device. The default is
     /// `$TMPDIR`, `/var/tmp`, `/tmp` or the current directory.
     pub store: Option<PathBuf>,
-    /// Bytes of a block: a power of two, 4 KiB to 2 MiB. The default is 16 KiB.
+    /// Bytes of a block: a power of two, a page to 2 MiB. The default is 16 KiB.
     pub block: Option<usize>,
     /// The replacement policy. The default is `auto`.
     pub policy: Option<String>,

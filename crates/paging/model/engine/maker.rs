@@ -1,12 +1,12 @@
 //! The pager's thread makes huge pages itself: there are too few here for the other thread.
 
 use terapage_model::memory::{self, HUGE};
-use terapage_model::{PAGE, Result};
+use terapage_model::{Result, page_bytes};
 
 pub fn mark(at: usize, len: usize, value: u8) {
     // SAFETY: the pages are there, and the caller's.
     let bytes = unsafe { memory::bytes(at, len) };
-    bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = value);
+    bytes.iter_mut().step_by(page_bytes()).for_each(|byte| *byte = value);
 }
 
 pub struct Maker {

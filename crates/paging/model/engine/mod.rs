@@ -27,13 +27,13 @@ use terapage_model::fd::Fd;
 use terapage_model::machine::{self, Behaviour, Canary, choose};
 use terapage_model::ring::Done;
 use terapage_model::store::Disk;
-use terapage_model::{PAGE, memory, program, ring};
+use terapage_model::{memory, page_bytes, program, ring};
 use terapage_store::{
     Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store, StoreRing,
 };
 
 const PAGES_A_BLOCK: usize = 4;
-const BLOCK: usize = PAGES_A_BLOCK * PAGE;
+const BLOCK: usize = PAGES_A_BLOCK * page_bytes();
 const FRAMES: usize = 8;
 /// Frames more that there are at times if the budget is shared.
 const FRAMES_MORE: usize = 6;
@@ -388,9 +388,10 @@ fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFil
             // If pages are copied, the call is not reported.
             7 if plan.moves => {
                 let first = choose(PAGES_A_BLOCK);
-                let (from, len) = (own + first * PAGE, (1 + choose(PAGES_A_BLOCK - first)) * PAGE);
+                let (from, len) =
+                    (own + first * page_bytes(), (1 + choose(PAGES_A_BLOCK - first)) * page_bytes());
                 program::discard(from, len, || program::remove(from, len));
-                (from..from + len).step_by(PAGE).for_each(program::read);
+                (from..from + len).step_by(page_bytes()).for_each(program::read);
             }
             6..10 => program::read(at),
             10 => program::write_zeros(at),
@@ -446,7 +447,7 @@ impl Child {
             }
         }
         let stored = (base..base + BLOCKS * BLOCK)
-            .step_by(PAGE)
+            .step_by(page_bytes())
             .filter(|&at| !program::is_discarding(at))
             .filter_map(|at| {
                 let engine = engine();

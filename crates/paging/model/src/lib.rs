@@ -37,7 +37,12 @@ pub mod thread;
 pub mod userfaultfd;
 
 /// Bytes of a page: few, so that runs are short.
-pub const PAGE: usize = 64;
+pub const PAGE_LEAST: usize = 64;
+
+/// Bytes of a page.
+pub const fn page_bytes() -> usize {
+    PAGE_LEAST
+}
 
 /// An error of the operating system, with the call that failed.
 #[derive(Debug, thiserror::Error)]

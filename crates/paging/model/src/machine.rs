@@ -3,7 +3,7 @@
 //! Each run has one machine, which is used through [`with`]. Nothing inside `with` is interrupted.
 //! At a [`point`] another thread may run.
 
-use crate::PAGE;
+use crate::page_bytes;
 use crate::ring::{Done, Operation, Poll};
 use crate::sync::Bell;
 use crate::userfaultfd::{Changed, Fault};
@@ -261,7 +261,7 @@ impl Machine {
 
     pub fn page(&mut self, at: usize) -> Option<&mut Page> {
         let area = self.area(at)?;
-        let index = (at - area.start) / PAGE;
+        let index = (at - area.start) / page_bytes();
         Some(&mut area.pages[index])
     }
 
@@ -286,7 +286,7 @@ impl Machine {
         if page.present {
             self.present -= 1;
             // SAFETY: the page is memory of the machine, and has no references during `with`.
-            unsafe { std::slice::from_raw_parts_mut(at as *mut u8, PAGE) }.fill(0xee);
+            unsafe { std::slice::from_raw_parts_mut(at as *mut u8, page_bytes()) }.fill(0xee);
         }
         page
     }
@@ -324,10 +324,11 @@ impl Machine {
             return;
         }
         for area in &self.areas {
-            for (index, (truth, page)) in area.truth.chunks_exact(PAGE).zip(&area.pages).enumerate() {
-                let lost = area.start + index * PAGE;
-                let stored =
-                    || self.slots.iter().any(|slots| slots.chunks_exact(PAGE).any(|slot| slot == old));
+            for (index, (truth, page)) in area.truth.chunks_exact(page_bytes()).zip(&area.pages).enumerate() {
+                let lost = area.start + index * page_bytes();
+                let stored = || {
+                    self.slots.iter().any(|slots| slots.chunks_exact(page_bytes()).any(|slot| slot == old))
+                };
                 assert!(
                     truth != old
                         || page.present
@@ -390,10 +391,10 @@ impl Machine {
 /// average, with its first word written. Some blocks get none.
 pub fn fill_some(start: usize, len: usize) {
     with(|machine| {
-        let pages = vec![Page::default(); len / PAGE];
+        let pages = vec![Page::default(); len / page_bytes()];
         machine.areas.push(Area { start, uffd: 0, pages, truth: vec![0; len] });
     });
-    for at in (start..start + len).step_by(PAGE).filter(|_| choose(2) == 0) {
+    for at in (start..start + len).step_by(page_bytes()).filter(|_| choose(2) == 0) {
         with(|machine| {
             machine.bring(at, Page::default());
             let value = machine.number().to_le_bytes();

@@ -1,10 +1,15 @@
 //! Address space.
 
 use crate::machine::{Area, Page, choose, point, trouble, with};
-use crate::{PAGE, Result};
+use crate::{Result, page_bytes};
 
 /// Bytes of a huge page: a few blocks.
 pub const HUGE: usize = 1024;
+
+/// Whether there are huge pages.
+pub fn has_huge() -> bool {
+    true
+}
 
 /// Advice that has no effect; frames never get it.
 pub const MADV_HUGEPAGE: i32 = 14;
@@ -35,7 +40,7 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
     point();
     with(|machine| {
         if machine.page(at).is_some() {
-            for at in (at..at + len).step_by(PAGE) {
+            for at in (at..at + len).step_by(page_bytes()) {
                 machine.remove(at);
             }
         }
@@ -89,10 +94,10 @@ pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     point();
     let gave_back = with(|machine| {
         if machine.page(at).is_none() {
-            let pages = vec![Page::default(); len / PAGE];
+            let pages = vec![Page::default(); len / page_bytes()];
             machine.areas.push(Area { start: at, uffd: 0, pages, truth: vec![0; len] });
         }
-        (at..at + len).step_by(PAGE).filter(|&at| machine.remove(at).present).count() > 0
+        (at..at + len).step_by(page_bytes()).filter(|&at| machine.remove(at).present).count() > 0
     });
     if !gave_back && trouble(1) {
         return Err(no_memory("mmap"));
@@ -110,13 +115,13 @@ pub fn populate(at: usize, len: usize) -> Result<()> {
     if trouble(1) {
         return Err(no_memory("madvise(MADV_POPULATE_WRITE)"));
     }
-    let held = at + if trouble(1) { choose(len / PAGE) * PAGE } else { len };
+    let held = at + if trouble(1) { choose(len / page_bytes()) * page_bytes() } else { len };
     with(|machine| {
         if machine.page(at).is_some() {
-            for page in (at..at + len).step_by(PAGE) {
+            for page in (at..at + len).step_by(page_bytes()) {
                 machine.bring(page, Page { busy: u32::from(page == held), ..Page::default() });
                 // SAFETY: the page is memory of the machine; no other thread runs in between.
-                unsafe { std::slice::from_raw_parts_mut(page as *mut u8, PAGE) }.fill(0);
+                unsafe { std::slice::from_raw_parts_mut(page as *mut u8, page_bytes()) }.fill(0);
             }
         }
     });
@@ -147,7 +152,7 @@ pub unsafe fn make_exclusive(at: usize) {
 pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
     with(|machine| {
         if machine.page(at).is_some() {
-            for at in (at..at + len).step_by(PAGE) {
+            for at in (at..at + len).step_by(page_bytes()) {
                 assert!(machine.watched(at).present, "{at:#x} is touched without its page");
             }
         }

@@ -1,7 +1,7 @@
 //! The page map: which pages are present, as the kernel knows.
 
 use crate::machine::{Canary, has, with};
-use crate::{PAGE, Result};
+use crate::{Result, page_bytes};
 use std::ops::Range;
 
 /// The page map.
@@ -22,9 +22,9 @@ impl Pagemap {
     /// # Errors
     /// None; the real function has some.
     pub fn each_present(&self, range: Range<usize>, mut each: impl FnMut(Range<usize>)) -> Result<bool> {
-        for at in range.step_by(PAGE) {
+        for at in range.step_by(page_bytes()) {
             if with(|machine| machine.page(at).is_some_and(|page| page.present)) {
-                each(at..at + PAGE);
+                each(at..at + page_bytes());
             }
         }
         Ok(true)
@@ -38,7 +38,7 @@ impl Pagemap {
         let trusting = has(Canary::TrustsTheCount);
         with(|machine| {
             for (index, out) in pages.iter_mut().enumerate() {
-                let page = machine.page(at + index * PAGE);
+                let page = machine.page(at + index * page_bytes());
                 *out = page.is_none_or(|page| page.present != (trusting && page.uncounted));
             }
         });
@@ -52,7 +52,8 @@ impl Pagemap {
     pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         with(|machine| {
             for (index, out) in pages.iter_mut().enumerate() {
-                *out = machine.page(at + index * PAGE).is_some_and(|page| page.present && page.shared);
+                *out =
+                    machine.page(at + index * page_bytes()).is_some_and(|page| page.present && page.shared);
             }
         });
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::machine::{Canary, Open, Waiter, bells, has, point, trouble, with};
 use crate::userfaultfd::{Change, Changed, Fault};
-use crate::{PAGE, thread};
+use crate::{page_bytes, thread};
 
 /// Bytes of a word, which the program reads and writes at once.
 pub const WORD: usize = 8;
@@ -120,7 +120,7 @@ pub fn remove(at: usize, len: usize) {
             }
         });
     }
-    for at in (at..at + len).step_by(PAGE) {
+    for at in (at..at + len).step_by(page_bytes()) {
         point();
         with(|machine| machine.remove(at));
     }
@@ -146,7 +146,7 @@ fn touch<R>(
     thread: u32,
     use_it: impl Fn(&mut [u8; WORD], &mut [u8; WORD]) -> R,
 ) -> R {
-    let page = at / PAGE * PAGE;
+    let page = at / page_bytes() * page_bytes();
     loop {
         point();
         let got = with(|machine| {

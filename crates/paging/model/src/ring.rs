@@ -2,7 +2,7 @@
 
 use crate::machine::{Canary, bells, choose, has, point, trouble, with};
 use crate::memory;
-use crate::{PAGE, Result};
+use crate::{Result, page_bytes};
 
 /// A piece of memory.
 #[derive(Clone, Copy)]
@@ -375,8 +375,8 @@ fn transfer(ring: usize, operation: &Operation) -> i32 {
         let bytes = unsafe { memory::bytes(piece.at, piece.len) };
         with(|machine| {
             if !operation.write {
-                for (index, page) in bytes.chunks_exact(PAGE).enumerate() {
-                    machine.assert_clean(piece.at + index * PAGE, page);
+                for (index, page) in bytes.chunks_exact(page_bytes()).enumerate() {
+                    machine.assert_clean(piece.at + index * page_bytes(), page);
                 }
             }
             let from = operation.offset + done;
@@ -404,7 +404,7 @@ fn transfer(ring: usize, operation: &Operation) -> i32 {
         done += piece.len;
         if trouble(1) {
             // The kernel releases a page some time after the end.
-            let page = piece.at + choose(piece.len / PAGE) * PAGE;
+            let page = piece.at + choose(piece.len / page_bytes()) * page_bytes();
             let moves = 1 + choose(40) as u32;
             with(|machine| machine.page(page).map(|page| page.busy = moves));
         }

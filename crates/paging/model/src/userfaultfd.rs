@@ -2,7 +2,7 @@
 
 use crate::fd::Fd;
 use crate::machine::{Area, Canary, Open, Page, bells, choose, has, point, trouble, with};
-use crate::{PAGE, Result, thread};
+use crate::{Result, page_bytes, thread};
 use std::collections::VecDeque;
 
 const ENOENT: i32 = 2;
@@ -106,7 +106,7 @@ impl Userfaultfd {
         with(|machine| match machine.area(at) {
             Some(area) => area.uffd = self.raw(),
             None => {
-                let pages = vec![Page::default(); len / PAGE];
+                let pages = vec![Page::default(); len / page_bytes()];
                 machine.areas.push(Area { start: at, uffd: self.raw(), pages, truth: vec![0; len] });
             }
         });
@@ -140,7 +140,7 @@ impl Userfaultfd {
     /// # Errors
     /// None; the real function has some.
     pub fn protect(&self, at: usize, len: usize, on: bool) -> Result<()> {
-        for at in (at..at + len).step_by(PAGE) {
+        for at in (at..at + len).step_by(page_bytes()) {
             point();
             with(|machine| machine.watched(at).protected = on);
         }
@@ -234,7 +234,7 @@ impl Userfaultfd {
         if self.is_changing() {
             return (0, EAGAIN);
         }
-        for offset in (0..len).step_by(PAGE) {
+        for offset in (0..len).step_by(page_bytes()) {
             point();
             let errno = match shift_page(to + offset, from + offset) {
                 ENOENT if holes => 0,
@@ -242,11 +242,11 @@ impl Userfaultfd {
             };
             if errno != 0 {
                 if has(Canary::CountsTooMany) {
-                    return (offset + PAGE, errno);
+                    return (offset + page_bytes(), errno);
                 }
                 let uncounts = offset > 0 && choose(2) == 0;
                 if uncounts {
-                    let last = offset - PAGE;
+                    let last = offset - page_bytes();
                     with(|machine| {
                         machine.watched(to + last).uncounted = true;
                         machine.watched(from + last).uncounted = true;
@@ -256,7 +256,7 @@ impl Userfaultfd {
                 return (offset, errno);
             }
             // The last page is moved, and the kernel says that it was not.
-            if offset + PAGE == len && !holes && trouble(2) {
+            if offset + page_bytes() == len && !holes && trouble(2) {
                 with(|machine| {
                     machine.watched(to + offset).uncounted = true;
                     machine.watched(from + offset).uncounted = true;
@@ -271,14 +271,14 @@ impl Userfaultfd {
         if self.is_changing() {
             return (0, EAGAIN);
         }
-        for offset in (0..len).step_by(PAGE) {
+        for offset in (0..len).step_by(page_bytes()) {
             point();
             if trouble(1) {
                 return (offset, EAGAIN);
             }
             // A single page is tried as the last way.
             let is_frame = with(|machine| machine.page(from).is_some());
-            if is_frame && len > PAGE && trouble(2) {
+            if is_frame && len > page_bytes() && trouble(2) {
                 return (offset, ENOMEM);
             }
             let (to, from) = (to + offset, from + offset);
@@ -352,7 +352,7 @@ impl Userfaultfd {
 /// Copies the bytes of one page to another.
 fn put(to: usize, from: usize) {
     // SAFETY: both pages are memory of the machine; no other thread runs in between.
-    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, PAGE) };
+    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, page_bytes()) };
 }
 
 /// Moves one page. Returns 0 or the error number.

@@ -9,7 +9,7 @@ use terapage_sys::ring::IoEngine;
 /// Options of a pager.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of a block: a power of two, 4 KiB to 2 MiB.
+    /// Bytes of a block: a power of two, a page to 2 MiB.
     pub block: usize,
     /// Whether blocks of four pages become single pages if the program is found to touch scattered
     /// pages (`terapage_policy::splitting`).

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use terapage_pager::{Options, Pager, Tuning};
 use terapage_stats::Snapshot;
 use terapage_store::{Faults, Faulty, FileStore, Ram, Store};
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{memory, page_bytes};
 
 fn seed() -> u64 {
     let given = std::env::var("TERAPAGE_SEED").ok().and_then(|text| text.parse().ok());
@@ -112,8 +112,8 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
             // By a call that only the kernel reports to the pager's thread, if the kernel reports
             // it.
             7 if arena.pager.moves() => {
-                let first = at / PAGE * PAGE;
-                let size = (PAGE * random.random_range(1..20)).min(len - first);
+                let first = at / page_bytes() * page_bytes();
+                let size = (page_bytes() * random.random_range(1..20)).min(len - first);
                 // SAFETY: the range is this thread's own.
                 let done = unsafe {
                     libc::madvise((arena.base + from + first) as *mut _, size, libc::MADV_DONTNEED)
@@ -229,7 +229,7 @@ fn blocks_that_are_split_keep_every_byte() {
         for frames in [8, 64] {
             let options = Options { block: 16 << 10, splits: true, frames, copy, ..Options::default() };
             let stats = run(options, frames * 4, 3, steps(800), faults, seed);
-            assert_eq!(stats.block_bytes, PAGE as u64, "{stats:?}");
+            assert_eq!(stats.block_bytes, page_bytes() as u64, "{stats:?}");
         }
     }
 }
@@ -241,14 +241,14 @@ fn blocks_are_split_where_most_of_their_pages_are_not_wanted() {
         return;
     }
     const BLOCK: usize = 16 << 10;
-    for (scattered, block) in [(true, PAGE), (false, BLOCK)] {
+    for (scattered, block) in [(true, page_bytes()), (false, BLOCK)] {
         let frames = 1024;
         let options = Options { block: BLOCK, splits: true, frames, ..Options::default() };
         let seed = seed();
         let arena = Arena::new(options, frames * 4 * BLOCK, None, seed);
         let mut random = StdRng::seed_from_u64(seed);
-        let at = |page: usize| (arena.base + page * PAGE) as *mut usize;
-        let pages = arena.len / PAGE;
+        let at = |page: usize| (arena.base + page * page_bytes()) as *mut usize;
+        let pages = arena.len / page_bytes();
         // SAFETY: the arena is this thread's own.
         (0..pages).for_each(|page| unsafe { at(page).write(page) });
         for turn in 0..20_000 {

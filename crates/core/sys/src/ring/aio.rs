@@ -5,7 +5,7 @@
 use super::Done;
 use super::workers::Request;
 use crate::fd::Fd;
-use crate::{Error, PAGE, Result, check, thread};
+use crate::{Error, Result, check, page_bytes, thread};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -110,7 +110,7 @@ impl Aio {
         let places = header.places;
         aio.is_mapped = is_mapped;
         if is_mapped {
-            let bytes = (32 + places as usize * size_of::<Event>()).next_multiple_of(PAGE);
+            let bytes = (32 + places as usize * size_of::<Event>()).next_multiple_of(page_bytes());
             // A forked child has no context, and needs no ring. SAFETY: the range is the ring.
             unsafe { libc::syscall(libc::SYS_madvise, context, bytes, libc::MADV_DONTFORK) };
         }

@@ -15,7 +15,7 @@
 use super::mover::{Lost, Mover};
 use crate::spans::Spans;
 use terapage_sys::userfaultfd::{Change, Changed, Fault, Stuck};
-use terapage_sys::{PAGE, memory, thread};
+use terapage_sys::{memory, page_bytes, thread};
 
 const EAGAIN: i32 = 11;
 
@@ -67,17 +67,17 @@ impl Events {
     /// fault. (No event is read meanwhile, and no page vanishes before its event was read.)
     pub fn while_it_stays(&mut self, page: usize, touch: impl FnOnce()) {
         self.pass_time();
-        if !self.emptied.iter().any(|spans| spans.meets(page, page + PAGE)) {
+        if !self.emptied.iter().any(|spans| spans.meets(page, page + page_bytes())) {
             touch();
         }
     }
 
     /// Whether a missing page was removed. A removed page is noted as gone.
     pub fn is_missed(&mut self, page: usize) -> bool {
-        if self.may_go(page, page + PAGE) {
-            self.has_gone(page, page + PAGE);
+        if self.may_go(page, page + page_bytes()) {
+            self.has_gone(page, page + page_bytes());
         }
-        self.removed.meets(page, page + PAGE)
+        self.removed.meets(page, page + page_bytes())
     }
 
     /// The first removed range that may be paged out with old bytes.
@@ -224,9 +224,10 @@ impl Mover {
         for (from, end) in place.map(|_| self.events.waiting.within(from, end)).unwrap_or_default() {
             let at = place.unwrap_or_default() + (from - to);
             // A page beyond the kernel's count may have moved already, and is not here any more.
-            for page in (at..at + (end - from)).step_by(PAGE).filter(|&page| self.page_present(page)) {
+            for page in (at..at + (end - from)).step_by(page_bytes()).filter(|&page| self.page_present(page))
+            {
                 // SAFETY: the place has frames that only the calling thread uses.
-                unsafe { memory::bytes(page, PAGE) }.fill(0);
+                unsafe { memory::bytes(page, page_bytes()) }.fill(0);
             }
         }
         let brought = step(self, rest.start);
@@ -234,9 +235,9 @@ impl Mover {
             Ok(()) => self.events.came(from, end),
             // The kernel's count may be wrong. No other page was there.
             Err(_) => {
-                for page in (from..end).step_by(PAGE) {
+                for page in (from..end).step_by(page_bytes()) {
                     if self.page_present(page) {
-                        self.events.came(page, page + PAGE);
+                        self.events.came(page, page + page_bytes());
                     }
                 }
             }
@@ -255,9 +256,9 @@ impl Mover {
     /// Forgets the pages of a range that are gone, or have had the time to vanish.
     fn look_again(&mut self, from: usize, to: usize) {
         self.events.pass_time();
-        for page in (from..to).step_by(PAGE) {
-            if self.events.may_go(page, page + PAGE) && !self.page_present(page) {
-                self.events.has_gone(page, page + PAGE);
+        for page in (from..to).step_by(page_bytes()) {
+            if self.events.may_go(page, page + page_bytes()) && !self.page_present(page) {
+                self.events.has_gone(page, page + page_bytes());
             }
         }
     }
@@ -267,7 +268,7 @@ impl Mover {
     pub fn fill_removed(&mut self, to: usize, page: usize) -> Result<bool, Lost> {
         let removed = self.events.is_missed(page);
         if removed {
-            self.fill(to, PAGE)?;
+            self.fill(to, page_bytes())?;
         }
         Ok(removed)
     }

@@ -1,6 +1,6 @@
 //! The bytes of a block: whether they are all zero, and their hash.
 
-use terapage_sys::PAGE;
+use terapage_sys::page_bytes;
 use twox_hash::XxHash3_128;
 
 /// Cache lines of a page that are prefetched into the cache before the page is hashed.
@@ -21,11 +21,11 @@ pub(crate) fn hash(bytes: &[u8]) -> u128 {
 
 fn hash_with_parts(bytes: &[u8]) -> (u128, Parts) {
     let mut parts = [0; PARTS];
-    if bytes.len() != PARTS * PAGE {
+    if bytes.len() != PARTS * page_bytes() {
         return (XxHash3_128::oneshot(bytes), parts);
     }
     let mut hashes = [0; PARTS * size_of::<u128>()];
-    for (index, page) in bytes.chunks(PAGE).enumerate() {
+    for (index, page) in bytes.chunks(page_bytes()).enumerate() {
         let hash = XxHash3_128::oneshot(page);
         parts[index] = hash as u64;
         hashes[index * size_of::<u128>()..][..size_of::<u128>()].copy_from_slice(&hash.to_le_bytes());
@@ -38,11 +38,19 @@ fn hash_with_parts(bytes: &[u8]) -> (u128, Parts) {
 /// block is prefetched one block ahead, hashing blocks that are in no cache takes three quarters of
 /// the time.
 pub(crate) fn ask_for(at: usize, len: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for line in (at..at + len).step_by(PAGE).flat_map(|page| (0..HEAD).map(move |line| page + line * 64)) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    let pages = (at..at + len).step_by(page_bytes());
+    for line in pages.flat_map(|page| (0..HEAD).map(move |line| page + line * 64)) {
         // SAFETY: a hint, which reads nothing that the program sees and fails for no address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line as *const i8) };
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(line as *const i8);
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, readonly, preserves_flags));
+        }
     }
 }
 
@@ -76,7 +84,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Look, PARTS, hash};
-    use terapage_sys::PAGE;
+    use terapage_sys::page_bytes;
 
     /// The expected hashes come from the reference implementation: they must not depend on the
     /// processor's instructions.
@@ -84,20 +92,20 @@ mod tests {
     fn the_hash_of_a_block_is_xxh3() {
         let bytes: Vec<u8> = (0..16384_u32).map(|at| (at * 7 % 251) as u8).collect();
         assert_eq!(twox_hash::XxHash3_128::oneshot(&bytes), 0xdc66_86c5_f372_f445_864d_bfe8_04f8_4fda);
-        assert_eq!(hash(&bytes[..PAGE]), twox_hash::XxHash3_128::oneshot(&bytes[..PAGE]));
+        assert_eq!(hash(&bytes[..page_bytes()]), twox_hash::XxHash3_128::oneshot(&bytes[..page_bytes()]));
     }
 
     #[test]
     fn each_page_of_a_block_has_its_part_in_the_hash() {
-        let mut bytes: Vec<u8> = (0..PARTS * PAGE).map(|at| (at * 7 % 251) as u8).collect();
+        let mut bytes: Vec<u8> = (0..PARTS * page_bytes()).map(|at| (at * 7 % 251) as u8).collect();
         let before = Look::at(&bytes);
         for (page, part) in before.parts.into_iter().enumerate() {
-            assert_eq!(hash(&bytes[page * PAGE..][..PAGE]) as u64, part);
-            bytes[page * PAGE + 9] ^= 1;
+            assert_eq!(hash(&bytes[page * page_bytes()..][..page_bytes()]) as u64, part);
+            bytes[page * page_bytes() + 9] ^= 1;
             let after = Look::at(&bytes);
             assert_ne!(after.hash, before.hash, "page {page}");
             assert!((0..PARTS).all(|at| (after.parts[at] == before.parts[at]) == (at != page)));
-            bytes[page * PAGE + 9] ^= 1;
+            bytes[page * page_bytes() + 9] ^= 1;
         }
         assert_eq!(Look::at(&bytes), before);
     }

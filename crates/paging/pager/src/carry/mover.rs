@@ -14,7 +14,7 @@ use std::ops::Range;
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::pagemap::Pagemap;
 use terapage_sys::userfaultfd::{Kind, Stuck, Userfaultfd};
-use terapage_sys::{PAGE, Result, thread};
+use terapage_sys::{Result, page_bytes, thread};
 
 /// The number of tries to move a busy page; after that it is copied, or stays. Chosen, not
 /// measured.
@@ -171,9 +171,9 @@ impl Mover {
             if let Err(stuck) = self.copy_in(at + offset, self.zeros, part, self.wakes()) {
                 // The kernel copies into one mapping at a time, and the range may consist of
                 // several mappings.
-                for page in (stuck.done..part).step_by(PAGE) {
+                for page in (stuck.done..part).step_by(page_bytes()) {
                     let at = at + offset + page;
-                    if let Err(stuck) = self.copy_in(at, self.zeros, PAGE, self.wakes()) {
+                    if let Err(stuck) = self.copy_in(at, self.zeros, page_bytes(), self.wakes()) {
                         return Err(Lost { at, doing: "first touch", errno: stuck.errno });
                     }
                 }
@@ -259,8 +259,8 @@ impl Mover {
         } else {
             if let Err(stuck) = self.copy_in(to, place, len, false) {
                 // As with fresh pages, the kernel handles one mapping at a time.
-                for page in (stuck.done..len).step_by(PAGE) {
-                    if let Err(stuck) = self.copy_in(to + page, place + page, PAGE, false) {
+                for page in (stuck.done..len).step_by(page_bytes()) {
+                    if let Err(stuck) = self.copy_in(to + page, place + page, page_bytes(), false) {
                         return Err(Lost { at: to + page, doing: "page-in by copy", errno: stuck.errno });
                     }
                 }
@@ -325,7 +325,7 @@ impl Mover {
         len: usize,
         errno: i32,
     ) -> std::result::Result<(), Lost> {
-        for offset in (0..len).step_by(PAGE) {
+        for offset in (0..len).step_by(page_bytes()) {
             let (to, from) = (to + offset, place + offset);
             if !self.page_present(from) {
                 // Or the page came in, and a direct call has removed it.
@@ -341,14 +341,14 @@ impl Mover {
                 unsafe { memory::make_exclusive(from) };
                 // No other thread takes the pool's pages: a missing page was moved, whatever the
                 // kernel returned.
-                self.move_in(to, from, PAGE, false, MOVE_PATIENCE).is_ok() || !self.page_present(from)
+                self.move_in(to, from, page_bytes(), false, MOVE_PATIENCE).is_ok() || !self.page_present(from)
             };
             if !shift_page(from, shift) {
-                if let Err(stuck) = self.copy_in(to, from, PAGE, false) {
+                if let Err(stuck) = self.copy_in(to, from, page_bytes(), false) {
                     return Err(Lost { at: to, doing: "page-in by copy", errno: stuck.errno });
                 }
                 // SAFETY: the bytes are in the program now.
-                unsafe { memory::discard(from, PAGE) }.ok();
+                unsafe { memory::discard(from, page_bytes()) }.ok();
             }
         }
         Ok(())
@@ -378,7 +378,7 @@ impl Mover {
         len: usize,
         errno: i32,
     ) -> std::result::Result<Taken, Lost> {
-        for offset in (0..len).step_by(PAGE) {
+        for offset in (0..len).step_by(page_bytes()) {
             let (to, page) = (place + offset, from + offset);
             if !self.page_present(page) {
                 if self.page_present(to) || self.fill_removed(to, page)? {
@@ -389,13 +389,13 @@ impl Mover {
             self.retries += 1;
             let move_out = |mover: &Mover| {
                 // SAFETY: the program gets its bytes back through a fault.
-                unsafe { mover.pool.shift(to, page, PAGE, false, MOVE_PATIENCE) }.is_ok()
+                unsafe { mover.pool.shift(to, page, page_bytes(), false, MOVE_PATIENCE) }.is_ok()
             };
             let shift = || {
                 // SAFETY: the page is present: only this thread takes it away, and it has not been
                 // removed. The program's memory is writable.
                 self.events.while_it_stays(page, || unsafe { memory::make_exclusive(page) });
-                self.take_out(page, PAGE, move_out) == Some(true)
+                self.take_out(page, page_bytes(), move_out) == Some(true)
                     // The page has vanished since it was seen: it was moved although the kernel
                     // said that it was not (seen with Linux 6.18), or it was removed.
                     || !self.page_present(page)
@@ -415,24 +415,27 @@ impl Mover {
         if len > 0 {
             self.install_by_pages(from, place, len, 0)?;
         }
-        self.wake(from, len.max(PAGE)).ok();
+        self.wake(from, len.max(page_bytes())).ok();
         Ok(())
     }
 
     fn take_by_copy(&self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
         let lost = |at, errno| Lost { at, doing: "page-out by copy", errno };
         let mut there = [false; 512];
-        let there = &mut there[..len.div_ceil(PAGE).min(512)];
-        for start in (0..len).step_by(PAGE * 512) {
-            let pages = &mut there[..((len - start) / PAGE).min(512)];
+        let there = &mut there[..len.div_ceil(page_bytes()).min(512)];
+        for start in (0..len).step_by(page_bytes() * 512) {
+            let pages = &mut there[..((len - start) / page_bytes()).min(512)];
             self.present(from + start, pages).map_err(|error| lost(from, error.errno()))?;
             if let Some(gone) = pages.iter().position(|present| !present) {
-                return Err(lost(from + start + gone * PAGE, 0));
+                return Err(lost(from + start + gone * page_bytes(), 0));
             }
         }
         // Linux 6.1 protects one mapping at a time, and the range may consist of several mappings.
-        let by_pages =
-            |_| (from..from + len).step_by(PAGE).try_for_each(|at| self.program.protect(at, PAGE, true));
+        let by_pages = |_| {
+            (from..from + len)
+                .step_by(page_bytes())
+                .try_for_each(|at| self.program.protect(at, page_bytes(), true))
+        };
         self.program.protect(from, len, true).or_else(by_pages).map_err(|error| lost(from, error.errno()))?;
         // SAFETY: the program's pages are present and write-protected; the place belongs to the
         // pool and is empty.

@@ -15,8 +15,8 @@ use crate::io::Poll;
 use crate::mailbox::Mailbox;
 use terapage_stats::{Counters, Shared};
 use terapage_store::Store;
-use terapage_sys::PAGE;
 use terapage_sys::fd::Fd;
+use terapage_sys::page_bytes;
 use terapage_sys::thread;
 use terapage_sys::userfaultfd::Fault;
 
@@ -157,7 +157,7 @@ impl Engine {
             let start = self.table.address(region.first);
             let mut wrong = None;
             self.mover.each_present(start..start + region.blocks as usize * self.block, |range| {
-                for at in range.step_by(PAGE) {
+                for at in range.step_by(page_bytes()) {
                     let block = region.first + ((at - start) / self.block) as u32;
                     if !matches!(self.table.state(block), State::Mapped | State::Loose) {
                         wrong.get_or_insert(at);

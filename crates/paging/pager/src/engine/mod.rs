@@ -42,7 +42,7 @@ use terapage_policy::spinning::Spinning;
 use terapage_stats::{Condition, Counters, Shared};
 use terapage_store::{Store, packed_bytes};
 use terapage_sys::fd::Fd;
-use terapage_sys::memory::HUGE;
+use terapage_sys::memory::{self, HUGE};
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
 use trial::Trials;
@@ -306,7 +306,7 @@ impl Engine {
 
     /// Starts the thread that makes frames ahead.
     fn start_maker(&mut self) {
-        if self.mover.moves() {
+        if self.mover.moves() && memory::has_huge() {
             let most = if self.frames.lease.is_shared() { self.options.frames } else { self.frames.limit };
             let pages = most.saturating_sub(self.frames.count) * self.block / HUGE;
             self.frames.maker =
@@ -443,13 +443,13 @@ impl Engine {
                         return;
                     }
                     if self.mover.events.is_missed(fault.at) {
-                        let done = self.mover.fresh(fault.at, terapage_sys::PAGE);
+                        let done = self.mover.fresh(fault.at, terapage_sys::page_bytes());
                         return self.or_stop(done);
                     }
                     self.stop(&format!("page {:#x} has vanished from the program", fault.at));
                 }
                 if fault.protected {
-                    self.mover.program.protect(fault.at, terapage_sys::PAGE, false).ok();
+                    self.mover.program.protect(fault.at, terapage_sys::page_bytes(), false).ok();
                 }
                 self.wake_page(fault.at);
             }
@@ -457,7 +457,7 @@ impl Engine {
     }
 
     pub fn wake_page(&mut self, at: usize) {
-        self.mover.program.wake(at, terapage_sys::PAGE).ok();
+        self.mover.program.wake(at, terapage_sys::page_bytes()).ok();
     }
 
     fn publish(&mut self) {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::pace;
 use terapage_stats::RegionCounters;
 use terapage_store::EXTENT;
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{memory, page_bytes};
 
 /// The number of pages that are checked together when memory that is already in use becomes paged.
 /// Chosen, not measured.
@@ -126,7 +126,7 @@ impl Engine {
 
     /// Like [`adopt`](Self::adopt), but inspects each page.
     fn adopt_all(&mut self, first: u32, end: u32) -> Result<(), Error> {
-        let pages = self.block / PAGE;
+        let pages = self.block / page_bytes();
         let mut there = vec![false; pages.max(ADOPTED_PAGES)];
         let step = (there.len() / pages) as u32;
         for part in (first..end).step_by(step as usize) {
@@ -137,7 +137,7 @@ impl Engine {
             self.mover.shared(from, there)?;
             for (page, _) in there.iter().enumerate().filter(|(_, shared)| **shared) {
                 // SAFETY: the page is present, and the program may write to it.
-                unsafe { memory::make_exclusive(from + page * PAGE) };
+                unsafe { memory::make_exclusive(from + page * page_bytes()) };
             }
             self.mover.present(from, there)?;
             for block in part..part + count {
@@ -147,7 +147,7 @@ impl Engine {
                 }
                 let at = self.table.address(block);
                 for (page, _) in there.iter().enumerate().filter(|(_, there)| !**there) {
-                    let done = self.mover.fresh(at + page * PAGE, PAGE);
+                    let done = self.mover.fresh(at + page * page_bytes(), page_bytes());
                     self.or_stop(done);
                 }
                 self.table.set_state(block, State::Mapped);

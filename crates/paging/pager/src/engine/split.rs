@@ -18,11 +18,11 @@ use crate::options::Options;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::replacement;
 use terapage_store::Store;
-use terapage_sys::PAGE;
+use terapage_sys::page_bytes;
 
 /// Whether blocks of these options can be split.
 pub(crate) fn may_ever(options: &Options) -> bool {
-    options.splits && options.block == PARTS * PAGE && options.trace.is_none()
+    options.splits && options.block == PARTS * page_bytes() && options.trace.is_none()
 }
 
 impl Engine {
@@ -46,7 +46,7 @@ impl Engine {
             self.frames.pool.put_free(place);
         }
         let options = Options {
-            block: PAGE,
+            block: page_bytes(),
             frames: self.options.frames * PARTS,
             splits: false,
             ..self.options.clone()

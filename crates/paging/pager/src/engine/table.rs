@@ -5,7 +5,7 @@ use super::usage::Usage;
 use crate::carry::look::{PARTS, Parts};
 use crate::spans::Spans;
 use terapage_stats::RegionTable;
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{PAGE_LEAST, memory, page_bytes};
 
 /// The state of a block. `ARCHITECTURE.md` draws the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Region {
 
     fn groups_bytes(blocks: u32) -> usize {
         let words = blocks.div_ceil(GROUP * u64::BITS) as usize;
-        (words * size_of::<u64>()).next_multiple_of(PAGE)
+        (words * size_of::<u64>()).next_multiple_of(page_bytes())
     }
 
     /// Sets the entry of the region's block `index`, which was never touched.
@@ -155,8 +155,8 @@ impl Region {
     }
 }
 
-/// The number of blocks whose entries lie in one page.
-const GROUP: u32 = (PAGE / size_of::<Entry>()) as u32;
+/// The number of blocks whose entries lie in one of the smallest pages.
+const GROUP: u32 = (PAGE_LEAST / size_of::<Entry>()) as u32;
 
 /// All regions and their blocks, numbered from 0.
 pub(crate) struct Table {

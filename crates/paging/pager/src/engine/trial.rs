@@ -10,7 +10,7 @@ use crate::carry::Run;
 use crate::carry::look::PARTS;
 use std::collections::BTreeMap;
 use terapage_policy::splitting::Splitting;
-use terapage_sys::PAGE;
+use terapage_sys::page_bytes;
 
 /// A trial under way.
 struct Trial {
@@ -76,8 +76,8 @@ impl Engine {
         if self.trials.under_way.remove(&block).is_some() {
             self.trials.splitting.found(block, false);
         }
-        let page = at / PAGE * PAGE;
-        if self.trials.splitting.major_fault(block, at % (PARTS * PAGE) / PAGE) {
+        let page = at / page_bytes() * page_bytes();
+        if self.trials.splitting.major_fault(block, at % (PARTS * page_bytes()) / page_bytes()) {
             let trial = Trial { page, together: false, late: false, came: None };
             self.trials.under_way.insert(block, trial);
         }
@@ -86,7 +86,7 @@ impl Engine {
     /// A thread waits for the page at `at` of a block that is being read.
     pub(crate) fn touch_trial(&mut self, block: u32, at: usize) {
         if let Some(trial) = self.trials.under_way.get_mut(&block) {
-            trial.together |= trial.page != at / PAGE * PAGE;
+            trial.together |= trial.page != at / page_bytes() * page_bytes();
         }
     }
 
@@ -105,7 +105,7 @@ impl Engine {
         match runs {
             [run] if run.blocks == 1 && run.copy && !trial.together && !trial.late => {
                 run.place += trial.page - run.program;
-                (run.program, run.len) = (trial.page, PAGE);
+                (run.program, run.len) = (trial.page, page_bytes());
             }
             _ => {
                 let together = trial.together;
@@ -183,7 +183,7 @@ impl Engine {
         let place = self.table.get(block).place;
         let (to, from) = (self.table.address(block), self.frames.pool.address(place));
         let mut is_filled = copied;
-        for (first, end) in [(0, page - to), (page - to + PAGE, self.block)] {
+        for (first, end) in [(0, page - to), (page - to + page_bytes(), self.block)] {
             if first < end {
                 let copied = self.mover.copy(to + first, from + first, end - first);
                 is_filled &= self.or_stop(copied);

@@ -11,7 +11,7 @@ use crate::event_count::EventCount;
 use crate::sync::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::memory::{self, HUGE};
-use terapage_sys::{PAGE, thread};
+use terapage_sys::{page_bytes, thread};
 
 /// Stages: places in which the thread prepares huge pages, one each. Chosen, not measured.
 const STAGES: u32 = 4;
@@ -45,7 +45,7 @@ fn prepare(stage: usize) -> terapage_sys::Result<bool> {
 pub(crate) fn mark(at: usize, len: usize, value: u8) {
     // SAFETY: only this thread uses the pages.
     let bytes = unsafe { memory::bytes(at, len) };
-    bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = value);
+    bytes.iter_mut().step_by(page_bytes()).for_each(|byte| *byte = value);
 }
 
 struct Shared {

@@ -4,7 +4,7 @@ use crate::arena::ARENA;
 use crate::maps::{is_beyond, refuse};
 use crate::{paged, process, untracked};
 use std::ffi::{c_int, c_void};
-use terapage_sys::{PAGE, memory, thread};
+use terapage_sys::{memory, page_bytes, thread};
 
 /// In `linux/mman.h` since Linux 6.1.
 const MADV_COLLAPSE: c_int = 25;
@@ -27,10 +27,10 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         // SAFETY: the caller keeps the contract of `madvise`.
         return unsafe { kernel_madvise(from, len, advice) };
     }
-    if !from.is_multiple_of(PAGE) {
+    if !from.is_multiple_of(page_bytes()) {
         return refuse(libc::EINVAL);
     }
-    let to = from + len.next_multiple_of(PAGE);
+    let to = from + len.next_multiple_of(page_bytes());
     let mapped = ARENA.lock().mapped_within(from, to);
     if mapped != [(from, to)] {
         // SAFETY: the caller keeps the contract of `madvise`.

@@ -12,7 +12,7 @@ use crate::maps::{failed, is_served};
 use crate::{process, set_errno};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_sys::PAGE;
+use terapage_sys::page_bytes;
 
 /// Bytes reserved for the break in the wide part.
 const WIDE: usize = 1 << 40;
@@ -81,7 +81,7 @@ impl Arena {
         }
         let mut len = (arena::whole().1 / NARROW_PART).min(NARROW) / process::block() * process::block();
         while len >= LEAST {
-            if let Some(at) = self.take_closed(len, PAGE) {
+            if let Some(at) = self.take_closed(len, page_bytes()) {
                 return Some((at, at + len));
             }
             len = len / 2 / process::block() * process::block();
@@ -111,7 +111,7 @@ impl Arena {
             }
             self.program_break.open = until;
         }
-        let (from, until) = (to.next_multiple_of(PAGE), now.next_multiple_of(PAGE));
+        let (from, until) = (to.next_multiple_of(page_bytes()), now.next_multiple_of(page_bytes()));
         if from < until {
             self.discard(from, until);
         }
@@ -121,7 +121,7 @@ impl Arena {
 }
 
 /// The break that a hosted program sees if it cannot have one.
-const NONE: usize = 16 * PAGE;
+const NONE: usize = 64 << 10;
 
 /// The system call `brk` of a hosted program: moves the break, if `to` is valid, and returns it.
 /// The kernel's own break belongs to the host.

@@ -13,7 +13,7 @@
 use crate::{paged, real};
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{memory, page_bytes};
 
 /// How blocks leave the program: not at all, by a move, or by a copy.
 static LEAVE: AtomicU8 = AtomicU8::new(NEVER);
@@ -92,7 +92,7 @@ unsafe fn go_around(
     offset: off64_t,
     flags: c_int,
 ) -> ssize_t {
-    let size = len.min(BOUNCE).next_multiple_of(PAGE);
+    let size = len.min(BOUNCE).next_multiple_of(page_bytes());
     let Ok(bounce) = memory::reserve(size) else {
         crate::set_errno(libc::ENOMEM);
         return -1;

@@ -16,7 +16,7 @@ use crate::{caches, limits, next_malloc, own_heap, set_errno};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, SIZES_BYTES as BYTES, SMALL, Table, size_of_small};
-use terapage_sys::{PAGE, memory, thread};
+use terapage_sys::{memory, page_bytes, thread};
 
 /// Requests of at least this many bytes get a separate range.
 const LARGE: usize = 1 << 20;
@@ -211,7 +211,7 @@ fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
         set_errno(libc::ENOMEM);
         return std::ptr::null_mut();
     };
-    let len = len.next_multiple_of(PAGE);
+    let len = len.next_multiple_of(page_bytes());
     let mut arena = ARENA.lock();
     let more = len.saturating_sub(instead);
     let start = if arena.may_grow(more, true) { arena.take(len, align, zero) } else { None };
@@ -280,11 +280,11 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     }
     let thread = thread::own_name();
     let (all, internal) = (MODE.load(Relaxed) == ALL, thread::is_internal(thread));
-    if internal || !all || size >= LARGE || align > PAGE {
+    if internal || !all || size >= LARGE || align > page_bytes() {
         if internal || MODE.load(Relaxed) == CLOSED {
             return or_none(own_heap::allocate(size, align, zero));
         }
-        if size >= large_from() || (align > PAGE && all) {
+        if size >= large_from() || (align > page_bytes() && all) {
             let at = large(size, align, zero, 0);
             return if at.is_null() && all { cleared(reuse(size, align), size, zero) } else { at };
         }
@@ -441,10 +441,10 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller passes an object that has not been freed.
     } else if let Some((start, end)) = unsafe { range_of(old as usize) } {
         // No object can be this large, and rounding up would overflow.
-        if size > isize::MAX as usize - PAGE {
+        if size > isize::MAX as usize - page_bytes() {
             return or_none(std::ptr::null_mut());
         }
-        let wanted = (old as usize - start + size).next_multiple_of(PAGE);
+        let wanted = (old as usize - start + size).next_multiple_of(page_bytes());
         if wanted > end - start {
             let mut arena = ARENA.lock();
             if arena.may_grow(wanted - (end - start), true) && arena.extend(start, wanted) {
@@ -649,13 +649,13 @@ family! {
 
     /// Hook of the C library's function.
     fn valloc(size: usize) -> *mut u8 {
-        allocate(size, PAGE, false)
+        allocate(size, page_bytes(), false)
     }
 
     /// Hook of the C library's function.
     fn pvalloc(size: usize) -> *mut u8 {
-        match size.checked_next_multiple_of(PAGE) {
-            Some(size) => allocate(size, PAGE, false),
+        match size.checked_next_multiple_of(page_bytes()) {
+            Some(size) => allocate(size, page_bytes(), false),
             None => {
                 set_errno(libc::ENOMEM);
                 std::ptr::null_mut()

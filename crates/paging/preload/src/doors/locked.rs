@@ -4,7 +4,7 @@ use crate::arena::ARENA;
 use crate::maps::{after_refusal, first_hole, is_beyond, refuse, up_to_hole};
 use crate::{paged, process, real};
 use std::ffi::{c_int, c_void};
-use terapage_sys::PAGE;
+use terapage_sys::page_bytes;
 
 /// Bytes at the end of a stack that the program provides, where the thread has its descriptor. (On
 /// some processors the thread-local variables follow it.)
@@ -35,7 +35,7 @@ pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     if process::settings().is_none() {
         return Ok(());
     }
-    let from = from / PAGE * PAGE;
+    let from = from / page_bytes() * page_bytes();
     paged::leave(from, to - from).map(|_| ())
 }
 
@@ -43,8 +43,8 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     if is_beyond(at as usize, len) {
         return refuse(libc::EINVAL);
     }
-    let from = at as usize / PAGE * PAGE;
-    let to = (at as usize + len).next_multiple_of(PAGE);
+    let from = at as usize / page_bytes() * page_bytes();
+    let to = (at as usize + len).next_multiple_of(page_bytes());
     // Locked memory does not count in the budget, so it may only be a part of the budget.
     let budget = process::settings().map_or(usize::MAX, |settings| settings.memory.0 as usize);
     if to - from > budget / 4 && paged::meets(from, to - from) {

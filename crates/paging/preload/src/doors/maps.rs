@@ -6,7 +6,7 @@ use crate::elf::each_segment;
 use crate::{limits, paged, places, process, set_errno, untracked};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
-use terapage_sys::{PAGE, memory, thread};
+use terapage_sys::{memory, page_bytes, thread};
 
 /// Smaller mappings are left to the kernel.
 pub const LEAST: usize = 16 << 10;
@@ -99,7 +99,7 @@ pub unsafe fn map(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    if offset % PAGE as i64 != 0 {
+    if offset % page_bytes() as i64 != 0 {
         set_errno(libc::EINVAL);
         return failed();
     }
@@ -115,9 +115,9 @@ pub unsafe fn map(
     let closed = is_reservation(len, prot, flags);
     if (closed || pages(len, prot, flags))
         && is_served()
-        && let Some(whole) = len.checked_next_multiple_of(PAGE)
+        && let Some(whole) = len.checked_next_multiple_of(page_bytes())
     {
-        let hint = at as usize & !(PAGE - 1);
+        let hint = at as usize & !(page_bytes() - 1);
         // SAFETY: the place is taken only if it is free.
         if hint != 0 && !is_beyond(hint, whole) && unsafe { honour(hint, whole, prot, flags) } {
             return hint as *mut c_void;
@@ -180,7 +180,7 @@ unsafe fn honour(place: usize, len: usize, prot: c_int, flags: c_int) -> bool {
 /// Takes memory of the arena. The program may have named another `place` (0 for none).
 fn take(place: usize, len: usize) -> Option<usize> {
     let mut arena = ARENA.lock();
-    let at = arena.take(len, PAGE.max(places::alignment(place, len)), true)?;
+    let at = arena.take(len, page_bytes().max(places::alignment(place, len)), true)?;
     arena.mapping.offer(at, at + len, place != 0);
     Some(at)
 }
@@ -192,7 +192,7 @@ fn reserve(place: usize, len: usize) -> Option<usize> {
     let at = if len > WIDE_FROM {
         arena.take_wide(len)
     } else {
-        arena.take_closed(len, PAGE.max(places::alignment(place, len)))
+        arena.take_closed(len, page_bytes().max(places::alignment(place, len)))
     }?;
     arena.reserving.offer(at, at + len, place != 0);
     Some(at)
@@ -242,7 +242,7 @@ unsafe fn mmap_fixed(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    let len = len.next_multiple_of(PAGE);
+    let len = len.next_multiple_of(page_bytes());
     if arena::overlaps(at, len) {
         // SAFETY: the caller keeps the contract of `mmap`.
         return unsafe { mmap_in_arena(at, len, prot, flags, fd, offset) };
@@ -275,7 +275,7 @@ unsafe fn mmap_in_arena(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    if !at.is_multiple_of(PAGE) {
+    if !at.is_multiple_of(page_bytes()) {
         set_errno(libc::EINVAL);
         return failed();
     }
@@ -386,16 +386,16 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
             return refuse(error.errno());
         }
         if places::bytes() > 0 && len > 0 && !is_beyond {
-            ARENA.lock().places.remove(from, from + len.next_multiple_of(PAGE));
+            ARENA.lock().places.remove(from, from + len.next_multiple_of(page_bytes()));
         }
         untracked::moves(len);
         // SAFETY: the caller keeps the contract of `munmap`.
         return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
     }
-    if !from.is_multiple_of(PAGE) {
+    if !from.is_multiple_of(page_bytes()) {
         return refuse(libc::EINVAL);
     }
-    let (mut arena, to) = (ARENA.lock(), from + len.next_multiple_of(PAGE));
+    let (mut arena, to) = (ARENA.lock(), from + len.next_multiple_of(page_bytes()));
     arena.is_unmapped(from, to);
     arena.give(from, to, false);
     0

@@ -9,7 +9,6 @@
 pub mod advise;
 pub mod brk;
 pub mod caches;
-#[cfg(target_arch = "x86_64")]
 pub mod calls;
 pub mod direct;
 pub mod dlopen;

@@ -6,7 +6,7 @@ use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, 
 use crate::{paged, process, set_errno};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
-use terapage_sys::{PAGE, memory, thread};
+use terapage_sys::{memory, page_bytes, thread};
 
 unsafe fn kernel_mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
     // SAFETY: the caller keeps the contract of `mremap`.
@@ -15,11 +15,11 @@ unsafe fn kernel_mremap(old: usize, old_len: usize, new_len: usize, flags: c_int
 
 /// Moves one of the kernel's mappings to a place in the arena, which is not paged from then on.
 unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-    if !new.is_multiple_of(PAGE) || new_len == 0 {
+    if !new.is_multiple_of(page_bytes()) || new_len == 0 {
         set_errno(libc::EINVAL);
         return failed();
     }
-    let to = new + new_len.next_multiple_of(PAGE);
+    let to = new + new_len.next_multiple_of(page_bytes());
     let mut arena = ARENA.lock();
     if !arena.claim(new, to) {
         set_errno(libc::ENOMEM);
@@ -225,7 +225,7 @@ fn refusal(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize
     let moves = flags & (fixed | keep) != 0;
     let is_wrong = flags & !(libc::MREMAP_MAYMOVE | fixed | keep) != 0
         || moves && flags & libc::MREMAP_MAYMOVE == 0
-        || !from.is_multiple_of(PAGE)
+        || !from.is_multiple_of(page_bytes())
         || new_len == 0
         || old_len == 0
         || flags & keep != 0 && old_len != new_len;
@@ -233,12 +233,12 @@ fn refusal(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize
         return Some(libc::EINVAL);
     }
     // A range that is shortened in place may end in a hole.
-    let needed = if moves || new_len > old_len { old_len } else { PAGE };
+    let needed = if moves || new_len > old_len { old_len } else { page_bytes() };
     if ARENA.lock().first_hole(from, from + needed).is_some() {
         return Some(libc::EFAULT);
     }
     let overlaps = new < from + old_len && from < new.saturating_add(new_len);
-    (flags & fixed != 0 && (!new.is_multiple_of(PAGE) || overlaps)).then_some(libc::EINVAL)
+    (flags & fixed != 0 && (!new.is_multiple_of(page_bytes()) || overlaps)).then_some(libc::EINVAL)
 }
 
 /// Takes memory for a copy of paged memory: at `new`, with `MREMAP_FIXED`, or anywhere.
@@ -261,7 +261,7 @@ unsafe fn place_for(new_len: usize, flags: c_int, new: usize) -> *mut c_void {
 
 /// `mremap` of memory in the arena. Paged memory moves by a copy.
 unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-    let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
+    let (old_len, new_len) = (old_len.next_multiple_of(page_bytes()), new_len.next_multiple_of(page_bytes()));
     if let Some(errno) = refusal(from, old_len, new_len, flags, new) {
         set_errno(errno);
         return failed();

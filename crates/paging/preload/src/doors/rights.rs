@@ -4,7 +4,7 @@ use crate::arena::{ARENA, Arena};
 use crate::maps::{READ_WRITE, first_hole, is_beyond, refuse, undo, up_to_hole};
 use crate::paged;
 use std::ffi::{c_int, c_void};
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{memory, page_bytes};
 
 unsafe fn kernel_mprotect(from: usize, len: usize, prot: c_int) -> c_int {
     // SAFETY: the caller keeps the contract of `mprotect`.
@@ -19,12 +19,12 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
     if is_beyond(from, len) {
         return refuse(libc::ENOMEM);
     }
-    let to = from + len.next_multiple_of(PAGE);
+    let to = from + len.next_multiple_of(page_bytes());
     if len == 0 || !paged::meets(from, to - from) {
         // SAFETY: the caller keeps the contract of `mprotect`.
         return unsafe { kernel_mprotect(from, len, prot) };
     }
-    if !from.is_multiple_of(PAGE) {
+    if !from.is_multiple_of(page_bytes()) {
         return refuse(libc::EINVAL);
     }
     let mut arena = ARENA.lock();
@@ -95,10 +95,10 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
     }
     let mut paged = Vec::new();
     if len > 0 {
-        if !from.is_multiple_of(PAGE) {
+        if !from.is_multiple_of(page_bytes()) {
             return refuse(libc::EINVAL);
         }
-        if let Some(hole) = first_hole(from, from + len.next_multiple_of(PAGE)) {
+        if let Some(hole) = first_hole(from, from + len.next_multiple_of(page_bytes())) {
             // SAFETY: the caller keeps the contract of `pkey_mprotect`.
             return up_to_hole(hole - from, |len| unsafe { pkey_mprotect(at, len, prot, key) });
         }

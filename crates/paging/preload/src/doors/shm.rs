@@ -8,7 +8,7 @@ use crate::maps::{after_refusal, failed, is_beyond};
 use crate::remap::mremap;
 use crate::{paged, process, set_errno, untracked};
 use std::ffi::{c_int, c_void};
-use terapage_sys::{PAGE, thread};
+use terapage_sys::{page_bytes, thread};
 
 unsafe fn kernel_shmat(id: c_int, at: usize, flags: c_int) -> *mut c_void {
     // SAFETY: the caller keeps the contract of `shmat`.
@@ -63,8 +63,8 @@ fn attached(at: usize) -> Vec<(usize, usize)> {
 pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void {
     untracked::moves(segment_bytes(id));
     let rounds = flags & libc::SHM_RND != 0;
-    let place = if rounds { at as usize / PAGE * PAGE } else { at as usize };
-    let chosen = place != 0 && place.is_multiple_of(PAGE) && process::settings().is_some();
+    let place = if rounds { at as usize / page_bytes() * page_bytes() } else { at as usize };
+    let chosen = place != 0 && place.is_multiple_of(page_bytes()) && process::settings().is_some();
     let len = if chosen { segment_bytes(id) } else { 0 };
     let replaces = flags & libc::SHM_REMAP != 0;
     let is_paged = arena::overlaps(place, len) || replaces && paged::meets(place, len);
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn shmdt(at: *const c_void) -> c_int {
     }
     let mut arena = ARENA.lock();
     let parts = attached(at as usize);
-    if parts.is_empty() || !(at as usize).is_multiple_of(PAGE) {
+    if parts.is_empty() || !(at as usize).is_multiple_of(page_bytes()) {
         set_errno(libc::EINVAL);
         return -1;
     }

@@ -7,7 +7,7 @@
 
 use crate::{paged, process, real};
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{memory, page_bytes};
 
 /// # Safety
 /// The contract is that of the C library's function.
@@ -48,7 +48,7 @@ fn is_for_writing(fd: c_int) -> bool {
 /// copy then belong to the pipe.
 unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -> ssize_t {
     let len = pieces.iter().fold(0, |sum: usize, piece| sum.saturating_add(piece.iov_len)).min(most);
-    let size = len.max(1).next_multiple_of(PAGE);
+    let size = len.max(1).next_multiple_of(page_bytes());
     let Ok(copy) = memory::reserve(size) else {
         crate::set_errno(libc::ENOMEM);
         return -1;

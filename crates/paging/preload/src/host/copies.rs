@@ -13,7 +13,7 @@ use std::os::fd::FromRawFd;
 use terapage_pager::host::{Host, advice};
 use terapage_pager::{Error, FDATASYNC, Pager};
 use terapage_stats::Counters;
-use terapage_sys::PAGE;
+use terapage_sys::page_bytes;
 
 /// The most bytes that leave memory in one request, so that faults are served in between.
 const DONE_WITH: usize = 4 << 20;
@@ -83,7 +83,7 @@ extern "C" fn give(at: usize, len: usize) {
 extern "C" fn is_used(at: usize, len: usize) -> bool {
     let (start, whole) = arena::whole();
     let inside = at.checked_sub(start).and_then(|from| from.checked_add(len)).is_some_and(|to| to <= whole);
-    let (from, to) = (at / PAGE * PAGE, at.wrapping_add(len).next_multiple_of(PAGE));
+    let (from, to) = (at / page_bytes() * page_bytes(), at.wrapping_add(len).next_multiple_of(page_bytes()));
     inside && ARENA.lock().first_hole(from, to).is_none()
 }
 

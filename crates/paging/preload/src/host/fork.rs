@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_pager::{Forking, Pager};
 use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
-use terapage_sys::{PAGE, binding, last, memory};
+use terapage_sys::{binding, last, memory, page_bytes};
 
 /// The data of a fork between its two halves. Only the forking thread, which holds the arena's
 /// lock, uses it.
@@ -278,7 +278,10 @@ fn touch() {
 
 /// Touches pages that may be paged, if they are in use.
 fn touch_pages(from: usize, to: usize) {
-    for at in (from / PAGE * PAGE..to).step_by(PAGE).filter(|&at| paged::meets(at, PAGE)) {
+    for at in (from / page_bytes() * page_bytes()..to)
+        .step_by(page_bytes())
+        .filter(|&at| paged::meets(at, page_bytes()))
+    {
         // The call reads a set of signals at the address before it finds that the operation does
         // not exist (EINVAL), or that there is no memory (EFAULT). SAFETY: the call only reads.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1_i64, at, 0_usize, 8_usize) };

@@ -7,7 +7,7 @@
 
 use crate::exec::{self, Instead};
 use crate::real::Texts;
-use crate::{advise, brk, direct, exit, fork, locked, maps, remap, rights, shm};
+use crate::{advise, brk, direct, exit, locked, maps, remap, rights, shm};
 use crate::{doors::namespaces, statics};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -77,11 +77,13 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             libc::SYS_shmat => shm::shmat(a as c_int, b as *const c_void, c as c_int) as isize,
             libc::SYS_shmdt => shm::shmdt(at) as isize,
             libc::SYS_close => exit::close(a as c_int) as isize,
+            #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => exit::dup2(a as c_int, b as c_int) as isize,
             libc::SYS_dup3 => exit::dup3(a as c_int, b as c_int, c as c_int) as isize,
             libc::SYS_close_range => exit::close_range(a as c_uint, b as c_uint, c as c_int) as isize,
             libc::SYS_unshare => namespaces::unshare(a as c_int) as isize,
-            libc::SYS_fork => fork::fork() as isize,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_fork => crate::fork::fork() as isize,
             libc::SYS_exit_group => exit::_exit(a as c_int),
             _ => libc::syscall(number, a, b, c, d, e, f) as isize,
         }

@@ -16,7 +16,7 @@ use libc::{c_int, c_uint, pid_t, rlimit};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_sys::file::Early;
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{memory, page_bytes};
 
 /// The kernel's limits exceed the requested ones by this number: all the addresses that a process
 /// with this library can have.
@@ -63,7 +63,7 @@ fn mapped() -> Option<[usize; 2]> {
     let text = std::str::from_utf8(&text[..len]).ok()?;
     let pages = |field| text.split_ascii_whitespace().nth(field)?.parse::<usize>().ok();
     let [size, data] = FIELDS.map(pages);
-    Some([size? * PAGE, data? * PAGE])
+    Some([size? * page_bytes(), data? * page_bytes()])
 }
 
 unsafe fn kernel(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int {

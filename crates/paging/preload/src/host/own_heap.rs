@@ -14,7 +14,7 @@ use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_heap::{Grow, Growing};
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{memory, page_bytes};
 
 /// Bytes of addresses reserved for the heap. Large tables are elsewhere, so the heap does not fill
 /// them.
@@ -158,7 +158,7 @@ pub unsafe fn usable(at: *mut u8) -> usize {
 pub struct OwnHeap;
 
 fn is_large(layout: Layout) -> bool {
-    layout.size() >= LARGE && layout.align() <= PAGE
+    layout.size() >= LARGE && layout.align() <= page_bytes()
 }
 
 // SAFETY: `Dlmalloc` keeps the contract, and the kernel does so for whole pages. The layout and the

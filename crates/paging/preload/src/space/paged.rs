@@ -4,7 +4,7 @@
 use crate::arena::{self, ARENA, Arena};
 use crate::maps::is_served;
 use crate::statics;
-use terapage_sys::PAGE;
+use terapage_sys::page_bytes;
 
 type Parts = Vec<(usize, usize)>;
 
@@ -91,8 +91,8 @@ impl Arena {
 /// # Errors
 /// ENOMEM if the process may have no more mappings.
 pub fn leave(at: usize, len: usize) -> terapage_sys::Result<Option<Parts>> {
-    let len = len.next_multiple_of(PAGE);
-    if !at.is_multiple_of(PAGE) || !concerns(at, len) {
+    let len = len.next_multiple_of(page_bytes());
+    if !at.is_multiple_of(page_bytes()) || !concerns(at, len) {
         return Ok(None);
     }
     ARENA.lock().keep_parts(at, at + len).map(Some)

@@ -4,7 +4,7 @@ use crate::elf::each_segment;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::OnceLock;
-use terapage_sys::PAGE;
+use terapage_sys::page_bytes;
 
 /// Static memory smaller than this is not paged.
 const LEAST: usize = 1 << 20;
@@ -31,7 +31,7 @@ pub fn find(block: usize) {
         if from < segment.sealed.end && segment.sealed.start < end {
             from = segment.sealed.end;
         }
-        let from = from.next_multiple_of(PAGE).next_multiple_of(block);
+        let from = from.next_multiple_of(page_bytes()).next_multiple_of(block);
         let to = end / block * block;
         if segment.is_data && to > from && to - from >= LEAST {
             found.push(Arrays { start: from, len: to - from, object: name_of(segment.path) });
@@ -42,7 +42,8 @@ pub fn find(block: usize) {
 
 /// Adds static arrays of a hosted program, which has not begun.
 pub fn add(start: usize, len: usize, block: usize) {
-    let (from, to) = (start.next_multiple_of(PAGE).next_multiple_of(block), (start + len) / block * block);
+    let (from, to) =
+        (start.next_multiple_of(page_bytes()).next_multiple_of(block), (start + len) / block * block);
     if to > from
         && to - from >= LEAST
         && let Some(place) = HOSTED.iter().find(|place| place.get().is_none())

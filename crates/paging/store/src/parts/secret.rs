@@ -4,7 +4,7 @@ use crate::Error;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::ptr::NonNull;
-use terapage_sys::{PAGE, memory};
+use terapage_sys::memory;
 
 const KEY_BYTES: usize = 32;
 
@@ -77,8 +77,8 @@ fn nonce(number: u64) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// Bytes of its pages.
-const SIZE: usize = size_of::<LessSafeKey>().next_multiple_of(PAGE);
+/// Bytes of the key, which has its pages to itself.
+const SIZE: usize = size_of::<LessSafeKey>();
 
 impl Drop for Secret {
     fn drop(&mut self) {

@@ -31,9 +31,9 @@ pub(super) static KEPT: OnceLock<Kept> = OnceLock::new();
 /// Remembers the data for executed programs, which get them from now on.
 pub fn open(settings: Vec<CString>) {
     let Some(library) = own_path() else { return };
-    let reported = memory::share(PAGE).map_or(&[][..], |at| {
+    let reported = memory::share(page_bytes()).map_or(&[][..], |at| {
         // SAFETY: the memory was mapped just now, and stays mapped; zeros are valid numbers.
-        unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), PAGE / size_of::<AtomicU64>()) }
+        unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), page_bytes() / size_of::<AtomicU64>()) }
     });
     let host = instead::find(&library);
     KEPT.set(Kept { library, host, settings, errors: standard_error(), reported }).ok();
@@ -206,7 +206,7 @@ pub(in crate::host) unsafe fn with_library<R>(
     }
     // If a child of vfork succeeds, this memory remains in its parent: a few pages, and only if the
     // environment is this large and lacked the library.
-    let len = ((need.0 + more) * size_of::<*const c_char>() + need.1).next_multiple_of(PAGE);
+    let len = ((need.0 + more) * size_of::<*const c_char>() + need.1).next_multiple_of(page_bytes());
     let Ok(at) = memory::reserve(len) else { return execute(None, environment) };
     // SAFETY: the memory was mapped just now, is aligned to pages and has this length; zeros are
     // null pointers.

@@ -26,7 +26,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_sys::executable::{self, Name, Why};
-use terapage_sys::{PAGE, binding, memory, thread};
+use terapage_sys::{binding, memory, page_bytes, thread};
 use unpaged::Line;
 
 /// The most bytes of a path; a program with a longer path is not inspected.

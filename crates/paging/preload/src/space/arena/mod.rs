@@ -22,7 +22,7 @@ use terapage_config::Size;
 use terapage_heap::Table;
 use terapage_pager::Pager;
 use terapage_sys::fd::Room;
-use terapage_sys::{PAGE, memory, thread};
+use terapage_sys::{PAGE_LEAST, memory, thread};
 
 /// The most bytes of freed allocations that are kept, to be handed out again with their old bytes.
 const DIRTY_BYTES: usize = 64 << 20;
@@ -91,7 +91,7 @@ pub struct Arena {
 
 pub static ARENA: Lock<Arena> = Lock::leading(Arena {
     ranges: Ranges::empty(),
-    reasons: Reasons::new(PAGE),
+    reasons: Reasons::new(PAGE_LEAST),
     reserving: Insistence::new(),
     mapping: Insistence::new(),
     places: Places::new(),
@@ -215,6 +215,9 @@ pub fn open(block: usize, least: usize, budget: usize, start_at: usize) -> Resul
         memory::advise(wide, to - wide, memory::MADV_NOHUGEPAGE);
         arena.reasons.set_unused(wide, to);
     }
+    if !memory::has_huge() {
+        memory::advise(from, wide - from, memory::MADV_NOHUGEPAGE);
+    }
     arena.ranges = Ranges::new(from, wide, to, block);
     arena.start_at = start_at;
     START.store(from, Relaxed);
@@ -232,7 +235,7 @@ impl Arena {
             at = self.ranges.take(len, align, zero);
         }
         let at = at?;
-        if !self.huge && self.ranges.used_bytes > HUGE_FROM {
+        if !self.huge && self.ranges.used_bytes > HUGE_FROM && memory::has_huge() {
             // A program that grows is likely to be paged, and frames that are neighbours in memory
             // make fewer pieces for the device. Small programs stay as they are.
             self.huge = true;
