@@ -29,6 +29,7 @@ mod summary;
 mod sums;
 mod top;
 mod userfaultfd;
+mod version;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -44,6 +45,7 @@ const OWN_ERROR: u8 = 125;
 #[command(
     name = "terapage",
     version,
+    long_version = version::long(),
     max_term_width = 100,
     after_help = "\
 Examples:
