@@ -8,7 +8,10 @@ SONAME := libterapage.so.$(firstword $(subst ., ,$(VERSION)))
 MAN := target/man
 COMPLETIONS := target/completions
 
-.PHONY: help setup build demo check test soak guest works-with people-figures install stage wheel deb rpm dist site
+PROCESSOR := $(shell uname -m)
+ARM := aarch64-unknown-linux-gnu
+
+.PHONY: help setup build arm demo check test soak guest works-with people-figures install stage wheel deb rpm dist site
 
 help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
@@ -17,6 +20,7 @@ help:
 	@echo "make check    formatting, lints, width of comments, unit tests: the fast loop; a minute or two"
 	@echo "make test     formatting, lints, unit tests, real programs, faults; about half an hour on 2 cores"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
+	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
 	@echo "make guest    older kernels alone: Linux 6.1 and 6.12 in an emulated machine; some 15 minutes"
 	@echo "make works-with  the page docs/works-with.md: real programs with less memory; a quarter of an hour and more"
 	@echo "make people-figures  what jobs, numpy and containers are promised, measured; a quarter of an hour, as root"
@@ -24,7 +28,7 @@ help:
 	@echo "make wheel    the Python wheel, into dist/"
 	@echo "make deb      the Debian packages, into dist/"
 	@echo "make rpm      the RPM packages, into dist/"
-	@echo "make dist     all of these, the debug symbols, the SBOM, and checksums of all"
+	@echo "make dist     all of these, an archive, the debug symbols, the SBOM, and checksums of all"
 	@echo "make site     the docs as a site, target/site/html"
 
 setup:
@@ -83,6 +87,12 @@ soak: build
 	tests/packages/run soak
 	$(MAKE) guest
 
+# The lab, the simulators and the pager's crates are part of the command.
+arm:
+	tools/setup arm
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --release --locked \
+	    --target $(ARM) -p terapage-cli -p terapage-preload -p terapage-capi
+
 guest: build
 	tests/guest/run
 
@@ -106,11 +116,10 @@ rpm: stage
 	packaging/rpm
 
 dist: stage
+	packaging/archive
 	packaging/wheel
 	packaging/deb
 	packaging/rpm
-	tar -C target/dist -cJf dist/terapage-$(VERSION)-debug.tar.xz debug
-	cp target/dist/files/terapage.cyclonedx.json dist/terapage-$(VERSION).cyclonedx.json
 	cd dist && sha256sum *.whl *.deb *.rpm *.tar.xz *.json > SHA256SUMS
 	@cat dist/SHA256SUMS
 

@@ -1,8 +1,8 @@
 """The wheel's tag: any Python 3, but one platform, since the program and the libraries are in it."""
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from pathlib import Path
 
-TAG = "py3-none-manylinux_2_34_x86_64"
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CustomBuildHook(BuildHookInterface):
@@ -10,4 +10,5 @@ class CustomBuildHook(BuildHookInterface):
 
     def initialize(self, version, build_data):
         build_data["pure_python"] = False
-        build_data["tag"] = TAG
+        # `packaging/wheel` has written it.
+        build_data["tag"] = f"py3-none-{(Path(self.root) / 'tag').read_text().strip()}"
