@@ -28,7 +28,7 @@ help:
 	@echo "make wheel    the Python wheel, into dist/"
 	@echo "make deb      the Debian packages, into dist/"
 	@echo "make rpm      the RPM packages, into dist/"
-	@echo "make dist     all of these, an archive, the debug symbols, the SBOM, and checksums of all"
+	@echo "make dist     all of these, an archive, a container image, the debug symbols, the SBOM, and checksums of all"
 	@echo "make site     the docs as a site, target/site/html"
 
 setup:
@@ -120,7 +120,8 @@ dist: stage
 	packaging/wheel
 	packaging/deb
 	packaging/rpm
-	cd dist && sha256sum *.whl *.deb *.rpm *.tar.xz *.json > SHA256SUMS
+	packaging/image
+	cd dist && sha256sum *.whl *.deb *.rpm *.tar.xz *.tar *.json > SHA256SUMS
 	@cat dist/SHA256SUMS
 
 site:
