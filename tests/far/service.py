@@ -261,7 +261,8 @@ def killed_at_random(bench):
         check(child.process.poll() is None, f"TERAPAGE_SEED={number}, turn {turn}: {child.last_words()} {child.output()}")
         until_in_sync(bench, child)
     now = stat(bench, child)
-    # It says so, and ends.
+    # It says so, and ends; its time begins now.
+    child.began = time.monotonic()
     child.process.send_signal(signal.SIGUSR1)
     bench.good(child)
     for server in servers:
