@@ -1,4 +1,4 @@
-"""What may go wrong with programs that a host pages: other roots, tools that watch them. And shared memory."""
+"""What may go wrong with programs that a host pages: other roots, rights, tools that watch them. And shared memory."""
 
 import os
 import re
@@ -8,6 +8,7 @@ import subprocess
 from harness import Child, Skipped, check, need, need_root
 
 SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "programs", "src")
+RAN = '#include <stdio.h>\nint main(void) { puts("ran"); return 5; }\n'
 
 
 def built(bench, name, *words):
@@ -21,6 +22,59 @@ def built(bench, name, *words):
 def source(name):
     """A source of the test programs."""
     return os.path.join(SOURCES, name)
+
+
+def starters(bench):
+    """A static program that says "ran", and a static one that executes others."""
+    need("gcc")
+    with open(bench.path("ran.c"), "w", encoding="ascii") as file:
+        file.write(RAN)
+    return built(bench, "ran", "gcc", "-static", bench.path("ran.c")), built(bench, "starter", "gcc", "-static", source("starter.c"))
+
+
+def ours(child):
+    """The lines of Terapage on standard error."""
+    return [line for line in child.errors().splitlines() if line.startswith("terapage:")]
+
+
+def static_children(bench):
+    """What a static program starts may start a static one in turn: that is paged, or, without a host, refused; no signal ends it."""
+    ran, starter = starters(bench)
+    sanitized = built(bench, "sanitized", "gcc", "-fsanitize=address", source("starter.c"))
+    with bench.start([starter, sanitized, ran], "--memory", "64M") as child:
+        status = bench.end(child)
+        check(status == 5 and child.output() == "ran\n", f"through a sanitized program: status {status}: {child.last_words()}")
+    with bench.start([starter, "/usr/bin/env", "TERAPAGE=off", ran], "--memory", "64M") as child:
+        status = bench.end(child)
+        check(status == 126 and len(ours(child)) == 1 and "cannot be executed here" in ours(child)[0], f"without a host: status {status}: {child.last_words()}")
+    if os.geteuid() == 0:
+        root = bench.path("root")
+        os.mkdir(root)
+        shutil.copy(ran, root)
+        with bench.start([starter, shutil.which("chroot"), root, "/ran"], "--memory", "64M") as child:
+            status = bench.end(child)
+            check(status == 126 and "cannot be executed here" in child.errors(), f"in another root: status {status}: {child.last_words()}")
+    return ""
+
+
+def rights(bench):
+    """Without CAP_SYS_ADMIN, what a static program starts gains no rights, and a fork with namespaces fails: one line says each."""
+    need_root()
+    need("setpriv")
+    _, starter = starters(bench)
+    own = bench.path("own")
+    shutil.copy(shutil.which("true"), own)
+    os.chmod(own, 0o4755)
+    for program in (own, starter, bench.place):
+        os.chmod(program, os.stat(program).st_mode | 0o055)
+    nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    with bench.start([*nobody, starter, own], "--memory", "64M") as child:
+        status, lines = bench.end(child), ours(child)
+        check(status == 0 and len(lines) == 1 and "gains no rights" in lines[0], f"set-user-id: status {status}: {child.last_words()}")
+    with bench.start([starter, "--clone"], "--memory", "64M") as child:
+        status, lines = bench.end(child), ours(child)
+        check(status == 3 and "Invalid argument" in child.errors() and len(lines) == 1 and "namespaces" in lines[0], f"clone: status {status}: {child.last_words()}")
+    return ""
 
 
 def libraries_of(programs):
@@ -96,6 +150,8 @@ def shared_pager(bench):
 
 
 BODIES = {
+    "hosted-children": static_children,
+    "hosted-rights": rights,
     "hosted-musl-root": musl_root,
     "hosted-watched": watched,
     "shared-pager": shared_pager,

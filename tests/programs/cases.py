@@ -641,6 +641,24 @@ def go(name="hosted.go", with_c=False):
     return {"prepare": prepare, "body": body}
 
 
+def all_hosted(prepare, body):
+    """A case whose dynamic program is hosted, so that all its calls are heard."""
+
+    class Hosting:
+        """A runner with that setting."""
+
+        def __init__(self, runner):
+            self.runner = runner
+
+        def __getattr__(self, name):
+            return getattr(self.runner, name)
+
+        def run(self, argv, env=None, **more):
+            self.runner.run(argv, env={**(env or {}), "TERAPAGE_STATIC": "all"}, **more)
+
+    return {"prepare": prepare, "body": lambda runner, scale: body(Hosting(runner), scale)}
+
+
 def own_filter_prepare(runner, _scale):
     build(runner, ["gcc", "-static", *STRICT, os.path.join(SOURCES, "own_filter.c")], "own_filter")
 
@@ -761,7 +779,8 @@ CASES = [
     Case("node", Scale(64, 60_000), Scale(400, 400_000), node_prepare, node),
     Case("java", Scale(48, 80), Scale(300, 700), java_prepare, java, outputs=()),
     Case("hints", Scale(16, 64), Scale(128, 512), **c_program("hints.c")),
-    # Not paged: the heaps of Racket and SBCL are executable, and wasmtime maps past the C library.
+    # Not paged: the heaps of Racket and SBCL are executable, and wasmtime maps past the C library,
+    # unless it is hosted.
     Case("luajit", Scale(72, 500_000), Scale(300, 3_000_000), *jit("luajit")),
     Case("pypy", Scale(96, 400_000), Scale(500, 3_000_000), *jit("pypy")),
     Case("php-jit", Scale(64, 300_000), Scale(300, 2_000_000), *jit("php-jit")),
@@ -773,6 +792,9 @@ CASES = [
     Case("beam", Scale(128, 400_000), Scale(500, 3_000_000), *jit("beam")),
     Case("numba", Scale(96, 2_000_000), Scale(300, 12_000_000), *jit("numba")),
     Case("wasmtime", Scale(192, 2_000), Scale(900, 12_000), *jit("wasmtime"), pages=False),
+    Case("wasmtime-hosted", Scale(64, 2_000), Scale(900, 12_000), **all_hosted(*jit("wasmtime"))),
+    Case("direct-walk-hosted", Scale(8, 1500), Scale(8, 30_000), **all_hosted(**c_program("direct_walk.c", "-pthread"))),
+    Case("node-hosted", Scale(64, 60_000), Scale(400, 400_000), **all_hosted(node_prepare, node)),
     Case("limits", Scale(32, 160), Scale(256, 1024), **c_program("limits.c", "-fno-builtin")),
     Case("limits-python", Scale(48, 256), Scale(256, 1024), lambda *_: need(SYSTEM_PYTHON), limits_python),
     Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),

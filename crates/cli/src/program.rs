@@ -53,6 +53,14 @@ pub fn judge(path: &Path) -> (Option<Why>, Vec<PathBuf>) {
     (why, files)
 }
 
+/// Whether the program at `path`, which could be paged, or the interpreter that it names as a
+/// script, is a dynamic executable that the host can load.
+pub fn is_dynamic(path: &Path) -> bool {
+    let (_, files) = judge(path);
+    let last = files.last().and_then(|file| CString::new(file.as_os_str().as_bytes()).ok());
+    cfg!(target_arch = "x86_64") && files.len() <= 2 && last.is_some_and(|file| executable::is_elf(&file))
+}
+
 /// The words that a script's interpreter gets before the script's own arguments: the interpreter's
 /// name first, and the script's path last. `None` if the program is no script.
 pub fn first_line(path: &Path) -> Option<Vec<OsString>> {

@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use terapage_config::{Group, Io, SETTINGS, Settings, Size, UnknownVariable, memory_bytes};
+use terapage_config::{Group, Hosted, Io, SETTINGS, Settings, Size, UnknownVariable, memory_bytes};
 use terapage_lease::JOB_VARIABLE;
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
 
@@ -112,8 +112,12 @@ impl Run {
         let library = library::find()?;
         let preload = library::preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
         let unpaged = unpaged(&path, settings.io);
-        let host = unpaged.as_ref().filter(|unpaged| unpaged.is_hostable && settings.hosts_static);
-        let host = host.and_then(|_| library::host(&library));
+        let is_hosted = match (&unpaged, settings.hosted) {
+            (_, Hosted::Off) => false,
+            (Some(unpaged), _) => unpaged.is_hostable,
+            (None, wanted) => wanted == Hosted::All && program::is_dynamic(&path),
+        };
+        let host = if is_hosted { library::host(&library) } else { None };
         let unpaged = unpaged.filter(|_| host.is_none());
         if let Some(Unpaged { why, .. }) = &unpaged {
             if self.require {

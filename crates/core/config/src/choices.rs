@@ -57,6 +57,18 @@ choices! {
 }
 
 choices! {
+    /// Which programs a host loads, and so pages.
+    Hosted {
+        /// Those that load no library: static executables, Go, musl.
+        On = "on",
+        /// Dynamic programs, too: then all their calls are heard.
+        All = "all",
+        /// None.
+        Off = "off",
+    }
+}
+
+choices! {
     /// How stores are read and written.
     Io {
         /// By io_uring; if that is forbidden, by libaio; if that is not available either, by

@@ -19,7 +19,7 @@ mod table;
 mod value;
 mod variables;
 
-pub use choices::{Heap, Io, Mechanism, Placement};
+pub use choices::{Heap, Hosted, Io, Mechanism, Placement};
 pub use faults::Faults;
 pub use machine::memory_bytes;
 pub use output::can_be_written;

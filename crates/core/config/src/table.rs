@@ -6,7 +6,8 @@
 use crate::resolve::{self, Context};
 use crate::setting::{Choices, Flag, Kind, Setting};
 use crate::value::{self, Written};
-use crate::{Codec, Error, Faults, Group, Heap, Io, Mechanism, Memory, Placement, Size, StoreSpec, Stores};
+use crate::{Codec, Error, Faults, Group, Heap, Hosted, Io, Mechanism, Memory, Placement};
+use crate::{Size, StoreSpec, Stores};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use terapage_policy::{prefetch, replacement};
@@ -309,17 +310,17 @@ settings! {
                static arrays)",
     }
 
-    /// Whether programs that load no library are loaded by a host, and paged.
-    hosts_static: bool {
-        read: value::boolean,
+    /// Which programs are loaded by a host, and so paged.
+    hosted: Hosted {
+        read: value::name::<Hosted>,
         name: "static",
         variable: "TERAPAGE_STATIC",
         default: Some("on"),
         group: Group::Paged,
         flag: Flag::Value("WHICH"),
-        kind: Kind::Switch,
-        help: "Whether programs that load no library are paged as well: static executables, Go, \
-               musl: on or off (docs/host.md)",
+        choices: Choices::Names(Hosted::NAMES),
+        help: "Which programs a host pages: on (static executables, Go, musl), all (dynamic ones, \
+               too: for those that map memory past the C library) or off (docs/host.md)",
     }
 
     /// Whether the bytes of a page-in are checked against the hash from the page-out.

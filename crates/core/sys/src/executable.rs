@@ -301,6 +301,26 @@ fn has_note_of_go(look: &Look, offset: u64, len: u64) -> bool {
     false
 }
 
+/// Whether the file at `path` begins as an executable of 64 bits does.
+pub fn is_elf(path: &CStr) -> bool {
+    let mut head = [0; 5];
+    Look::at(path).is_some_and(|look| look.read(&mut head, 0) == b"\x7fELF\x02")
+}
+
+/// Whether the program at `path` is set-user-id or set-group-id, but this process has given up that
+/// programs gain rights (`no_new_privs`).
+pub fn is_denied_rights(path: &CStr) -> bool {
+    // SAFETY: no memory is touched.
+    let (never, user, group) =
+        unsafe { (libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1, libc::getuid(), libc::getgid()) };
+    let gains = |status: libc::stat| {
+        let runs = status.st_mode & libc::S_IXGRP != 0;
+        status.st_mode & libc::S_ISUID != 0 && status.st_uid != user
+            || status.st_mode & libc::S_ISGID != 0 && runs && status.st_gid != group
+    };
+    never && Look::at(path).and_then(|look| look.status()).is_some_and(gains)
+}
+
 /// Whether the loader will load no preloaded libraries because the program gains rights.
 fn privileged(look: &Look) -> Option<Why> {
     // SAFETY: no memory is touched.
@@ -385,6 +405,18 @@ mod tests {
         assert_eq!(judged(b"echo"), None);
         assert_eq!(judge(Path::new("/nonexistent")), None);
         assert_eq!(judge(here.path()), None);
+    }
+
+    #[test]
+    fn executables_are_told_from_other_files() {
+        let here = tempfile::tempdir().unwrap();
+        let is = |bytes: &[u8]| {
+            let path = write(here.path(), "file", bytes);
+            is_elf(&CString::new(path.as_os_str().as_bytes()).unwrap())
+        };
+        assert!(is(&elf(2, MACHINE, PT_INTERP, b"")) && is_elf(c"/proc/self/exe"));
+        assert!(!is(&elf(1, MACHINE, PT_INTERP, b"")) && !is(b"#!/bin/sh") && !is_elf(c"/nonexistent"));
+        assert!(!is_denied_rights(c"/proc/self/exe"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod census;
 pub mod executable;
 pub mod fd;
 pub mod file;
+pub mod hosting;
 pub mod last;
 pub mod memory;
 pub mod pagemap;

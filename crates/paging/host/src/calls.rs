@@ -4,8 +4,9 @@
 use crate::frame::Context;
 use crate::raw::{self, error, is_error, raw};
 use crate::slots::{self, Slot};
-use crate::trap::vfork;
-use crate::{direct, exec, filter, library, own_filter, place, program, seat, signals};
+use crate::trap::{self, vfork};
+use crate::{direct, exec, library, own_filter, place, program, seat, signals};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Serves the call of the slot, and returns its answer.
 ///
@@ -62,6 +63,9 @@ unsafe fn by_library(slot: *mut Slot) -> isize {
     }
 }
 
+const ODD_FORK: &str = "a child in other namespaces, or with another signal at its end, cannot be forked by a \
+                        paged static or Go program: EINVAL (try: --static off)";
+
 /// Flags of a fork that take effect after it.
 const AFTER: i32 = libc::CLONE_CHILD_SETTID
     | libc::CLONE_CHILD_CLEARTID
@@ -81,6 +85,10 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
     // The C library, which must know of the child, cannot make one in other namespaces, or one that
     // shares more than usual.
     if flags & !AFTER & !SIGNAL != 0 || flags & SIGNAL != libc::SIGCHLD {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Relaxed) {
+            trap::say(&["terapage: ", ODD_FORK, "\n"]);
+        }
         return error(libc::EINVAL);
     }
     // SAFETY: the slot is this thread's; the kernel checks the program's addresses.
@@ -125,31 +133,3 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
 
 /// Bytes of the head of a list of robust mutexes.
 const ROBUST: usize = 24;
-
-/// Whether the filter is in force for this process: an ancestor may have set it.
-pub fn has_filter() -> bool {
-    // SAFETY: the page is free, and has an instruction for a call that does nothing.
-    unsafe {
-        let (at, len) = (filter::AREA.start, 4096);
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        let page = raw!(libc::SYS_mmap, at, len, rights, flags, -1_isize, 0);
-        if page != at as isize {
-            return false;
-        }
-        // `syscall; ret`
-        (at as *mut [u8; 3]).write([0x0f, 0x05, 0xc3]);
-        raw!(libc::SYS_mprotect, at, len, libc::PROT_READ | libc::PROT_EXEC);
-        let answer: isize;
-        std::arch::asm!(
-            "call {page}",
-            page = in(reg) at,
-            inlateout("rax") libc::SYS_clone3 as isize => answer,
-            in("rdi") 0, in("rsi") 0,
-            out("rcx") _, out("r11") _,
-        );
-        raw!(libc::SYS_munmap, at, len);
-        // The kernel itself would report too few bytes.
-        answer == error(libc::ENOSYS)
-    }
-}

@@ -12,13 +12,10 @@
 use crate::raw::{error, is_error, raw};
 use std::ops::Range;
 use std::sync::OnceLock;
+pub use terapage_sys::hosting::AREA;
 
 /// The addresses of fixed executables.
 pub const LOW: Range<usize> = 0..1 << 32;
-/// The addresses at which the host puts position-independent code. The kernel itself puts nothing
-/// there: it begins at the upper end of all addresses, and puts position-independent programs at
-/// two thirds of them.
-pub const AREA: Range<usize> = 0x1000_0000_0000..0x2000_0000_0000;
 
 /// The mark of a signal of this filter: the program's own filters may send the same signal.
 pub const MARK: u16 = 0x7e4a;

@@ -4,12 +4,13 @@
 use crate::image::{Image, Loaded, Odd};
 use crate::raw::raw;
 use crate::start::Passed;
-use crate::{calls, filter, frame, library, place, program, seat, slots, start, trap};
+use crate::{filter, frame, library, place, program, seat, slots, start, trap};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use terapage_sys::hosting::has_filter;
 
 const VARIABLE: &[u8] = b"TERAPAGE_HOSTED";
 /// In the variable: the program must not run unpaged (`--require`).
@@ -131,7 +132,7 @@ fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> 
             let page = (&raw const comm as usize) & !4095;
             raw!(libc::SYS_mprotect, page, 4096, rights);
         }
-        if !calls::has_filter()
+        if !has_filter()
             && let Err(errno) = filter::install(least_descriptor())
         {
             let error = std::io::Error::from_raw_os_error(errno);
@@ -165,7 +166,7 @@ fn least_descriptor() -> u32 {
 fn go_unpaged(passed: &mut Passed, path: &CString, flags: &[u8], why: &str) -> ! {
     let name = path.to_string_lossy();
     let name = name.rsplit('/').next().unwrap_or_default();
-    let is_barred = calls::has_filter();
+    let is_barred = has_filter();
     if flags.contains(&REQUIRED) || is_barred {
         say(&format!("terapage: {name} is not run, since its memory would not be paged: it {why}"));
         // SAFETY: ends the process.

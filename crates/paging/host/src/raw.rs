@@ -60,12 +60,18 @@ pub fn read(at: usize, into: &mut [u8]) -> bool {
 
 /// Reads as much memory of the program as is mapped. Returns the number of bytes read.
 pub fn read_some(at: usize, into: &mut [u8]) -> usize {
-    let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    let there = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: into.len() };
-    // SAFETY: both pieces are as long as the buffer; the kernel checks the other address.
-    let got =
-        unsafe { raw!(libc::SYS_process_vm_readv, own_id(), &raw const here, 1, &raw const there, 1, 0) };
-    if is_error(got) { 0 } else { got as usize }
+    let got = carry(at, into.as_mut_ptr() as usize, into.len());
+    if got != error(libc::EPERM) && got != error(libc::ENOSYS) {
+        return if is_error(got) { 0 } else { got as usize };
+    }
+    for (place, len) in pages(at, into.len()) {
+        if !is_readable(place) {
+            return place - at;
+        }
+        // SAFETY: the page is there; the buffer has room for its part.
+        unsafe { into.as_mut_ptr().add(place - at).copy_from_nonoverlapping(place as *const u8, len) };
+    }
+    into.len()
 }
 
 /// Writes memory of the program, which may not be there. Whether all was written.
@@ -73,12 +79,51 @@ pub fn read_some(at: usize, into: &mut [u8]) -> usize {
 /// The kernel reads from this process's own memory into the program's, because writing there by
 /// `process_vm_writev` would pin pages that may be leaving.
 pub fn write(at: usize, from: &[u8]) -> bool {
-    let into = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: from.len() };
-    let from = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
-    // SAFETY: both pieces are as long as the bytes; the kernel checks the other address.
-    let put =
-        unsafe { raw!(libc::SYS_process_vm_readv, own_id(), &raw const into, 1, &raw const from, 1, 0) };
-    put == from.iov_len as isize
+    let put = carry(from.as_ptr() as usize, at, from.len());
+    if put != error(libc::EPERM) && put != error(libc::ENOSYS) {
+        return put == from.len() as isize;
+    }
+    pages(at, from.len()).all(|(place, len)| {
+        let there = is_writable(place, len);
+        if there {
+            // SAFETY: the page is there, and was written just now.
+            unsafe { (place as *mut u8).copy_from_nonoverlapping(from.as_ptr().add(place - at), len) };
+        }
+        there
+    })
+}
+
+/// Has the kernel copy within this process, as far as the memory is there.
+fn carry(from: usize, to: usize, len: usize) -> isize {
+    let from = libc::iovec { iov_base: from as *mut libc::c_void, iov_len: len };
+    let to = libc::iovec { iov_base: to as *mut libc::c_void, iov_len: len };
+    // SAFETY: the kernel checks the addresses.
+    unsafe { raw!(libc::SYS_process_vm_readv, own_id(), &raw const to, 1, &raw const from, 1, 0) }
+}
+
+/// The parts of a range that lie in one page each.
+fn pages(at: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
+    const PAGE: usize = 4096;
+    let end = at.saturating_add(len);
+    std::iter::successors(Some(at), |place| Some(place / PAGE * PAGE + PAGE))
+        .take_while(move |&place| place < end)
+        .map(move |place| (place, (place / PAGE * PAGE + PAGE).min(end) - place))
+}
+
+/// Bytes of a set of signals.
+const SET: usize = size_of::<u64>();
+
+/// Where containers forbid the call of [`carry`]: whether a page can be read. The kernel reads a
+/// set of signals there, at the page's beginning; as all are blocked, it blocks no more.
+fn is_readable(place: usize) -> bool {
+    // SAFETY: the kernel checks the address.
+    unsafe { raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, place & !4095, 0, SET) == 0 }
+}
+
+/// The same of writing: the kernel puts other bytes there first.
+fn is_writable(place: usize, len: usize) -> bool {
+    // SAFETY: the kernel checks the address.
+    unsafe { raw!(libc::SYS_getrandom, place, len, libc::GRND_NONBLOCK) == len as isize }
 }
 
 /// The number of the calling process.
@@ -98,5 +143,27 @@ pub fn block(signals: u64) {
     // SAFETY: the set has the given length.
     unsafe {
         raw!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const signals, 0, size_of::<u64>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_are_not_there_are_seen_without_the_kernels_copying() {
+        let at = map(3 * 4096).unwrap();
+        // SAFETY: the mapping was made just now; the set has the length given.
+        let before = unsafe {
+            raw!(libc::SYS_munmap, at + 2 * 4096, 4096);
+            let (all, mut before) = (u64::MAX, 0_u64);
+            raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const all, &raw mut before, SET);
+            before
+        };
+        let parts: Vec<_> = pages(at + 4000, 4096 + 100).collect();
+        assert_eq!(parts, [(at + 4000, 96), (at + 4096, 4096), (at + 8192, 4)]);
+        assert!(is_readable(at + 8191) && !is_readable(at + 8192));
+        assert!(is_writable(at + 4095, 1) && !is_writable(at + 8192, 4) && !is_writable(0, 8));
+        block(before);
     }
 }

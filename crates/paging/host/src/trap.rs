@@ -146,12 +146,17 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
     }
 }
 
-/// Ends the process, which cannot continue.
-pub fn stop(why: &str) -> ! {
-    for part in ["terapage: ", why, "\n"] {
+/// Writes to standard error.
+pub fn say(parts: &[&str]) {
+    for part in parts {
         // SAFETY: the text has this length.
         unsafe { raw!(libc::SYS_write, 2, part.as_ptr(), part.len()) };
     }
+}
+
+/// Ends the process: it cannot go on.
+pub fn stop(why: &str) -> ! {
+    say(&["terapage: ", why, "\n"]);
     loop {
         // SAFETY: ends the process.
         unsafe { raw!(libc::SYS_exit_group, 125) };

@@ -278,6 +278,6 @@ impl Mover {
 /// call, and may map other memory there.
 fn refuse(what: &str, from: usize, to: usize) -> ! {
     thread::stop(&format!(
-        "terapage: paged memory, {from:#x} to {to:#x}, was {what} by a direct system call, past the C library; the program is stopped rather than given wrong bytes\n"
+        "terapage: paged memory, {from:#x} to {to:#x}, was {what} by a direct system call, past the C library; the program is stopped rather than given wrong bytes (try: --static all)\n"
     ))
 }

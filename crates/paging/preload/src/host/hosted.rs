@@ -128,9 +128,7 @@ pub extern "C" fn terapage_hosted_array(start: usize, len: usize) {
 type Take = unsafe extern "C" fn(usize, *const c_char, Texts, Texts);
 
 /// Calls `take` with the path, arguments and environment with which the program at `path` must be
-/// executed. Returns an error (`errno`) if it cannot be executed: since a process keeps the host's
-/// filter, static executables need the host, which may be missing (in another root), or not wanted
-/// (`TERAPAGE=off`).
+/// executed. Returns an error (`errno`) if it cannot be executed.
 ///
 /// # Safety
 /// The path is a text; arguments and environment are arrays of texts that end in a null pointer.
@@ -150,22 +148,17 @@ pub unsafe extern "C" fn terapage_hosted_prepare(
                 take(to, path.as_ptr(), arguments, environment);
                 0
             }
-            None if crate::instead::needs_host(given) => {
-                thread::say(NEEDS_HOST);
-                libc::ENOEXEC
-            }
             None => {
                 take(to, path, arguments, environment);
                 0
             }
         };
-        exec::with_library(Some(given), arguments, environment, execute)
+        match exec::with_library(Some(given), arguments, environment, execute) {
+            -1 => libc::ENOEXEC,
+            answer => answer,
+        }
     }
 }
-
-const NEEDS_HOST: &str = "terapage: a static executable cannot be executed by a paged static \
-                          program here: terapage-host is missing, or TERAPAGE=off is set (try: \
-                          --static off)\n";
 
 /// Says that the process is about to execute a program. Returns the argument for
 /// [`terapage_hosted_stay`].

@@ -11,16 +11,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
 use terapage_sys::executable::{self, FirstLine};
+use terapage_sys::hosting;
 
 /// The variable that names the program, with its `=`.
 pub const VARIABLE: &[u8] = b"TERAPAGE_HOSTED=";
 
 /// The name of the host's file, which lies beside the library.
-const FILE: &str = "terapage-host";
+pub const FILE: &str = "terapage-host";
 
-/// The host beside the library, if there is one and programs may be hosted.
+/// The host beside the library, if there is one.
 pub fn find(library: &[u8]) -> Option<CString> {
-    crate::process::settings().filter(|settings| settings.hosts_static)?;
     let path = Path::new(OsStr::from_bytes(library)).with_file_name(FILE);
     CString::new(path.as_os_str().as_bytes()).ok().filter(|_| path.is_file())
 }
@@ -31,10 +31,16 @@ pub fn is_there(host: &CStr) -> bool {
     unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, host.as_ptr(), libc::X_OK) == 0 }
 }
 
+/// Whether the program at `path` can be executed here by the host only: the process has the host's
+/// filter, which an exec does not end, and the program would end at its first trapped call.
+pub fn is_barred(path: &CStr) -> bool {
+    (crate::hosted::is_host() || hosting::has_filter()) && needs_host(path)
+}
+
 /// Whether the program at `path` needs the host because of the host's filter. For a script, its
 /// interpreter is checked. Without the host, a fixed executable that loads no library would make
 /// its calls from addresses that the filter traps.
-pub fn needs_host(path: &CStr) -> bool {
+fn needs_host(path: &CStr) -> bool {
     const KIND: usize = 16;
     const FIXED: u8 = 2;
     let line = FirstLine::of(path);

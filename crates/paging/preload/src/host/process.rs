@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_config::{DEFAULT_BLOCK, Io, Mechanism, Settings, Size, check_block};
+use terapage_config::{DEFAULT_BLOCK, Hosted, Io, Mechanism, Settings, Size, check_block};
 use terapage_pager::{Options, Pager};
 use terapage_store::Shelf;
 use terapage_sys::fd::Room;
@@ -72,7 +72,7 @@ const ORDER: [fn(&Start); 17] = [
         }
     },
     // The data for executed programs: no step before this one executes any.
-    |start| crate::exec::open(start.settings()),
+    |start| crate::exec::open(start.settings(), settings().map_or(Hosted::Off, |settings| settings.hosted)),
     // The inherited descriptor, before the program can close it.
     take_device,
     // The budget's table: `arena` asks it how far this process may grow without a pager.
@@ -139,6 +139,8 @@ impl Start {
     }
 
     /// Whether the process should and can be paged.
+    ///
+    /// If a sanitizer bars it, what the program executes is paged nonetheless.
     fn is_wanted(&self) -> bool {
         if self.variable("TERAPAGE_MEMORY").is_none() || self.is("TERAPAGE", "off") {
             return false;
@@ -148,6 +150,10 @@ impl Start {
                 "terapage: the program is built with a sanitizer, which manages the memory itself: \
                  it is not paged\n",
             );
+            let settings = Settings::from_variables(&terapage_far::shelf(), |name| self.variable(name));
+            if let Ok(settings) = settings {
+                crate::exec::open(self.settings(), settings.hosted);
+            }
             return false;
         }
         true

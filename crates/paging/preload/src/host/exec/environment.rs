@@ -18,6 +18,8 @@ pub(super) struct Kept {
     pub(super) library: Vec<u8>,
     /// The path of the host, if there is one and programs may be hosted.
     pub(super) host: Option<CString>,
+    /// Whether dynamic programs are hosted, too.
+    pub(super) hosts_all: bool,
     /// The variables `TERAPAGE_*`, as they were at the start.
     pub(super) settings: Vec<CString>,
     /// The file of standard error at the start.
@@ -29,14 +31,15 @@ pub(super) struct Kept {
 pub(super) static KEPT: OnceLock<Kept> = OnceLock::new();
 
 /// Remembers the data for executed programs, which get them from now on.
-pub fn open(settings: Vec<CString>) {
+pub fn open(settings: Vec<CString>, hosted: Hosted) {
     let Some(library) = own_path() else { return };
     let reported = memory::share(page_bytes()).map_or(&[][..], |at| {
         // SAFETY: the memory was mapped just now, and stays mapped; zeros are valid numbers.
         unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), page_bytes() / size_of::<AtomicU64>()) }
     });
-    let host = instead::find(&library);
-    KEPT.set(Kept { library, host, settings, errors: standard_error(), reported }).ok();
+    let host = if hosted == Hosted::Off { None } else { instead::find(&library) };
+    let hosts_all = cfg!(target_arch = "x86_64") && hosted == Hosted::All;
+    KEPT.set(Kept { library, host, hosts_all, settings, errors: standard_error(), reported }).ok();
 }
 
 /// The path of this library, as given to the loader.
@@ -170,17 +173,29 @@ pub(super) const TEXTS: usize = 384;
 /// The most bytes of new texts on the stack.
 pub(super) const BYTES: usize = 3 << 10;
 
+const NEEDS_HOST: &str = "terapage: a static executable cannot be executed here, in what a paged static program has \
+                          begun: terapage-host is missing, or TERAPAGE=off is set (try: --static off)\n";
+
 /// Calls `execute` with the environment that the program at `path` gets instead of `environment`,
-/// and with the program to execute instead, if that is the host.
+/// and with the program to execute instead, if that is the host. Returns -1, with ENOEXEC as the
+/// error, if the program cannot be executed here.
 ///
 /// # Safety
 /// As for [`texts`], of both.
-pub(in crate::host) unsafe fn with_library<R>(
+pub(in crate::host) unsafe fn with_library(
     path: Option<&CStr>,
     arguments: Texts,
     environment: Texts,
-    execute: impl FnOnce(Option<Instead>, Texts) -> R,
-) -> R {
+    execute: impl FnOnce(Option<Instead>, Texts) -> c_int,
+) -> c_int {
+    let execute = |instead: Option<Instead>, environment| {
+        if instead.is_none() && path.is_some_and(instead::is_barred) {
+            thread::say(NEEDS_HOST);
+            crate::set_errno(libc::ENOEXEC);
+            return -1;
+        }
+        execute(instead, environment)
+    };
     // SAFETY: the caller passes an environment that ends in a null pointer.
     let found = unsafe { Found::of(environment) };
     let Some(kept) = KEPT.get().filter(|_| !found.off) else { return execute(None, environment) };
@@ -189,7 +204,8 @@ pub(in crate::host) unsafe fn with_library<R>(
         (Some(Seen { is_hosted: true, .. }), Some(path)) => instead::Hosted::of(path),
         _ => None,
     };
-    let barred = hosted.is_none() && seen.is_some_and(|seen| seen.why.bars_library());
+    let bars = |seen: Seen| seen.why.is_some_and(|why| why.bars_library());
+    let barred = hosted.is_none() && seen.is_some_and(bars);
     let is_fine = if barred { !found.has_library() } else { found.has_library() && found.settings };
     if is_fine && hosted.is_none() {
         return execute(None, environment);

@@ -25,6 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use terapage_config::Hosted;
 use terapage_sys::executable::{self, Name, Why};
 use terapage_sys::{binding, memory, page_bytes, thread};
 use unpaged::Line;
@@ -302,13 +303,14 @@ pub unsafe extern "C" fn posix_spawn(
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
         let known = (!path.is_null()).then(|| CStr::from_ptr(path));
-        with_library(known, arguments, environment, |instead, environment| {
+        let answer = with_library(known, arguments, environment, |instead, environment| {
             let arguments = instead.as_ref().map_or(arguments, |instead| instead.arguments);
             let path = instead.map_or(path, |instead| instead.path.as_ptr());
             binding::freed(
                 || real::call!(posix_spawn(pid, path, actions, attributes, arguments, environment) or libc::ENOSYS),
             )
-        })
+        });
+        if answer == -1 { libc::ENOEXEC } else { answer }
     }
 }
 
@@ -325,7 +327,7 @@ pub unsafe extern "C" fn posix_spawnp(
 ) -> c_int {
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
-        found_in_path(file, |path| {
+        let answer = found_in_path(file, |path| {
             with_library(path, arguments, environment, |instead, environment| {
                 if let Some(Instead { path, arguments }) = instead {
                     let path = path.as_ptr();
@@ -337,7 +339,8 @@ pub unsafe extern "C" fn posix_spawnp(
                     || real::call!(posix_spawnp(pid, file, actions, attributes, arguments, environment) or libc::ENOSYS),
                 )
             })
-        })
+        });
+        if answer == -1 { libc::ENOEXEC } else { answer }
     }
 }
 

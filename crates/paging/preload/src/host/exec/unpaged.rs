@@ -2,11 +2,13 @@
 
 use super::environment::{Kept, standard_error};
 use super::*;
+use terapage_sys::hosting;
 
-/// Why the library would not be loaded into a program, and whether the host pages it.
+/// Why the library would not be loaded into a program, if there is a reason, and whether the host
+/// pages it.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
-    pub(super) why: Why,
+    pub(super) why: Option<Why>,
     pub(super) is_hosted: bool,
 }
 
@@ -15,39 +17,53 @@ pub(super) struct Seen {
 pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
     let errno = std::io::Error::last_os_error().raw_os_error();
     let (mut first, mut last, mut files) = (None, Name::of(b""), 0);
+    let mut is_dynamic = false;
     let why = executable::cannot_be_paged(path, &mut |file| {
         last = Name::of(file.to_bytes());
         first.get_or_insert(last);
         files += 1;
+        is_dynamic = kept.hosts_all && executable::is_elf(file);
     });
+    let is_hostable = why.map_or(is_dynamic, |why| why.is_hostable()) && last.bytes() != HOST;
     // Only the kernel can run a script whose interpreter is a script.
-    let is_hosted = files <= 2
-        && why.is_some_and(|why| why.is_hostable())
-        && kept.host.as_deref().is_some_and(instead::is_there);
-    if let (Some(why), Some(first), false) = (why, first, is_hosted) {
-        report(kept, first, last, why);
+    let is_hosted = files <= 2 && is_hostable && kept.host.as_deref().is_some_and(instead::is_there);
+    if let (Some(why), Some(first), false) = (why, first, is_hosted)
+        && !(is_hostable && instead::is_barred(path))
+    {
+        report(kept, |line| match first == last {
+            true => write!(line, "terapage: {first} runs, but its memory is not paged: it is {why}"),
+            false => write!(
+                line,
+                "terapage: {first} runs, but its memory is not paged: its interpreter, {last}, is {why}"
+            ),
+        });
+    }
+    if let (Some(first), true) = (first, executable::is_denied_rights(path))
+        && (crate::hosted::is_host() || hosting::has_filter())
+    {
+        report(kept, |line| {
+            write!(
+                line,
+                "terapage: {first} gains no rights: a paged static or Go program that lacks CAP_SYS_ADMIN has \
+                 started it (try: --static off)"
+            )
+        });
     }
     crate::set_errno(errno.unwrap_or(0));
-    why.map(|why| Seen { why, is_hosted })
+    (why.is_some() || is_hosted).then_some(Seen { why, is_hosted })
 }
 
-/// Says that a program is not paged, unless that was already said, or standard error is another
-/// file than at the start: then the program may read it.
-pub(super) fn report(kept: &Kept, first: Name, last: Name, why: Why) {
+/// The name of the host's file.
+const HOST: &[u8] = instead::FILE.as_bytes();
+
+/// Says what `write` writes of a program, unless that was already said, or standard error is
+/// another file than at the start: then the program may read it.
+fn report(kept: &Kept, write: impl FnOnce(&mut Line) -> std::fmt::Result) {
     if standard_error() != kept.errors {
         return;
     }
     let mut line = Line { bytes: [0; 256], len: 0 };
-    let written = match first == last {
-        true => write!(line, "terapage: {first} runs, but its memory is not paged: it is {why}"),
-        false => {
-            write!(
-                line,
-                "terapage: {first} runs, but its memory is not paged: its interpreter, {last}, is {why}"
-            )
-        }
-    };
-    if written.is_ok() && is_news(kept.reported, number(&line.bytes[..line.len])) {
+    if write(&mut line).is_ok() && is_news(kept.reported, number(&line.bytes[..line.len])) {
         line.bytes[line.len] = b'\n';
         thread::say(std::str::from_utf8(&line.bytes[..=line.len]).unwrap_or_default());
     }
