@@ -2,7 +2,7 @@
 //! collected next.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use rand::Rng;
 use rand::seq::index;
@@ -21,6 +21,8 @@ pub(crate) enum State {
     Open,
     /// Full, and in the list for its number of valid slots.
     Closed,
+    /// Full, and written as SLC.
+    Cached,
     /// Being collected.
     Victim,
     /// No longer used, or never.
@@ -50,6 +52,9 @@ pub(crate) struct Blocks {
     lowest: Vec<u32>,
     /// The free blocks of each die, the least worn first.
     free: Vec<BinaryHeap<Reverse<(u32, u32)>>>,
+    /// For each die, the blocks of SLC that are free, and those that are full, the oldest first.
+    slc: Vec<(VecDeque<u32>, VecDeque<u32>)>,
+    geometry: Geometry,
     /// Units programmed for the host: the clock by which data ages.
     clock: u64,
     /// The erases of the most worn block of each die.
@@ -63,12 +68,14 @@ impl Blocks {
         let block = Block { valid: 0, next: NONE, previous: NONE, erases: 0, state: State::Free, closed: 0 };
         let mut blocks = vec![block; geometry.blocks() as usize];
         for die in blocks.chunks_exact_mut(per_die as usize) {
-            for at in index::sample(random, per_die as usize, geometry.bad_per_die as usize) {
+            let good = per_die - geometry.slc_per_die;
+            for at in index::sample(random, good as usize, geometry.bad_per_die as usize) {
                 die[at].state = State::Bad;
             }
         }
         let good = |block: &u32| blocks[*block as usize].state == State::Free;
-        let of = |die| (die * per_die..(die + 1) * per_die).filter(good);
+        let of = |die| (die * per_die..(die + 1) * per_die - geometry.slc_per_die).filter(good);
+        let slc = |die| ((die + 1) * per_die - geometry.slc_per_die..(die + 1) * per_die).collect();
         let free = |die| of(die).map(|block| Reverse((0, block))).collect();
         Blocks {
             per_die,
@@ -76,6 +83,8 @@ impl Blocks {
             buckets,
             lowest: vec![buckets; dies as usize],
             free: (0..dies).map(free).collect(),
+            slc: (0..dies).map(|die| (slc(die), VecDeque::new())).collect(),
+            geometry: *geometry,
             clock: 0,
             most_erases: vec![0; dies as usize],
             blocks,
@@ -99,6 +108,20 @@ impl Blocks {
     pub(crate) fn open(&mut self, die: u32) -> Option<u32> {
         let Reverse((_, block)) = self.free[die as usize].pop()?;
         self.blocks[block as usize].state = State::Open;
+        Some(block)
+    }
+
+    /// Opens a free block of SLC of `die`.
+    pub(crate) fn open_slc(&mut self, die: u32) -> Option<u32> {
+        let block = self.slc[die as usize].0.pop_front()?;
+        self.blocks[block as usize].state = State::Open;
+        Some(block)
+    }
+
+    /// Takes the block of SLC of `die` that has been full for longest.
+    pub(crate) fn take_oldest_slc(&mut self, die: u32) -> Option<u32> {
+        let block = self.slc[die as usize].1.pop_front()?;
+        self.blocks[block as usize].state = State::Victim;
         Some(block)
     }
 
@@ -142,6 +165,10 @@ impl Blocks {
     pub(crate) fn close(&mut self, block: u32) {
         let clock = self.clock;
         let at = &mut self.blocks[block as usize];
+        if self.geometry.is_slc(block) {
+            at.state = State::Cached;
+            return self.slc[(block / self.per_die) as usize].1.push_back(block);
+        }
         (at.state, at.closed) = (State::Closed, clock);
         self.link(block);
     }
@@ -170,6 +197,9 @@ impl Blocks {
         at.state = State::Free;
         at.erases += 1;
         let (erases, die) = (at.erases, (block / self.per_die) as usize);
+        if self.geometry.is_slc(block) {
+            return self.slc[die].0.push_back(block);
+        }
         self.free[die].push(Reverse((erases, block)));
         self.most_erases[die] = self.most_erases[die].max(erases);
     }
@@ -181,9 +211,12 @@ impl Blocks {
         at.state = State::Bad;
     }
 
-    /// The erases of all blocks that are not bad.
+    /// The erases of all blocks that are not bad, without those of SLC.
     pub(crate) fn wear(&self) -> impl Iterator<Item = u32> {
-        self.blocks.iter().filter(|block| block.state != State::Bad).map(|block| block.erases)
+        let used = |(number, block): &(usize, &Block)| {
+            block.state != State::Bad && !self.geometry.is_slc(*number as u32)
+        };
+        self.blocks.iter().enumerate().filter(used).map(|(_, block)| block.erases)
     }
 
     /// Takes the closed block of `die` that is least worn, if the most worn block has been erased

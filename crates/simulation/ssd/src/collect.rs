@@ -31,7 +31,17 @@ impl Ssd {
         let little_worn = gap.and_then(|gap| self.blocks.take_least_worn(die, gap));
         self.dies[die as usize].levelled = little_worn.is_some();
         let victim = little_worn.or_else(|| self.blocks.take_victim(die, self.config.gc));
-        let Some(victim) = victim else { return false };
+        victim.is_some_and(|victim| self.collect_block(die, victim))
+    }
+
+    /// Begins to move the oldest full block of SLC elsewhere.
+    pub(crate) fn begin_folding(&mut self, die: u32) -> bool {
+        self.dies[die as usize].levelled = false;
+        let victim = self.blocks.take_oldest_slc(die);
+        victim.is_some_and(|victim| self.collect_block(die, victim))
+    }
+
+    fn collect_block(&mut self, die: u32, victim: u32) -> bool {
         let valid = self.blocks.valid(victim);
         self.dies[die as usize].collection =
             Some(Collection { victim, page: 0, slot: 0, units: 0, valid, moved: 0, host_slots: 0 });
@@ -56,7 +66,7 @@ impl Ssd {
             let state = &mut self.dies[die as usize];
             state.collected = Some(open);
             let entries = self.buffer.take(&mut state.moving, in_row);
-            self.program(now, die, open, entries, true);
+            self.program(now, die, open, entries, None);
             return true;
         }
         let Some(&Collection { victim, page, .. }) = state.collection.as_ref() else { return false };
@@ -141,6 +151,9 @@ impl Ssd {
                 moved += 1;
             }
         }
+        if geometry.is_slc(collection.victim) {
+            self.counters.folded_units += u64::from(moved);
+        }
         self.blocks.lose_of_victim(collection.victim, moved);
         state.valid -= moved;
         collection.moved += moved;
@@ -156,7 +169,7 @@ impl Ssd {
         }
         if self.config.erase_failures > 0.0 && self.random.random_bool(self.config.erase_failures) {
             self.counters.failed_erases += planes;
-            if self.can_do_without_a_block(die) {
+            if !self.geometry.is_slc(collection.victim) && self.can_do_without_a_block(die) {
                 self.dies[die as usize].units_max -= self.geometry.block_slots;
                 return self.blocks.retire(collection.victim);
             }

@@ -16,17 +16,17 @@ pub enum GcPolicy {
     CostBenefit,
 }
 
-/// The condition under which a write is acknowledged.
+/// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Acknowledge {
-    /// The command is in the write buffer: the buffer survives a power failure.
+    /// When it is in the write buffer: the buffer survives a loss of power.
     Buffered,
-    /// The command is programmed: the buffer does not survive a power failure.
+    /// When it is programmed: the buffer does not survive a loss of power.
     Programmed,
 }
 
-/// How commands arrive.
+/// How commands come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Front {
@@ -65,7 +65,7 @@ impl Front {
         Front::Nvme { queues: 8, depth: 256, bytes_per_second, latency_ns }
     }
 
-    /// A front that takes no time and has no limits: only the flash is measured.
+    /// A front that costs no time and has no limits: only the flash remains.
     pub fn instant() -> Front {
         Front::Nvme { queues: 1, depth: u32::MAX, bytes_per_second: u64::MAX, latency_ns: 0 }
     }
@@ -75,7 +75,7 @@ impl Front {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
-    /// Nothing: all blocks are erased. Reading a page that was never written gives zeros, without
+    /// Nothing: all blocks are erased. To read a page that was never written gives zeros, without
     /// use of the flash.
     None,
     /// The first share of the pages, written once in order.
@@ -93,10 +93,9 @@ pub enum Precondition {
 /// Collection in idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleCollection {
-    /// A die begins after it has been idle for this time.
+    /// A die begins after it has done nothing for this long.
     pub after_ns: Nanos,
-    /// A die collects until it has this many free blocks (at least 2), or until collection gains
-    /// nothing.
+    /// A die collects until it has this many free blocks (at least 2), or nothing is gained.
     pub free_blocks: u32,
 }
 
@@ -111,7 +110,7 @@ pub struct Config {
     pub dies_per_channel: u32,
     /// The bytes that the host sees, rounded up to whole mapping units.
     pub capacity_bytes: u64,
-    /// Flash beyond the capacity, as a share of the capacity. Each die has two more blocks: one in
+    /// Flash beyond the capacity, as a share of the capacity. Each die has two blocks more: one in
     /// reserve, and one for the parts of the two open blocks that are not yet written.
     pub over_provisioning: f64,
     /// The bytes of a mapping unit: a divisor of the page. `None` is the page.
@@ -123,10 +122,10 @@ pub struct Config {
     pub gc: GcPolicy,
     /// Data bytes of the write buffer. `None`: two programs of all planes for each die.
     pub buffer_bytes: Option<u64>,
-    /// The condition under which a write is acknowledged.
+    /// When a write is acknowledged.
     pub acknowledge: Acknowledge,
-    /// The time for which a page waits in the buffer for others of its write unit, before it is
-    /// programmed with padding. `None`: without a limit, which needs [`Acknowledge::Buffered`].
+    /// How long a page waits in the buffer for others of its write unit before it is programmed
+    /// with padding. `None`: for ever, which needs [`Acknowledge::Buffered`].
     pub flush_after_ns: Option<Nanos>,
     /// Whether reads suspend a program or an erase.
     pub suspend: bool,
@@ -141,15 +140,25 @@ pub struct Config {
     /// wear is levelled only by the choice of free blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear_gap: Option<u32>,
-    /// Share of the blocks of each die that are bad from the beginning. They are part of the
+    /// Share of the blocks of each die that are bad from the beginning. They come out of the
     /// over-provisioning.
     #[serde(skip_serializing_if = "is_zero")]
     pub bad_blocks: f64,
-    /// The probability that an erase fails. The block is then retired, which also reduces the
-    /// over-provisioning, unless the die cannot do without the block.
+    /// The probability that an erase fails. The block is then retired, which also comes out of the
+    /// over-provisioning, unless the die cannot do without it.
     #[serde(skip_serializing_if = "is_zero")]
     pub erase_failures: f64,
-    /// How commands arrive.
+    /// Bytes of a cache of blocks that are written as SLC, beside all other flash; whole blocks of
+    /// each die. What the host writes goes there while there is room, and is moved when a die is
+    /// idle. 0: there is none.
+    #[serde(skip_serializing_if = "is_none")]
+    pub slc_cache_bytes: u64,
+    /// The first byte of each part of the capacity but the first whose data the drive keeps in
+    /// blocks of their own, ascending, as drives do that place data by hints (FDP). Collection
+    /// mixes them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<u64>,
+    /// How commands come in.
     pub front: Front,
     /// The contents in the beginning.
     pub preconditioning: Precondition,
@@ -179,6 +188,8 @@ impl Config {
             wear_gap: None,
             bad_blocks: 0.0,
             erase_failures: 0.0,
+            slc_cache_bytes: 0,
+            placements: Vec::new(),
             front: Front::nvme(),
             preconditioning: Precondition::Steady { filled: 1.0 },
             seed: 1,
@@ -240,6 +251,20 @@ impl Config {
                 return wrong(field, format!("{share}: must be from 0 to less than 1"));
             }
         }
+        if self.slc_cache_bytes > 0 && self.nand.slc.is_none() {
+            let problem =
+                format!("{} has no times of SLC blocks (slc_read, slc_program, bits)", self.nand.name);
+            return wrong("slc_cache_bytes", problem);
+        }
+        let ascend = self.placements.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascend || self.placements.len() >= PLACEMENTS_MAX || self.placements.first() == Some(&0) {
+            let problem =
+                format!("{} parts: must ascend, and be at most {PLACEMENTS_MAX}", self.placements.len() + 1);
+            return wrong("placements", problem);
+        }
+        if self.slc_cache_bytes > 0 && !self.placements.is_empty() {
+            return wrong("placements", "a cache of SLC mixes the data: take one of the two".to_owned());
+        }
         self.check_front()?;
         match self.preconditioning {
             Precondition::Steady { filled } | Precondition::Sequential { filled }
@@ -266,6 +291,13 @@ impl Config {
     }
 }
 
+/// The most parts whose data are kept apart: what drives offer today.
+pub const PLACEMENTS_MAX: usize = 128;
+
+fn is_none(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
 fn is_zero(share: &f64) -> bool {
     *share == 0.0
 }
@@ -281,7 +313,7 @@ pub enum ConfigError {
     Field {
         /// The name of the value.
         field: &'static str,
-        /// What is wrong, and what is right.
+        /// What is wrong and what is right.
         problem: String,
     },
 }

@@ -39,6 +39,12 @@ pub struct Counters {
     pub padded_units: u64,
     /// Mapping units that the garbage collection moved and programmed.
     pub gc_moved_units: u64,
+    /// Mapping units that the host wrote and that were programmed as SLC.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub slc_units: u64,
+    /// Mapping units that were moved out of blocks of SLC, among those that were collected.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub folded_units: u64,
     /// Blocks erased, in all planes: an erase of two planes counts as two.
     pub nand_erases: u64,
     /// Blocks erased that were collected to level the wear.
@@ -114,6 +120,8 @@ impl Counters {
             nand_gc_programs: self.nand_gc_programs - earlier.nand_gc_programs,
             padded_units: self.padded_units - earlier.padded_units,
             gc_moved_units: self.gc_moved_units - earlier.gc_moved_units,
+            slc_units: self.slc_units - earlier.slc_units,
+            folded_units: self.folded_units - earlier.folded_units,
             nand_erases: self.nand_erases - earlier.nand_erases,
             levelling_erases: self.levelling_erases - earlier.levelling_erases,
             failed_erases: self.failed_erases - earlier.failed_erases,

@@ -66,6 +66,8 @@ pub(crate) struct Program {
     pub slots: u32,
     pub entries: List,
     pub collected: bool,
+    /// The part of the capacity whose data these are, if they are the host's.
+    pub part: u32,
 }
 
 /// The collection of a block.
@@ -111,6 +113,10 @@ pub(crate) struct Die {
     pub reads_in_a_row: u32,
     pub program: Program,
     pub host: Option<Open>,
+    /// The same of the further parts of the capacity whose data are kept apart.
+    pub parts: Vec<Option<Open>>,
+    /// The open block of SLC.
+    pub slc: Option<Open>,
     pub collected: Option<Open>,
     pub collection: Option<Collection>,
     /// Units that were moved out of victims and are not yet programmed.
@@ -130,7 +136,7 @@ pub(crate) struct Die {
 }
 
 impl Die {
-    pub(crate) fn new(units_max: u32) -> Die {
+    pub(crate) fn new(units_max: u32, parts: usize) -> Die {
         let none = Reads { head: NONE, tail: NONE };
         Die {
             phase: Phase::Idle,
@@ -145,6 +151,8 @@ impl Die {
             reads_in_a_row: 0,
             program: Program::default(),
             host: None,
+            parts: vec![None; parts],
+            slc: None,
             collected: None,
             collection: None,
             moving: List::default(),
@@ -154,6 +162,14 @@ impl Die {
             idle_since: 0,
             idle_armed: false,
             idle_collects: false,
+        }
+    }
+
+    /// The open block for the data of a part of the capacity.
+    pub(crate) fn open_of(&mut self, part: u32) -> &mut Option<Open> {
+        match part {
+            0 => &mut self.host,
+            part => &mut self.parts[part as usize - 1],
         }
     }
 }

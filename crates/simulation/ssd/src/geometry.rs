@@ -29,8 +29,12 @@ pub(crate) struct Geometry {
     /// Slots of one write unit of all planes.
     pub row_slots: u32,
     pub block_slots: u32,
-    /// Blocks of a die, including the bad ones.
+    /// Blocks of a die, including the bad ones and those of SLC.
     pub blocks_per_die: u32,
+    /// The last of these, which are written as SLC.
+    pub slc_per_die: u32,
+    /// Slots of such a block that are used.
+    pub slc_slots: u32,
     /// Blocks of a die that are bad from the beginning.
     pub bad_per_die: u32,
     /// Units that the host sees.
@@ -64,7 +68,13 @@ impl Geometry {
             );
             return Err(ConfigError::Field { field: "bad_blocks", problem });
         }
-        let slots = (blocks + f64::from(EXTRA_BLOCKS)) * block_slots as f64 * f64::from(dies);
+        // A further part whose data are kept apart has a further open block.
+        let extra = f64::from(EXTRA_BLOCKS) + config.placements.len() as f64;
+        let bits = nand.slc.map_or(1, |slc| slc.bits);
+        let slc_slots = u64::from(nand.pages_per_block / nand.write_unit / bits) * u64::from(row_slots);
+        let slc_block = slc_slots.max(1) * u64::from(unit_bytes) * u64::from(dies);
+        let slc = config.slc_cache_bytes.div_ceil(slc_block) as f64;
+        let slots = (blocks + extra + slc) * block_slots as f64 * f64::from(dies);
         if slots >= f64::from(1u32 << 31) {
             let problem = format!(
                 "{} bytes are {slots:.0} mapping units of {unit_bytes} bytes with the spare ones: at most 2^31",
@@ -83,7 +93,9 @@ impl Geometry {
             program_slots,
             row_slots,
             block_slots: block_slots as u32,
-            blocks_per_die: blocks as u32 + EXTRA_BLOCKS,
+            blocks_per_die: (blocks + extra + slc) as u32,
+            slc_per_die: slc as u32,
+            slc_slots: slc_slots as u32,
             bad_per_die: bad as u32,
             units: units as u32,
             die_units_max: (blocks - bad) as u32 * block_slots as u32,
@@ -110,6 +122,16 @@ impl Geometry {
     /// Neighbouring dies are on different channels.
     pub(crate) fn channel_of(&self, die: u32) -> u32 {
         die % self.channels
+    }
+
+    /// Whether a block is written as SLC.
+    pub(crate) fn is_slc(&self, block: u32) -> bool {
+        self.slc_per_die > 0 && block % self.blocks_per_die >= self.blocks_per_die - self.slc_per_die
+    }
+
+    /// Slots of a block that are used.
+    pub(crate) fn slots_of(&self, block: u32) -> u32 {
+        if self.is_slc(block) { self.slc_slots } else { self.block_slots }
     }
 
     pub(crate) fn first_slot(&self, block: u32) -> u32 {

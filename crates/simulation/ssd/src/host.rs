@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use terapage_event::Nanos;
 
-use crate::buffer::{NONE, Stage};
+use crate::buffer::{List, NONE, Stage};
 use crate::device::Command;
 use crate::die::{Read, Reader};
 use crate::map::Place;
@@ -156,9 +156,20 @@ impl Ssd {
                 self.enqueue_read(die, Read { slot, channel_bytes, host_bytes: 0, reader, next: NONE });
                 self.wake(now, die);
             }
-            None => self.buffer.push(&mut self.waiting, entry),
+            None => self.wait(unit, entry),
         }
         Some(entry)
+    }
+
+    /// The entry of a unit can be programmed.
+    fn wait(&mut self, unit: u32, entry: u32) {
+        let part = self.part_of(unit);
+        self.buffer.push(&mut self.waiting[part], entry);
+    }
+
+    /// The part of the capacity in which a unit lies.
+    fn part_of(&self, unit: u32) -> usize {
+        if self.parts.is_empty() { 0 } else { self.parts.partition_point(|first| *first <= unit) }
     }
 
     /// The rest of a partly written unit has been read.
@@ -170,7 +181,8 @@ impl Ssd {
         } else {
             let filled = self.buffer.entry_mut(entry);
             (filled.stage, filled.arrived) = (Stage::Waiting, now);
-            self.buffer.push(&mut self.waiting, entry);
+            let unit = filled.unit;
+            self.wait(unit, entry);
         }
         self.pump(now);
     }
@@ -197,7 +209,8 @@ impl Ssd {
             Place::Slot(slot) => self.lose_slot(slot),
             Place::Entry(entry) => match self.buffer.entry(entry).stage {
                 Stage::Waiting => {
-                    self.buffer.unlink(&mut self.waiting, entry);
+                    let part = self.part_of(unit);
+                    self.buffer.unlink(&mut self.waiting[part], entry);
                     self.drop_entry(now, entry);
                     self.buffer_room += 1;
                 }
@@ -239,11 +252,15 @@ impl Ssd {
     }
 
     fn flush_at(&self) -> Option<Nanos> {
-        if self.waiting.len == 0 {
-            return None;
-        }
         let after = self.config.flush_after_ns?;
-        Some(self.buffer.entry(self.waiting.head).arrived.saturating_add(after))
+        let first = (0..self.waiting.len() as u32).filter_map(|part| self.arrival(part)).min()?;
+        Some(first.saturating_add(after))
+    }
+
+    /// When the first waiting entry of a part came.
+    pub(crate) fn arrival(&self, part: u32) -> Option<Nanos> {
+        let List { head, len, .. } = self.waiting[part as usize];
+        (len > 0).then(|| self.buffer.entry(head).arrived)
     }
 
     pub(crate) fn arm_flush(&mut self, now: Nanos) {

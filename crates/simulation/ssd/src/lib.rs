@@ -40,9 +40,11 @@ mod ssd;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Acknowledge, Config, ConfigError, Front, GcPolicy, IdleCollection, Precondition};
+pub use config::{
+    Acknowledge, Config, ConfigError, Front, GcPolicy, IdleCollection, PLACEMENTS_MAX, Precondition,
+};
 pub use counters::Counters;
 pub use device::{Command, Device, Done, Operation};
-pub use profile::{Figure, Profile, ProfileError, Value};
+pub use profile::{Figure, Profile, ProfileError, Slc, Value};
 pub use provision::{Provision, capacity_within};
 pub use ssd::Ssd;

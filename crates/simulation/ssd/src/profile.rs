@@ -8,7 +8,7 @@ use terapage_event::Nanos;
 use terapage_figures::Sourced;
 
 /// The profiles that come with the crate: name and text.
-const BUILT_IN: [(&str, &str); 12] = [
+const BUILT_IN: [(&str, &str); 13] = [
     ("2d-fg-mlc", include_str!("../profiles/2d-fg-mlc.toml")),
     ("2d-fg-tlc", include_str!("../profiles/2d-fg-tlc.toml")),
     ("3d-fg-tlc", include_str!("../profiles/3d-fg-tlc.toml")),
@@ -21,6 +21,7 @@ const BUILT_IN: [(&str, &str); 12] = [
     ("samsung-96l", include_str!("../profiles/samsung-96l.toml")),
     ("zn540-fit", include_str!("../profiles/zn540-fit.toml")),
     ("3d-ssdsim", include_str!("../profiles/3d-ssdsim.toml")),
+    ("intel-144l-qlc", include_str!("../profiles/intel-144l-qlc.toml")),
 ];
 
 /// One number, or one for each page type.
@@ -33,17 +34,17 @@ pub enum Value {
     Many(Vec<f64>),
 }
 
-/// A value of a chip and its origin. Units are ns, us, ms, bytes, KiB, and MB/s (10^6 bytes per
-/// second); a count has no unit.
+/// A value of a chip and its origin. Units are ns, us, ms, bytes, KiB, and MB/s (10^6 bytes a
+/// second); a count has none.
 pub type Figure = Sourced<Value>;
 
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// There is no profile with this name.
-    #[error("there is no NAND profile {name:?} (there are {}; or give the path of a .toml file)", Profile::names().collect::<Vec<_>>().join(", "))]
+    #[error("no NAND profile is called {name:?}: there are {}; or give the path of a .toml file", Profile::names().collect::<Vec<_>>().join(", "))]
     Unknown {
-        /// The name that was asked for.
+        /// What was asked for.
         name: String,
     },
     /// The file cannot be read.
@@ -54,8 +55,8 @@ pub enum ProfileError {
         /// The system's error.
         error: std::io::Error,
     },
-    /// The file is not a profile.
-    #[error("{file} is not a NAND profile: {error}")]
+    /// It is not a profile.
+    #[error("{file} is no NAND profile: {error}")]
     Syntax {
         /// Its path or name.
         file: String,
@@ -69,12 +70,23 @@ pub enum ProfileError {
         file: String,
         /// The field.
         field: &'static str,
-        /// What is wrong, and what is right.
+        /// What is wrong and what is right.
         problem: String,
     },
 }
 
-/// A NAND chip. The fields can be changed, to answer "what if". [`Profile::check`] says whether the
+/// Blocks of a chip that are written with one bit a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Slc {
+    /// Array time of a read.
+    pub read_ns: Nanos,
+    /// Array time to program a page.
+    pub program_ns: Nanos,
+    /// Bits that a cell holds otherwise: an SLC block holds that part of a block.
+    pub bits: u32,
+}
+
+/// A NAND chip. The fields can be changed, to ask "what if". [`Profile::check`] says whether the
 /// result is possible.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {
@@ -86,8 +98,8 @@ pub struct Profile {
     pub note: String,
     /// Array time of a read, by page type: page `p` of a block has `read_ns[p % len]`.
     pub read_ns: Vec<Nanos>,
-    /// The array time of one program of a write unit. With a write unit of one page it can differ
-    /// by page type, like that of reads.
+    /// Array time of one program of a write unit. With a write unit of one page it can differ by
+    /// page type as reads do.
     pub program_ns: Vec<Nanos>,
     /// Array time of an erase.
     pub erase_ns: Nanos,
@@ -103,10 +115,13 @@ pub struct Profile {
     pub bus_bytes_per_second: u64,
     /// Time on the bus for the command and address of an operation.
     pub command_ns: Nanos,
-    /// The time to suspend a program.
+    /// How long it takes to suspend a program.
     pub program_suspend_ns: Nanos,
-    /// The time to suspend an erase.
+    /// How long it takes to suspend an erase.
     pub erase_suspend_ns: Nanos,
+    /// Its blocks as SLC, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slc: Option<Slc>,
     /// The values as in the file, with their origins.
     pub figures: BTreeMap<&'static str, Figure>,
 }
@@ -129,19 +144,22 @@ struct File {
     command: Figure,
     program_suspend: Figure,
     erase_suspend: Figure,
+    slc_read: Option<Figure>,
+    slc_program: Option<Figure>,
+    bits: Option<Figure>,
 }
 
 impl Profile {
-    /// The four chips that Fukuchi, Sakaki, Matsui, Takeuchi compare; the others are compared with
-    /// the first.
+    /// The four chips that Fukuchi, Sakaki, Matsui, Takeuchi compare; the first is what the others
+    /// are measured against.
     pub const PAPER: [&'static str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
 
-    /// The names of the built-in profiles: the four of the paper first.
+    /// The names of the profiles that come with the crate: the four of the paper first.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// A built-in profile.
+    /// A profile that comes with the crate.
     pub fn by_name(name: &str) -> Result<Profile, ProfileError> {
         let (_, text) = BUILT_IN
             .iter()
@@ -170,7 +188,17 @@ impl Profile {
         let raw: File = toml::from_str(text)
             .map_err(|error| ProfileError::Syntax { file: file.to_owned(), error: Box::new(error) })?;
         let reader = Reader { file };
+        let slc = match (&raw.slc_read, &raw.slc_program, &raw.bits) {
+            (Some(read), Some(program), Some(bits)) => Some(Slc {
+                read_ns: reader.time("slc_read", read)?,
+                program_ns: reader.time("slc_program", program)?,
+                bits: reader.count("bits", bits)?,
+            }),
+            (None, None, None) => None,
+            _ => return reader.wrong("bits", "slc_read, slc_program and bits belong together".to_owned()),
+        };
         let profile = Profile {
+            slc,
             read_ns: reader.times("read", &raw.read)?,
             program_ns: reader.times("program", &raw.program)?,
             erase_ns: reader.time("erase", &raw.erase)?,
@@ -199,6 +227,9 @@ impl Profile {
                 ("erase_suspend", raw.erase_suspend),
             ]),
         };
+        let mut profile = profile;
+        let more = [("slc_read", raw.slc_read), ("slc_program", raw.slc_program), ("bits", raw.bits)];
+        profile.figures.extend(more.into_iter().filter_map(|(name, figure)| Some((name, figure?))));
         profile.check_as(file)?;
         Ok(profile)
     }
@@ -214,7 +245,7 @@ impl Profile {
         sum / self.program_ns.len() as f64 / f64::from(self.write_unit)
     }
 
-    /// Sets another write unit with the same mean time per page.
+    /// The profile with another write unit, and the same mean time for a page.
     pub fn set_write_unit(&mut self, pages: u32) {
         let time = (self.program_ns_per_page() * f64::from(pages)).round() as Nanos;
         self.write_unit = pages;
@@ -234,6 +265,16 @@ impl Profile {
             }
             if let Some(time) = times.iter().find(|&&time| time == 0 || time > second) {
                 return wrong(field, format!("{time} ns: must be over 0 and at most 1 s"));
+            }
+        }
+        if let Some(Slc { read_ns, program_ns, bits }) = self.slc {
+            for (field, time) in [("slc_read", read_ns), ("slc_program", program_ns)] {
+                if time == 0 || time > second {
+                    return wrong(field, format!("{time} ns: must be over 0 and at most 1 s"));
+                }
+            }
+            if !(2..=8).contains(&bits) || self.pages_per_block / self.write_unit / bits == 0 {
+                return wrong("bits", format!("{bits}: must be from 2 to 8, and leave an SLC block a page"));
             }
         }
         for (field, time) in [
@@ -311,7 +352,7 @@ impl Reader<'_> {
     fn whole(&self, field: &'static str, value: f64, factor: f64) -> Result<f64, ProfileError> {
         let base = value * factor;
         if !base.is_finite() || base <= 0.0 || base.round() >= f64::from(u32::MAX) * 1e6 {
-            return self.wrong(field, format!("{value}: must be above 0 and physically possible"));
+            return self.wrong(field, format!("{value}: must be over 0 and of this world"));
         }
         Ok(base.round())
     }
@@ -361,7 +402,7 @@ mod tests {
         for name in Profile::names() {
             let profile = Profile::by_name(name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(profile.name, name);
-            assert_eq!(profile.figures.len(), 11);
+            assert_eq!(profile.figures.len(), if profile.slc.is_some() { 14 } else { 11 });
             assert!(profile.figures.values().all(|figure| !figure.source.is_empty()));
         }
     }

@@ -12,9 +12,9 @@ use crate::ssd::Ssd;
 pub(crate) const FREE_BLOCKS: u32 = 2;
 
 impl Ssd {
-    /// Begins a program, an erase, or a read of the garbage collection on an idle die. It returns
-    /// whether there was work. The collection keeps pace with the host's programs, and precedes
-    /// them only if they wait for it.
+    /// Begins a program or an erase on an idle die, or a read of the garbage collection. Whether
+    /// there was anything to do. The collection keeps pace with the host's programs, and goes ahead
+    /// of them only if they wait for it.
     pub(crate) fn program_or_collect(&mut self, now: Nanos, die: u32) -> bool {
         let collecting = self.collection_is_due(die);
         if collecting && self.collection_is_behind(die) {
@@ -27,25 +27,52 @@ impl Ssd {
     }
 
     fn program_host(&mut self, now: Nanos, die: u32) -> bool {
+        let part = self.next_part();
+        let state = &mut self.dies[die as usize];
+        let opened = state.slc.or_else(|| {
+            let block = self.blocks.open_slc(die)?;
+            Some(Open { block, used: 0 })
+        });
+        state.slc = opened;
+        let opened = opened.or(*state.open_of(part));
+        let in_row = self.left_in_row(opened);
+        let waiting = self.waiting[part as usize].len;
+        let whole = waiting - waiting % self.geometry.program_slots;
+        // Less than a write unit waits: it is due, or this would not have been called.
+        let count = if whole == 0 { waiting } else { whole.min(in_row) };
         let state = &self.dies[die as usize];
-        let in_row = self.left_in_row(state.host);
-        let whole = self.waiting.len - self.waiting.len % self.geometry.program_slots;
-        // Less than a write unit waits: it is due, since otherwise this would not have been called.
-        let count = if whole == 0 { self.waiting.len } else { whole.min(in_row) };
         if state.valid + state.moving.len + count > state.units_max {
             return false;
         }
-        let Some(open) = state.host.or_else(|| self.open(die, FREE_BLOCKS)) else { return false };
+        let Some(open) = opened.or_else(|| self.open(die, FREE_BLOCKS)) else { return false };
         let state = &mut self.dies[die as usize];
-        state.host = Some(open);
+        if !self.geometry.is_slc(open.block) {
+            *state.open_of(part) = Some(open);
+        }
         state.idle_collects = false;
-        let entries = self.buffer.take(&mut self.waiting, count);
-        let slots = self.program(now, die, open, entries, false);
-        if let Some(collection) = &mut self.dies[die as usize].collection {
+        let entries = self.buffer.take(&mut self.waiting[part as usize], count);
+        let slots = self.program(now, die, open, entries, Some(part));
+        // Writes to SLC take none of the room that a collection gives.
+        let paced = !self.geometry.is_slc(open.block);
+        if let Some(collection) = self.dies[die as usize].collection.as_mut().filter(|_| paced) {
             collection.host_slots += slots;
         }
         self.arm_flush(now);
         true
+    }
+
+    /// The part of the capacity whose data are programmed next: the parts that have a write unit
+    /// take turns; else the one whose data have waited for longest.
+    fn next_part(&mut self) -> u32 {
+        let parts = self.waiting.len() as u32;
+        if parts == 1 {
+            return 0;
+        }
+        let ready = |part: &u32| self.waiting[*part as usize].len >= self.geometry.program_slots;
+        let mut turns = (0..parts).map(|turn| (self.last_part + 1 + turn) % parts);
+        let oldest = || (0..parts).min_by_key(|part| self.arrival(*part).unwrap_or(Nanos::MAX)).unwrap_or(0);
+        self.last_part = turns.find(ready).unwrap_or_else(oldest);
+        self.last_part
     }
 
     pub(crate) fn left_in_row(&self, open: Option<Open>) -> u32 {
@@ -59,24 +86,30 @@ impl Ssd {
         self.blocks.open(die).map(|block| Open { block, used: 0 })
     }
 
-    /// Programs `entries` into the next slots of `open`. It returns the number of slots that this
-    /// takes.
+    /// Programs `entries`, of the host's data of a part or else of a collection, into the next
+    /// slots of `open`. Returns how many slots that takes.
     pub(crate) fn program(
         &mut self,
         now: Nanos,
         die: u32,
         open: Open,
         entries: List,
-        collected: bool,
+        part: Option<u32>,
     ) -> u32 {
         let planes = entries.len.div_ceil(self.geometry.program_slots);
         let slots = planes * self.geometry.program_slots;
         let first_slot = self.geometry.first_slot(open.block) + open.used;
         let bytes = u64::from(slots) * u64::from(self.geometry.unit_bytes);
         let loaded = self.transfer(now, die, planes, bytes);
-        let time = self.by_page_type(&self.config.nand.program_ns, first_slot);
+        let time = match self.config.nand.slc {
+            Some(slc) if self.geometry.is_slc(open.block) => {
+                slc.program_ns * Nanos::from(self.geometry.write_unit)
+            }
+            _ => self.by_page_type(&self.config.nand.program_ns, first_slot),
+        };
         let state = &mut self.dies[die as usize];
-        state.program = Program { first_slot, slots, entries, collected };
+        let (collected, part) = (part.is_none(), part.unwrap_or(0));
+        state.program = Program { first_slot, slots, entries, collected, part };
         state.array = (loaded, loaded + time);
         state.suspensions = 0;
         self.occupy(now, die, Phase::Programming, loaded + time);
@@ -84,7 +117,7 @@ impl Ssd {
     }
 
     pub(crate) fn programmed(&mut self, now: Nanos, die: u32) {
-        let Program { first_slot, slots, entries, collected } = self.dies[die as usize].program;
+        let Program { first_slot, slots, entries, collected, part } = self.dies[die as usize].program;
         let block = self.geometry.block_of(first_slot);
         let (mut entry, mut slot) = (entries.head, first_slot);
         while entry != NONE {
@@ -101,11 +134,18 @@ impl Ssd {
             (entry, slot) = (next, slot + 1);
         }
         self.count_program(slots, entries.len, collected);
+        let is_slc = self.geometry.is_slc(block);
+        self.counters.slc_units += u64::from(if is_slc { entries.len } else { 0 });
+        let end = self.geometry.slots_of(block);
         let state = &mut self.dies[die as usize];
-        let open = if collected { &mut state.collected } else { &mut state.host };
+        let open = match collected {
+            true => &mut state.collected,
+            false if is_slc => &mut state.slc,
+            false => state.open_of(part),
+        };
         if let Some(written) = open {
             written.used += slots;
-            if written.used == self.geometry.block_slots {
+            if written.used == end {
                 *open = None;
                 self.blocks.close(block);
             }

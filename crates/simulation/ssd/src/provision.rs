@@ -24,6 +24,8 @@ pub struct Provision {
     pub reserve_per_die: u32,
     /// Super-blocks of a die that are bad from the beginning.
     pub bad_per_die: u32,
+    /// Bytes of the cache of SLC, beside these.
+    pub slc_bytes: u64,
     /// The spare flash that was asked for, as a share of the capacity.
     pub spare_asked: f64,
     /// The spare flash there is, as a share of the capacity: without reserve, bad blocks included.
@@ -52,12 +54,15 @@ impl Config {
             let slots = f64::from(geometry.dies) * f64::from(blocks) * f64::from(geometry.block_slots);
             slots / f64::from(geometry.units) - 1.0
         };
-        let blocks_per_die = geometry.blocks_per_die - EXTRA_BLOCKS;
+        let reserve_per_die = EXTRA_BLOCKS + self.placements.len() as u32;
+        let blocks_per_die = geometry.blocks_per_die - geometry.slc_per_die - reserve_per_die;
+        let slc_slots = geometry.dies * geometry.slc_per_die * geometry.slc_slots;
         Ok(Provision {
             capacity_bytes: self.capacity_bytes,
             super_block_bytes: u64::from(geometry.block_slots) * u64::from(geometry.unit_bytes),
             blocks_per_die,
-            reserve_per_die: EXTRA_BLOCKS,
+            reserve_per_die,
+            slc_bytes: u64::from(slc_slots) * u64::from(geometry.unit_bytes),
             bad_per_die: geometry.bad_per_die,
             spare_asked: self.over_provisioning,
             spare: of(blocks_per_die),

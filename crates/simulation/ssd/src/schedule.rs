@@ -61,7 +61,8 @@ impl Ssd {
     }
 
     pub(crate) fn has_program(&self, now: Nanos) -> bool {
-        self.waiting.len >= self.geometry.program_slots || self.flush_is_due(now)
+        let whole = self.geometry.program_slots;
+        self.waiting.iter().any(|part| part.len >= whole) || self.flush_is_due(now)
     }
 
     /// Gives an idle die its next work. Reads come first, then suspended operations, then programs
@@ -130,7 +131,7 @@ impl Ssd {
         state.phase = Phase::Idle;
         state.busy_ns += now - state.busy_since;
         self.idle_dies += 1;
-        if self.config.idle_collection.is_some() {
+        if self.rests {
             self.watch_idle(now, die);
         }
     }
@@ -152,7 +153,10 @@ impl Ssd {
     }
 
     pub(crate) fn read_ns(&self, slot: u32) -> Nanos {
-        self.by_page_type(&self.config.nand.read_ns, slot)
+        match self.config.nand.slc {
+            Some(slc) if self.geometry.is_slc(self.geometry.block_of(slot)) => slc.read_ns,
+            _ => self.by_page_type(&self.config.nand.read_ns, slot),
+        }
     }
 
     /// The entry of `times` for the type of the page with `slot`.

@@ -74,13 +74,20 @@ pub struct Ssd {
     pub(crate) channels: Vec<Bus>,
     pub(crate) bus_times: TransferTimes,
     pub(crate) buffer: Buffer,
-    /// The host's entries that can be programmed.
-    pub(crate) waiting: List,
+    /// The host's entries that can be programmed, for each part of the capacity whose data are kept
+    /// apart.
+    pub(crate) waiting: Vec<List>,
+    /// The first units of these parts, but of the first one.
+    pub(crate) parts: Vec<u32>,
+    /// The part that was programmed last.
+    pub(crate) last_part: u32,
     /// The number of units for which the buffer still has room.
     pub(crate) buffer_room: u32,
     /// Writes that wait for room in the buffer.
     pub(crate) stalled: VecDeque<u32>,
     pub(crate) flush_armed: bool,
+    /// Whether a die that has been idle for a while has something to do.
+    pub(crate) rests: bool,
     pub(crate) idle_dies: u32,
     pub(crate) next_die: u32,
     pub(crate) counters: Counters,
@@ -95,6 +102,8 @@ impl Ssd {
     pub fn new(config: &Config) -> Result<Ssd, ConfigError> {
         config.check()?;
         let geometry = Geometry::new(config)?;
+        let first_unit = |byte: &u64| byte.div_ceil(u64::from(geometry.unit_bytes)) as u32;
+        let parts: Vec<u32> = config.placements.iter().map(first_unit).collect();
         let mut random = SmallRng::seed_from_u64(config.seed ^ SEED_OF_BLOCKS);
         let mut ssd = Ssd {
             geometry,
@@ -104,17 +113,20 @@ impl Ssd {
             reads: Slab::with_capacity(256),
             map: Map::new(geometry.units, geometry.slots()),
             blocks: Blocks::new(&geometry, &mut random),
-            dies: vec![Die::new(geometry.die_units_max); geometry.dies as usize],
+            dies: vec![Die::new(geometry.die_units_max, parts.len()); geometry.dies as usize],
             channels: vec![Bus::default(); geometry.channels as usize],
             bus_times: TransferTimes::new(
                 config.nand.bus_bytes_per_second,
                 u64::from(geometry.row_slots) * u64::from(geometry.unit_bytes),
             ),
             buffer: Buffer::default(),
-            waiting: List::default(),
+            waiting: vec![List::default(); parts.len() + 1],
+            parts,
+            last_part: 0,
             buffer_room: buffer_units(config, &geometry)?,
             stalled: VecDeque::new(),
             flush_armed: false,
+            rests: config.idle_ns().is_some(),
             idle_dies: geometry.dies,
             next_die: 0,
             counters: Counters::default(),
@@ -140,7 +152,8 @@ impl Ssd {
             (least, most, sum) = (least.min(erases), most.max(erases), sum + u64::from(erases));
             good += 1;
         }
-        counters.bad_blocks = (self.geometry.blocks() - good) * self.geometry.planes;
+        let slc = self.geometry.slc_per_die * self.geometry.dies;
+        counters.bad_blocks = (self.geometry.blocks() - slc - good) * self.geometry.planes;
         counters.wear_min = least;
         counters.wear_max = most;
         counters.wear_mean = sum as f64 / f64::from(good);
@@ -217,14 +230,15 @@ impl Ssd {
 }
 
 fn buffer_units(config: &Config, geometry: &Geometry) -> Result<u32, ConfigError> {
-    let least = u64::from(geometry.program_slots);
+    // A write unit of each part whose data are kept apart: else all could wait for more.
+    let least = u64::from(geometry.program_slots) * (config.placements.len() as u64 + 1);
     let units = match config.buffer_bytes {
-        None => 2 * u64::from(geometry.row_slots) * u64::from(geometry.dies),
+        None => least.max(2 * u64::from(geometry.row_slots) * u64::from(geometry.dies)),
         Some(bytes) => bytes / u64::from(geometry.unit_bytes),
     };
     if units < least {
         let problem = format!(
-            "{} bytes: must hold a write unit of {} bytes",
+            "{} bytes: must hold a write unit of each part of the data, {} bytes",
             config.buffer_bytes.unwrap_or(0),
             least * u64::from(geometry.unit_bytes)
         );

@@ -45,21 +45,27 @@ use crate::buffer::Stage;
 use crate::map::Place;
 use crate::{
     Acknowledge, Command, Config, Device, Front, GcPolicy, IdleCollection, Operation, Precondition, Profile,
-    Ssd,
+    Slc, Ssd,
 };
 
 /// Drives of 48 to 400 units, with all options.
 fn configs() -> impl Strategy<Value = Config> {
     let chip = (1..=2u32, prop::sample::select(vec![1, 3]), prop::sample::select(vec![None, Some(2048)]));
     let shape = (1..=2u32, 1..=2u32, 200_000..1_600_000u64, 0.01..0.5);
-    let options = (any::<[bool; 7]>(), 0..4u32, 1..6u64, 1..4u32, any::<u64>());
+    let options = (any::<[bool; 7]>(), 0..3u8, 0..4u32, 1..6u64, 1..4u32, any::<u64>());
     (chip, shape, options).prop_map(|(chip, shape, options)| {
         let mut nand = Profile::by_name("2d-fg-mlc").unwrap();
         (nand.page_bytes, nand.pages_per_block) = (4096, 12);
         (nand.planes, nand.write_unit) = (chip.0, chip.1);
         let (capacity, over_provisioning) = (shape.2, shape.3);
-        let ([suspend, programmed, cost_benefit, flush, idle, level, fail], fill, buffer, read_burst, seed) =
-            options;
+        let (
+            [suspend, programmed, cost_benefit, flush, idle, level, fail],
+            newer,
+            fill,
+            buffer,
+            read_burst,
+            seed,
+        ) = options;
         let mut config = Config::new(nand, capacity);
         (config.channels, config.dies_per_channel) = (shape.0, shape.1);
         (config.over_provisioning, config.suspend) = (over_provisioning, suspend);
@@ -74,6 +80,17 @@ fn configs() -> impl Strategy<Value = Config> {
         }
         config.idle_collection = idle.then_some(IdleCollection { after_ns: 200_000, free_blocks: 3 });
         config.wear_gap = level.then_some(1);
+        match newer {
+            0 => {}
+            1 => {
+                config.nand.slc = Some(Slc { read_ns: 20_000, program_ns: 90_000, bits: 3 });
+                config.slc_cache_bytes = capacity / 8;
+            }
+            _ => {
+                config.placements = vec![capacity / 3, capacity / 2];
+                config.buffer_bytes = config.buffer_bytes.map(|bytes| 3 * bytes);
+            }
+        }
         if fail {
             (config.bad_blocks, config.erase_failures) = (0.1, 0.3);
             config.over_provisioning += 2.0;
@@ -118,7 +135,7 @@ fn check(ssd: &Ssd) {
         valid_in[geometry.die_of(block) as usize] += valid;
         if ssd.blocks.state(block) == State::Free {
             assert_eq!(valid, 0, "block {block} is free and valid");
-            free[geometry.die_of(block) as usize] += 1;
+            free[geometry.die_of(block) as usize] += u32::from(!geometry.is_slc(block));
         }
         assert!(valid == 0 || ssd.blocks.state(block) != State::Bad, "block {block} is bad and valid");
     }
@@ -134,11 +151,12 @@ fn check(ssd: &Ssd) {
 fn check_idle(ssd: &Ssd, room: u32) {
     check(ssd);
     assert!(ssd.active.is_empty() && ssd.reads.is_empty() && ssd.stalled.is_empty());
-    assert_eq!(ssd.buffer_room + ssd.waiting.len, room);
-    assert!(ssd.waiting.len < ssd.geometry.program_slots);
-    assert!(ssd.waiting.len == 0 || ssd.config.flush_after_ns.is_none());
+    let waiting: u32 = ssd.waiting.iter().map(|part| part.len).sum();
+    assert_eq!(ssd.buffer_room + waiting, room);
+    assert!(ssd.waiting.iter().all(|part| part.len < ssd.geometry.program_slots));
+    assert!(waiting == 0 || ssd.config.flush_after_ns.is_none());
     let moving: u32 = ssd.dies.iter().map(|die| die.moving.len).sum();
-    assert_eq!(ssd.buffer.len() as u32, ssd.waiting.len + moving);
+    assert_eq!(ssd.buffer.len() as u32, waiting + moving);
     for die in &ssd.dies {
         let mut at = die.moving.head;
         while at != crate::buffer::NONE {

@@ -5,10 +5,11 @@ mod support;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use support::{closed_loop, open_loop, plain_chip};
-use terapage_event::SECOND;
+use terapage_event::{MICROSECOND, Nanos, SECOND};
 use terapage_ssd::analytic::{Steady, md1_waiting, write_amplification};
 use terapage_ssd::{
-    Acknowledge, Config, Device, Front, GcPolicy, Operation, Precondition, Profile, Ssd, capacity_within,
+    Acknowledge, Command, Config, Counters, Device, Front, GcPolicy, Operation, Precondition, Profile, Slc,
+    Ssd, capacity_within,
 };
 
 const PAGE_SECTORS: u32 = 8;
@@ -203,4 +204,136 @@ fn cost_benefit_is_not_worse_than_greedy_when_some_pages_are_hot() {
     let (greedy, cost_benefit) = (run(GcPolicy::Greedy), run(GcPolicy::CostBenefit));
     eprintln!("greedy {greedy:.3}, cost-benefit {cost_benefit:.3}");
     assert!(cost_benefit < greedy);
+}
+
+/// Sectors of a write unit of four pages.
+const UNIT: u32 = 32;
+
+/// One die; a write unit takes 3000 us, a page of SLC 200 us; a cache of 4 MiB.
+fn with_slc() -> Config {
+    let mut chip = plain_chip();
+    chip.set_write_unit(4);
+    chip.program_ns = vec![3000 * MICROSECOND];
+    chip.slc = Some(Slc { read_ns: 20 * MICROSECOND, program_ns: 200 * MICROSECOND, bits: 4 });
+    let mut config = Config::new(chip, 32 << 20);
+    (config.channels, config.dies_per_channel) = (1, 1);
+    (config.front, config.preconditioning) = (Front::instant(), Precondition::None);
+    (config.acknowledge, config.slc_cache_bytes) = (Acknowledge::Programmed, 4 << 20);
+    config
+}
+
+/// Does `count` commands, one after the other, from `now` on. Returns the end.
+fn one_by_one(ssd: &mut Ssd, mut now: Nanos, count: u64, command: impl Fn(u64) -> Command) -> Nanos {
+    for at in 0..count {
+        let mut done = Vec::new();
+        ssd.submit(now, command(at), &mut done);
+        while done.is_empty() {
+            now = ssd.next_time().expect("the command is in the device");
+            ssd.step(&mut done);
+        }
+    }
+    now
+}
+
+/// A write of the whole write unit with this number.
+fn write(unit: u64) -> Command {
+    let sector = unit * u64::from(UNIT);
+    Command { tag: unit, operation: Operation::Write, sector, sectors: UNIT }
+}
+
+/// Lets the drive end what it does by itself. Returns the time.
+fn rest(ssd: &mut Ssd, mut now: Nanos) -> Nanos {
+    while let Some(time) = ssd.next_time() {
+        now = time;
+        ssd.step(&mut Vec::new());
+    }
+    now
+}
+
+#[test]
+fn a_cache_of_slc_is_fast_until_it_is_full() {
+    let config = with_slc();
+    assert_eq!(config.provision().unwrap().slc_bytes, 4 << 20);
+    let mut ssd = Ssd::new(&config).unwrap();
+    let near = |from: Nanos, to: Nanos, count: u64, us: u64| {
+        assert_eq!((to - from) / count, us * MICROSECOND, "{count} writes");
+    };
+    // Four pages over the bus, then four programs of SLC.
+    let full = one_by_one(&mut ssd, 0, 256, write);
+    near(0, full, 256, 4 + 4 * 200);
+    // One program of four bits a cell.
+    let end = one_by_one(&mut ssd, full, 256, |at| write(at + 256));
+    near(full, end, 256, 4 + 3000);
+    let counters = ssd.counters();
+    assert_eq!((counters.slc_units, counters.folded_units), (1024, 0));
+    assert_eq!(counters.write_amplification(), 1.0);
+    // In idle time all of it moves: each unit of the cache is programmed twice.
+    let empty = rest(&mut ssd, end);
+    let counters = ssd.counters();
+    assert_eq!((counters.slc_units, counters.folded_units), (1024, 1024));
+    assert_eq!(counters.write_amplification(), 1.5);
+    let again = one_by_one(&mut ssd, empty, 200, |at| write(at + 512));
+    near(empty, again, 200, 4 + 4 * 200);
+}
+
+#[test]
+fn what_is_overwritten_in_the_cache_is_never_moved() {
+    let mut ssd = Ssd::new(&with_slc()).unwrap();
+    // The same four write units, 50 times: 3.1 MiB.
+    let end = one_by_one(&mut ssd, 0, 200, |at| write(at % 4));
+    rest(&mut ssd, end);
+    let counters = ssd.counters();
+    assert_eq!((counters.slc_units, counters.host_units), (800, 800));
+    assert!(counters.folded_units <= 16, "{}", counters.folded_units);
+}
+
+#[test]
+fn reads_of_slc_take_its_time() {
+    let mut ssd = Ssd::new(&with_slc()).unwrap();
+    let begin = one_by_one(&mut ssd, 0, 1, write);
+    let read = Command { tag: 1, operation: Operation::Read, sector: 0, sectors: 8 };
+    let end = one_by_one(&mut ssd, begin, 1, |_| read);
+    assert_eq!(end - begin, 20 * MICROSECOND + 1000);
+}
+
+/// Writes both halves in order, again and again: the second a twelfth as often.
+fn two_lives(placements: Vec<u64>) -> Counters {
+    let capacity = 32 << 20;
+    let mut config = Config::new(plain_chip(), capacity);
+    (config.channels, config.dies_per_channel, config.front) = (2, 2, Front::instant());
+    (config.preconditioning, config.placements) = (Precondition::None, placements);
+    let mut ssd = Ssd::new(&config).unwrap();
+    let half = capacity / 2 / 4096;
+    let page = |at: u64| {
+        let (rare, often) = (at / 13, at - at / 13);
+        let page = if at % 13 == 12 { half + rare % half } else { often % half };
+        (Operation::Write, page * 8, 8)
+    };
+    let first = 30 * half;
+    closed_loop(&mut ssd, 16, first, page);
+    let before = ssd.counters();
+    closed_loop(&mut ssd, 16, 60 * half, |at| page(first + at));
+    ssd.counters().since(&before)
+}
+
+#[test]
+fn data_of_one_life_kept_apart_are_written_once() {
+    let apart = two_lives(vec![16 << 20]).write_amplification();
+    assert!((1.0..1.005).contains(&apart), "{apart}");
+    let mixed = two_lives(Vec::new()).write_amplification();
+    assert!(mixed > 1.2, "{mixed}");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let said = |config: &Config| Ssd::new(config).unwrap_err().to_string();
+    let mut config = with_slc();
+    config.placements = vec![1 << 20];
+    assert!(said(&config).contains("a cache of SLC mixes the data"));
+    config.slc_cache_bytes = 0;
+    config.placements = vec![2 << 20, 1 << 20];
+    assert!(said(&config).contains("placements: 3 parts: must ascend"));
+    let mut config = with_slc();
+    config.nand.slc = None;
+    assert!(said(&config).contains("has no times of SLC blocks"));
 }
