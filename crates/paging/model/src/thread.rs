@@ -52,6 +52,11 @@ pub fn spawn_quiet(_name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 
     Ok(())
 }
 
+/// Prints a line for whoever reads the model's output.
+pub fn say(line: &str) {
+    eprint!("{line}");
+}
+
 /// The pager gives up: the run fails.
 ///
 /// # Panics

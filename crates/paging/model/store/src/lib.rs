@@ -9,6 +9,9 @@ mod parts {
     pub(crate) mod copies;
     pub(crate) mod pieces;
     pub(crate) mod random;
+    pub(crate) mod repair;
+    pub(crate) mod resync;
+    pub(crate) mod spare;
 }
 #[path = "../../../store/src/kinds"]
 mod kinds {
@@ -20,7 +23,7 @@ mod shelf;
 mod testing;
 
 pub use kinds::mirror::Mirror;
-pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
 pub use terapage_config::Faults;
 pub use terapage_model::store::EXTENT;
 pub use testing::delayed::Delayed;

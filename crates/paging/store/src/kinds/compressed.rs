@@ -6,10 +6,10 @@
 //! block that would not shrink by a unit is stored as it is.
 
 use crate::EXTENT;
-use crate::parts::buffers::{Buffers, copy, each_block};
+use crate::parts::buffers::Buffers;
 use crate::parts::extents::room_for_numbers;
 use crate::parts::packer::Packer;
-use crate::parts::pieces::{KeptPieces, cut};
+use crate::parts::pieces::{KeptPieces, copy, cut, each_block};
 use crate::parts::units::{NONE, Units};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Redundancy, Store, StoreRing, Why};
 use std::collections::VecDeque;

@@ -5,8 +5,8 @@
 //! slot has the length of its block, and neither older bytes of a slot nor those of another slot
 //! decrypt.
 
-use crate::parts::buffers::{Buffers, copy, each_block};
-use crate::parts::pieces::KeptPieces;
+use crate::parts::buffers::Buffers;
+use crate::parts::pieces::{KeptPieces, copy, each_block};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
 use crate::{EXTENT, parts::secret::Secret};
 use std::collections::VecDeque;

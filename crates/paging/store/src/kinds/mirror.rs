@@ -11,9 +11,8 @@
 //! ([`resync`](crate::parts::resync)).
 
 use crate::parts::bits::Bits;
-use crate::parts::buffers::each_block;
 use crate::parts::copies::{Copies, Side};
-use crate::parts::pieces::{KeptPieces, cut};
+use crate::parts::pieces::{KeptPieces, cut, each_block};
 use crate::parts::repair::{Repair, Saved};
 use crate::parts::resync::Resync;
 use crate::parts::spare::Spare;

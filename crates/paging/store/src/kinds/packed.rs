@@ -6,7 +6,7 @@
 
 use crate::parts::extents::room_for_numbers;
 use crate::shelf::{Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
-use crate::{EXTENT, parts::buffers::each_block};
+use crate::{EXTENT, parts::pieces::each_block};
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
