@@ -354,7 +354,7 @@ mod tests {
     fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
         let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
         let library = b"/l/libterapage_preload.so".to_vec();
-        let kept = Kept { library, host: None, settings, errors: None, reported: &[] };
+        let kept = Kept { library, host: None, settings, hosts_all: false, errors: None, reported: &[] };
         let given: Vec<*const c_char> =
             environment.iter().map(|text| text.as_ptr()).chain([null()]).collect();
         let (mut room, mut bytes) = ([null(); TEXTS], [0; BYTES]);
