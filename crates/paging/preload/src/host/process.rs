@@ -140,7 +140,9 @@ impl Start {
 
     /// Whether the process should and can be paged.
     ///
-    /// If a sanitizer bars it, what the program executes is paged nonetheless.
+    /// If a sanitizer bars it, what the program executes is paged nonetheless, unless the
+    /// sanitizer is linked into the program: then its versions of the C library's functions do not
+    /// work yet. The settings are not read as a whole for the same reason.
     fn is_wanted(&self) -> bool {
         if self.variable("TERAPAGE_MEMORY").is_none() || self.is("TERAPAGE", "off") {
             return false;
@@ -150,9 +152,10 @@ impl Start {
                 "terapage: the program is built with a sanitizer, which manages the memory itself: \
                  it is not paged\n",
             );
-            let settings = Settings::from_variables(&terapage_far::shelf(), |name| self.variable(name));
-            if let Ok(settings) = settings {
-                crate::exec::open(self.settings(), settings.hosted);
+            if sanitizers::are_libraries() {
+                let hosted = [Hosted::Off, Hosted::All].into_iter();
+                let mut named = hosted.filter(|hosted| self.is("TERAPAGE_STATIC", hosted.name()));
+                crate::exec::open(self.settings(), named.next().unwrap_or(Hosted::On));
             }
             return false;
         }

@@ -42,6 +42,14 @@ macro_rules! weak {
 
 /// Whether the program has a sanitizer's runtime.
 pub fn any() -> bool {
+    // A runtime that is linked into the program exports its `malloc`, but not always its
+    // initialisation.
+    are_libraries() || !heap::stands_in() && is_linked_in()
+}
+
+/// Whether a runtime is loaded that exports its initialisation: a library, for example. The
+/// functions of the C library work then, though the runtime has not begun yet.
+pub fn are_libraries() -> bool {
     let loaded = [
         weak!("__asan_init"),
         weak!("__hwasan_init"),
@@ -49,9 +57,7 @@ pub fn any() -> bool {
         weak!("__msan_init"),
         weak!("__tsan_init"),
     ];
-    // A runtime that is linked into the program exports its `malloc`, but not always its
-    // initialisation.
-    loaded != [0; 5] || !heap::stands_in() && is_linked_in()
+    loaded != [0; 5]
 }
 
 /// Whether the program's own symbols include the initialisation of a runtime.
