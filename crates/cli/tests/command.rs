@@ -349,7 +349,7 @@ fn names_and_programs_are_completed() {
     }
     assert_eq!(offered(&place, &["terapage", "run", "--memory", "1"]), ["1"]);
     let zsh = text(&place.terapage(&["completions", "zsh"]).stdout);
-    assert!(zsh.contains("several]:STORE:_files'") && zsh.contains(":(auto lru "), "{zsh}");
+    assert!(zsh.contains("several stores]:STORE:_files'") && zsh.contains(":(auto lru "), "{zsh}");
 }
 
 #[test]

@@ -178,7 +178,8 @@ fn a_report_is_markdown_csv_and_japanese_too() {
     assert!(markdown.starts_with("# tiny: Tiny") && markdown.contains("| contender |"), "{markdown}");
     let csv = report(&["--csv", "-"]);
     assert!(csv.starts_with("part,plot,series,mark,x,"), "{csv}");
-    assert!(csv.lines().any(|line| line.contains("least and greatest")), "{csv}");
+    // Passes of less than a tenth of a second are not drawn; slower ones say what their ends are.
+    assert!(csv.lines().skip(1).all(|line| line.contains("least and greatest")), "{csv}");
     let japanese = report(&["--lang", "ja", "--html", "ja.html"]);
     assert!(japanese.contains("未収束"), "{japanese}");
     assert!(fs::read_to_string(place.path().join("ja.html")).expect("a page").contains("<html lang=\"ja\">"));
@@ -419,7 +420,7 @@ fn what_is_wrong_is_one_line() {
         (&["run", "large.toml", "--dir", ".", "--results", "res"][..], "97.7 TiB of disk needed, "),
         (&["run", "large.toml", "--dir", ".", "--results", "res", "--steady", "8"], "of disk needed, "),
         (&["run", "wrong.toml"], "wrong.toml: line 2, column 1: unknown field `tittle`"),
-        (&["run", "nonsense"], "there is no experiment nonsense"),
+        (&["run", "nonsense"], "no experiment is called nonsense"),
         (&["run", "absent.toml"], "absent.toml"),
         (&["run", "scan", "--contenders", "tape"], "tape is none of memory, swap"),
         (&["run", "scan", "--dir", "/nonexistent", "--dry-run", "--html", "/var/tmp"], "--html"),
