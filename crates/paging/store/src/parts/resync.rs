@@ -66,7 +66,9 @@ impl Mirror {
     /// Arms the clock, if there is something to be done.
     pub(crate) fn see_to_resync(&mut self, ring: &mut StoreRing<'_>) {
         let is_idle = !self.resync.is_armed && self.resync.step.is_none() && !self.inherited;
-        if is_idle && self.is_behind() {
+        // On the simulated machine a timeout ends at once: a copy that takes no writes would occupy
+        // the pager's thread for ever. The tests of this crate check the resync by themselves.
+        if is_idle && !cfg!(terapage_model) && self.is_behind() {
             self.arm_resync(ring, SOON_NS);
         }
     }
