@@ -518,7 +518,7 @@ mod tests {
         assert!(shown.starts_with(
             "terapage: summary: 4.0 s, 2 processes, 1 paged; peak 6 MiB in the budget of 64 MiB of all together, at most 2 MiB untracked; page-in 3 MiB, \
              page-out 4 MiB, blocks of 16 KiB; threads worked 2.0 s and waited 2.0 s for memory (50% of both): 1.0 s for 5 major faults, 0.7 s for \
-             7 minor faults and first touches, 0.3 s for 9 requests; 1 ended by a signal or without the C library, not counted; 1 went on as a program \
+             7 minor faults and first touches, 0.3 s for 9 requests; 1 ended by a signal or without the C library, not counted; 1 became a program \
              without the library, not counted; 1 still running, not counted\n"
         ), "{shown}");
         let own = show(&collected, &run(None, 16 << 10), |_| true);
