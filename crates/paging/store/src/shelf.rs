@@ -325,6 +325,97 @@ pub trait Store: Send {
     fn take_lost(&mut self, _tell: &mut dyn FnMut(Range<u32>)) {}
 }
 
+/// In an `impl` of [`Store`]: passes the named methods on to the store in the field `inner`.
+macro_rules! pass_on {
+    ($($method:ident)+) => { $($crate::shelf::pass_on!(@ $method);)+ };
+    (@ close) => {
+        fn close(&mut self) {
+            self.inner.close()
+        }
+    };
+    (@ condition) => {
+        fn condition(&self) -> Option<String> {
+            self.inner.condition()
+        }
+    };
+    (@ forget) => {
+        fn forget(&mut self, slots: std::ops::Range<u32>) {
+            self.inner.forget(slots)
+        }
+    };
+    (@ grow) => {
+        fn grow(&mut self) -> Result<(), $crate::shelf::Error> {
+            self.inner.grow()
+        }
+    };
+    (@ is_copy) => {
+        fn is_copy(&mut self) {
+            self.inner.is_copy()
+        }
+    };
+    (@ joins) => {
+        fn joins(&self, slot: u32) -> bool {
+            self.inner.joins(slot)
+        }
+    };
+    (@ leaving) => {
+        fn leaving(&mut self, ring: &mut $crate::shelf::StoreRing<'_>, leaves: bool) -> bool {
+            self.inner.leaving(ring, leaves)
+        }
+    };
+    (@ may_split) => {
+        fn may_split(&self, more: usize) -> bool {
+            self.inner.may_split(more)
+        }
+    };
+    (@ presence) => {
+        fn presence(&self) -> $crate::shelf::Presence<'_> {
+            self.inner.presence()
+        }
+    };
+    (@ redundancy) => {
+        fn redundancy(&self) -> $crate::shelf::Redundancy {
+            self.inner.redundancy()
+        }
+    };
+    (@ share) => {
+        fn share(&mut self, fork: u32) -> Result<(), $crate::shelf::Error> {
+            self.inner.share(fork)
+        }
+    };
+    (@ slots) => {
+        fn slots(&self) -> u32 {
+            self.inner.slots()
+        }
+    };
+    (@ split) => {
+        fn split(&mut self, more: usize) {
+            self.inner.split(more)
+        }
+    };
+    (@ take_lost) => {
+        fn take_lost(&mut self, tell: &mut dyn FnMut(std::ops::Range<u32>)) {
+            self.inner.take_lost(tell);
+        }
+    };
+    (@ takes_pieces) => {
+        fn takes_pieces(&self) -> bool {
+            self.inner.takes_pieces()
+        }
+    };
+    (@ unshare) => {
+        fn unshare(&mut self, fork: u32) {
+            self.inner.unshare(fork)
+        }
+    };
+    (@ whereabouts) => {
+        fn whereabouts(&self, slot: u32) -> Option<String> {
+            self.inner.whereabouts(slot)
+        }
+    };
+}
+pub(crate) use pass_on;
+
 impl<S: Store + ?Sized> Store for Box<S> {
     fn name(&self) -> String {
         (**self).name()

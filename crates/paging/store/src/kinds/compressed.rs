@@ -11,7 +11,7 @@ use crate::parts::extents::room_for_numbers;
 use crate::parts::packer::Packer;
 use crate::parts::pieces::{KeptPieces, copy, cut, each_block};
 use crate::parts::units::{NONE, Units};
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Redundancy, Store, StoreRing, Why};
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_config::Codec;
@@ -461,6 +461,8 @@ impl<S: Store> Compressed<S> {
 }
 
 impl<S: Store> Store for Compressed<S> {
+    crate::shelf::pass_on! { share unshare leaving close condition redundancy }
+
     fn name(&self) -> String {
         format!("compressed {}", self.inner.name())
     }
@@ -532,18 +534,6 @@ impl<S: Store> Store for Compressed<S> {
         slots.for_each(|slot| self.drop_slot(slot));
     }
 
-    fn share(&mut self, fork: u32) -> Result<(), Error> {
-        self.inner.share(fork)
-    }
-
-    fn unshare(&mut self, fork: u32) {
-        self.inner.unshare(fork);
-    }
-
-    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
-        self.inner.leaving(ring, leaves)
-    }
-
     fn inherit(&mut self) -> Result<(), Error> {
         self.inherited = true;
         self.operations.clear();
@@ -559,18 +549,6 @@ impl<S: Store> Store for Compressed<S> {
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         self.call(ring, |inner, ring, ended| inner.open(ring, ended));
         self.settle(ring, ended);
-    }
-
-    fn close(&mut self) {
-        self.inner.close();
-    }
-
-    fn condition(&self) -> Option<String> {
-        self.inner.condition()
-    }
-
-    fn redundancy(&self) -> Redundancy {
-        self.inner.redundancy()
     }
 
     fn whereabouts(&self, slot: u32) -> Option<String> {

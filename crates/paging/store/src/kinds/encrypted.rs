@@ -7,7 +7,7 @@
 
 use crate::parts::buffers::Buffers;
 use crate::parts::pieces::{KeptPieces, copy, each_block};
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use crate::{EXTENT, parts::secret::Secret};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -191,6 +191,11 @@ impl<S: Store> Encrypted<S> {
 }
 
 impl<S: Store> Store for Encrypted<S> {
+    crate::shelf::pass_on! {
+        joins takes_pieces share unshare leaving close condition redundancy whereabouts is_copy
+        presence take_lost
+    }
+
     fn name(&self) -> String {
         format!("encrypted {}", self.inner.name())
     }
@@ -203,14 +208,6 @@ impl<S: Store> Store for Encrypted<S> {
         self.inner.grow()?;
         self.seals.resize(self.inner.slots() as usize, Seal::default());
         Ok(())
-    }
-
-    fn joins(&self, slot: u32) -> bool {
-        self.inner.joins(slot)
-    }
-
-    fn takes_pieces(&self) -> bool {
-        self.inner.takes_pieces()
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
@@ -247,18 +244,6 @@ impl<S: Store> Store for Encrypted<S> {
         self.inner.forget(slots);
     }
 
-    fn share(&mut self, fork: u32) -> Result<(), Error> {
-        self.inner.share(fork)
-    }
-
-    fn unshare(&mut self, fork: u32) {
-        self.inner.unshare(fork);
-    }
-
-    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
-        self.inner.leaving(ring, leaves)
-    }
-
     fn inherit(&mut self) -> Result<(), Error> {
         self.inherited = true;
         self.under_way.clear();
@@ -271,33 +256,5 @@ impl<S: Store> Store for Encrypted<S> {
 
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         self.with_inner(ring, ended, |inner, ring, ended| inner.open(ring, ended));
-    }
-
-    fn close(&mut self) {
-        self.inner.close();
-    }
-
-    fn condition(&self) -> Option<String> {
-        self.inner.condition()
-    }
-
-    fn redundancy(&self) -> Redundancy {
-        self.inner.redundancy()
-    }
-
-    fn whereabouts(&self, slot: u32) -> Option<String> {
-        self.inner.whereabouts(slot)
-    }
-
-    fn is_copy(&mut self) {
-        self.inner.is_copy();
-    }
-
-    fn presence(&self) -> Presence<'_> {
-        self.inner.presence()
-    }
-
-    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
-        self.inner.take_lost(tell);
     }
 }

@@ -3,7 +3,7 @@
 //! Completions come in another order than their operations, as in a network.
 
 use crate::parts::random::Random;
-use crate::shelf::{Ended, Error, Notes, Op, Presence, Redundancy, Store, StoreRing};
+use crate::shelf::{Ended, Error, Notes, Op, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;
 
@@ -51,32 +51,13 @@ impl<S: Store> Delayed<S> {
 }
 
 impl<S: Store> Store for Delayed<S> {
+    crate::shelf::pass_on! {
+        slots grow joins takes_pieces may_split split forget share unshare close condition
+        redundancy whereabouts is_copy presence take_lost
+    }
+
     fn name(&self) -> String {
         format!("delayed {}", self.inner.name())
-    }
-
-    fn slots(&self) -> u32 {
-        self.inner.slots()
-    }
-
-    fn grow(&mut self) -> Result<(), Error> {
-        self.inner.grow()
-    }
-
-    fn joins(&self, slot: u32) -> bool {
-        self.inner.joins(slot)
-    }
-
-    fn takes_pieces(&self) -> bool {
-        self.inner.takes_pieces()
-    }
-
-    fn may_split(&self, more: usize) -> bool {
-        self.inner.may_split(more)
-    }
-
-    fn split(&mut self, more: usize) {
-        self.inner.split(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
@@ -105,18 +86,6 @@ impl<S: Store> Store for Delayed<S> {
         self.with_inner(ring, ended, |inner, ring, ended| inner.judge(ring, id, slots, good, ended));
     }
 
-    fn forget(&mut self, slots: Range<u32>) {
-        self.inner.forget(slots);
-    }
-
-    fn share(&mut self, fork: u32) -> Result<(), Error> {
-        self.inner.share(fork)
-    }
-
-    fn unshare(&mut self, fork: u32) {
-        self.inner.unshare(fork);
-    }
-
     fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
         self.inner.leaving(&mut ring.inner(0), leaves)
     }
@@ -128,33 +97,5 @@ impl<S: Store> Store for Delayed<S> {
 
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         self.with_inner(ring, ended, |inner, ring, ended| inner.open(ring, ended));
-    }
-
-    fn close(&mut self) {
-        self.inner.close();
-    }
-
-    fn condition(&self) -> Option<String> {
-        self.inner.condition()
-    }
-
-    fn redundancy(&self) -> Redundancy {
-        self.inner.redundancy()
-    }
-
-    fn whereabouts(&self, slot: u32) -> Option<String> {
-        self.inner.whereabouts(slot)
-    }
-
-    fn is_copy(&mut self) {
-        self.inner.is_copy();
-    }
-
-    fn presence(&self) -> Presence<'_> {
-        self.inner.presence()
-    }
-
-    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
-        self.inner.take_lost(tell);
     }
 }

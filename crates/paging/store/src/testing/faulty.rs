@@ -1,7 +1,7 @@
 //! A store that fails by a seed: errors, short transfers, flipped bits, for tests.
 
 use crate::parts::random::Random;
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::ops::Range;
 use terapage_config::Faults;
 use terapage_sys::memory;
@@ -61,32 +61,13 @@ impl<S: Store> Faulty<S> {
 }
 
 impl<S: Store> Store for Faulty<S> {
+    crate::shelf::pass_on! {
+        slots grow joins takes_pieces may_split split forget share unshare leaving close condition
+        redundancy whereabouts is_copy presence take_lost
+    }
+
     fn name(&self) -> String {
         format!("faulty {}", self.inner.name())
-    }
-
-    fn slots(&self) -> u32 {
-        self.inner.slots()
-    }
-
-    fn grow(&mut self) -> Result<(), Error> {
-        self.inner.grow()
-    }
-
-    fn joins(&self, slot: u32) -> bool {
-        self.inner.joins(slot)
-    }
-
-    fn takes_pieces(&self) -> bool {
-        self.inner.takes_pieces()
-    }
-
-    fn may_split(&self, more: usize) -> bool {
-        self.inner.may_split(more)
-    }
-
-    fn split(&mut self, more: usize) {
-        self.inner.split(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
@@ -121,22 +102,6 @@ impl<S: Store> Store for Faulty<S> {
         self.spoil(&mut ended[before..]);
     }
 
-    fn forget(&mut self, slots: Range<u32>) {
-        self.inner.forget(slots);
-    }
-
-    fn share(&mut self, fork: u32) -> Result<(), Error> {
-        self.inner.share(fork)
-    }
-
-    fn unshare(&mut self, fork: u32) {
-        self.inner.unshare(fork);
-    }
-
-    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
-        self.inner.leaving(ring, leaves)
-    }
-
     fn inherit(&mut self) -> Result<(), Error> {
         self.under_way.clear();
         self.inner.inherit()
@@ -146,33 +111,5 @@ impl<S: Store> Store for Faulty<S> {
         let before = ended.len();
         self.inner.open(ring, ended);
         self.spoil(&mut ended[before..]);
-    }
-
-    fn close(&mut self) {
-        self.inner.close();
-    }
-
-    fn condition(&self) -> Option<String> {
-        self.inner.condition()
-    }
-
-    fn redundancy(&self) -> Redundancy {
-        self.inner.redundancy()
-    }
-
-    fn whereabouts(&self, slot: u32) -> Option<String> {
-        self.inner.whereabouts(slot)
-    }
-
-    fn is_copy(&mut self) {
-        self.inner.is_copy();
-    }
-
-    fn presence(&self) -> Presence<'_> {
-        self.inner.presence()
-    }
-
-    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
-        self.inner.take_lost(tell);
     }
 }
