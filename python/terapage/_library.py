@@ -96,7 +96,7 @@ def lib() -> ctypes.CDLL:
 
 
 def _load() -> ctypes.CDLL:
-    path = _native.library()
+    path = _native.shared_library()
     try:
         library = ctypes.CDLL(path, use_errno=True)
     except OSError as error:

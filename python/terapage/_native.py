@@ -20,7 +20,7 @@ def _directories() -> list[str]:
     return [named] if named else [_INSIDE]
 
 
-def library() -> str:
+def shared_library() -> str:
     """The path of libterapage.so, or the name by which the loader finds it."""
     for directory in _directories():
         for name in _NAMES:

@@ -15,7 +15,7 @@ pub(super) const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
 /// Data for executed programs.
 pub(super) struct Kept {
     /// The path of the library.
-    pub(super) library: Vec<u8>,
+    pub(super) own_path: Vec<u8>,
     /// The path of the host, if there is one and programs may be hosted.
     pub(super) host: Option<CString>,
     /// Whether dynamic programs are hosted, too.
@@ -32,14 +32,14 @@ pub(super) static KEPT: OnceLock<Kept> = OnceLock::new();
 
 /// Remembers the data for executed programs, which get them from now on.
 pub fn open(settings: Vec<CString>, hosted: Hosted) {
-    let Some(library) = own_path() else { return };
+    let Some(own_path) = own_path() else { return };
     let reported = memory::share(page_bytes()).map_or(&[][..], |at| {
         // SAFETY: the memory was mapped just now, and stays mapped; zeros are valid numbers.
         unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), page_bytes() / size_of::<AtomicU64>()) }
     });
-    let host = if hosted == Hosted::Off { None } else { instead::find(&library) };
+    let host = if hosted == Hosted::Off { None } else { instead::find(&own_path) };
     let hosts_all = cfg!(target_arch = "x86_64") && hosted == Hosted::All;
-    KEPT.set(Kept { library, host, hosts_all, settings, errors: standard_error(), reported }).ok();
+    KEPT.set(Kept { own_path, host, hosts_all, settings, errors: standard_error(), reported }).ok();
 }
 
 /// The path of this library, as given to the loader.
@@ -211,7 +211,7 @@ pub(in crate::host) unsafe fn with_library(
         return execute(None, environment);
     }
     let change = Change { kept, found: &found, environment, arguments, barred, hosted: hosted.as_ref() };
-    let preload = found.preload.unwrap_or_default().len() + kept.library.len();
+    let preload = found.preload.unwrap_or_default().len() + kept.own_path.len();
     // SAFETY: the caller passes arguments that end in a null pointer.
     let more = hosted.as_ref().map_or(0, |hosted| unsafe { hosted.arguments_of_script(arguments) });
     let need =
@@ -307,7 +307,7 @@ pub(super) unsafe fn make(
     if barred {
         made.preload(others);
     } else if adds {
-        made.preload([&*kept.library].into_iter().chain(others));
+        made.preload([&*kept.own_path].into_iter().chain(others));
     }
     let options = found.sanitizer.unwrap_or_default();
     let orders = adds && !options.windows(LINK_ORDER.len()).any(|part| part == LINK_ORDER);
@@ -353,8 +353,8 @@ mod tests {
     /// The environment that results from `environment`.
     fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
         let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
-        let library = b"/l/libterapage_preload.so".to_vec();
-        let kept = Kept { library, host: None, settings, hosts_all: false, errors: None, reported: &[] };
+        let own_path = b"/l/libterapage_preload.so".to_vec();
+        let kept = Kept { own_path, host: None, settings, hosts_all: false, errors: None, reported: &[] };
         let given: Vec<*const c_char> =
             environment.iter().map(|text| text.as_ptr()).chain([null()]).collect();
         let (mut room, mut bytes) = ([null(); TEXTS], [0; BYTES]);

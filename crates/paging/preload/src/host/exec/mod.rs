@@ -368,7 +368,7 @@ unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
     };
     if !found.has_library() {
         let others = libraries(found.preload.unwrap_or_default());
-        let all: Vec<&[u8]> = [&*kept.library].into_iter().chain(others).collect();
+        let all: Vec<&[u8]> = [&*kept.own_path].into_iter().chain(others).collect();
         add(&[PRELOAD, &all.join(&b":"[..])].concat());
         let options = found.sanitizer.unwrap_or_default();
         add(&[SANITIZER, LINK_ORDER, b"0:", options].concat());
