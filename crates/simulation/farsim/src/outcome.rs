@@ -40,7 +40,7 @@ impl Part {
 }
 
 /// The load of the parts of a kind.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Load {
     /// The kind of part.
     pub part: Part,
@@ -51,7 +51,7 @@ pub struct Load {
 }
 
 /// The results of a simulation for the measured time, after the warm-up.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
     /// The measured time.
     pub time_ns: Nanos,

@@ -1,6 +1,6 @@
 //! The parameters of a simulation: values and their origins.
 
-use crate::placement::{Pattern, Placement};
+use crate::placement::{EXTENT, Pattern, Placement, extents};
 use std::collections::BTreeMap;
 use terapage_event::Nanos;
 use terapage_figures::{Origin, Sourced};
@@ -85,6 +85,9 @@ impl Parameters {
     pub fn read(&mut self, text: &str) -> Result<(), Error> {
         let one_line = |error: toml::de::Error| error.message().replace('\n', " ");
         let table: toml::Table = toml::from_str(text).map_err(|error| Error::File(one_line(error)))?;
+        if table.contains_key("clients") {
+            return Err(Error::File("clients: --clients sets it, not a file".to_owned()));
+        }
         table.into_iter().try_for_each(|(name, value)| self.put(&name, value, "the file"))
     }
 
@@ -111,6 +114,15 @@ impl Parameters {
         Ok(())
     }
 
+    /// These parameters, with the built-in value of one of them.
+    pub fn without(&self, name: &str) -> Parameters {
+        let mut other = self.clone();
+        if let Some(built_in) = Parameters::default().0.remove(name) {
+            other.0.insert(name.to_owned(), built_in);
+        }
+        other
+    }
+
     /// The parameters with their names, in the order in which they are shown.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Parameter)> {
         NAMES.iter().filter_map(|&name| self.0.get(name).map(|parameter| (name, parameter)))
@@ -126,8 +138,12 @@ impl Parameters {
     }
 
     fn count(&self, name: &str, most: u32) -> Result<u32, Error> {
-        let number = self.number(name, 1.0..=f64::from(most))?;
-        let whole = (number.fract() == 0.0).then_some(number as u32);
+        Ok(self.whole(name, 1.0..=f64::from(most))? as u32)
+    }
+
+    fn whole(&self, name: &str, range: std::ops::RangeInclusive<f64>) -> Result<u64, Error> {
+        let number = self.number(name, range)?;
+        let whole = (number.fract() == 0.0).then_some(number as u64);
         whole.ok_or_else(|| Error::Value {
             name: name.to_owned(),
             why: "it must be a whole number".to_owned(),
@@ -143,8 +159,14 @@ impl Parameters {
         })
     }
 
+    /// A time in whole nanoseconds. One that these change by more than a hundredth is refused.
     fn time(&self, name: &str, unit_ns: f64, most: f64) -> Result<Nanos, Error> {
-        Ok((self.number(name, 0.0..=most)? * unit_ns).round() as Nanos)
+        let exact_ns = self.number(name, 0.0..=most)? * unit_ns;
+        let near = (exact_ns.round() - exact_ns).abs() <= exact_ns / 100.0;
+        near.then_some(exact_ns.round() as Nanos).ok_or_else(|| Error::Value {
+            name: name.to_owned(),
+            why: "times are whole nanoseconds".to_owned(),
+        })
     }
 
     /// The setup that the parameters describe.
@@ -187,20 +209,23 @@ impl Parameters {
             client_bytes: per_byte("client-bytes")?,
             client_request_ns: self.number("client-request", 0.0..=1e6)? * 1e3,
             wake_ns: self.time("wake", 1e3, 1e7)?,
-            overhead: self.number("overhead", 0.0..=65536.0)? as u64,
+            overhead: self.whole("overhead", 0.0..=65536.0)?,
             fail_ns: self.time("fail", 1e9, 1e5)?,
             detect_ns: self.time("detect", 1e6, 1e7)?,
             return_ns: self.time("return", 1e9, 1e5)?,
             resync: self.number("resync", 0.001..=1e6)? * 1048576.0 / 1e9,
-            end_ns: self.time("seconds", 1e9, 1e4)?.max(1000),
-            seed: self.number("seed", 0.0..=9e15)? as u64,
+            end_ns: self.time("seconds", 1e9, 1e4)?,
+            seed: self.whole("seed", 0.0..=9e15)?,
         };
         setup.fits_together().map(|()| setup)
     }
 }
 
+/// The least time that is simulated.
+const LEAST_NS: Nanos = 1000;
+
 /// The setup of a simulation. Rates are in bytes per nanosecond, costs in nanoseconds per byte.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// Processes that page.
     pub clients: u32,
@@ -286,6 +311,9 @@ impl Setup {
         if self.return_ns > 0 && (self.fail_ns == 0 || self.return_ns <= self.fail_ns) {
             return wrong("return", "it is later than fail");
         }
+        if self.end_ns < LEAST_NS {
+            return wrong("seconds", "at least 0.000001 are simulated");
+        }
         if self.fail_ns >= self.end_ns || self.return_ns >= self.end_ns {
             return wrong("seconds", "it is later than fail and return");
         }
@@ -295,6 +323,23 @@ impl Setup {
     /// Bytes of a part of a block.
     pub fn part_bytes(&self) -> u64 {
         self.block.div_ceil(u64::from(self.needed))
+    }
+
+    /// What is simulated in another way than it was asked for, in words.
+    pub fn rounded(&self) -> Vec<String> {
+        let size = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+        let whole = |name: &str, asked: u64, taken: u64| {
+            let (asked, taken) = (size(asked), size(taken));
+            format!("{name} is {taken} here, not {asked}: an extent has 2 MiB.")
+        };
+        let data = extents(self) * EXTENT;
+        let room = self.server_bytes / EXTENT * EXTENT;
+        let in_turn = self.placement == Placement::Simple && room != self.server_bytes;
+        let changed = [
+            (data != self.data_bytes).then(|| whole("data", self.data_bytes, data)),
+            in_turn.then(|| whole("server-memory", self.server_bytes, room)),
+        ];
+        changed.into_iter().flatten().collect()
     }
 
     /// Bytes of the two messages of an operation: to the server, and back.
@@ -341,6 +386,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_rounded_is_named() {
+        let mut parameters = Parameters::default();
+        assert!(parameters.setup().unwrap().rounded().is_empty());
+        parameters.set("data", "0.003").unwrap();
+        parameters.set("placement", "simple").unwrap();
+        parameters.set("server-memory", "0.9").unwrap();
+        let said = parameters.setup().unwrap().rounded();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("data is 4.0 MiB here, not 3.1 MiB"), "{said:?}");
+        assert!(said[1].starts_with("server-memory is 920.0 MiB here, not 921.6 MiB"), "{said:?}");
+        assert_eq!(parameters.without("server-memory").setup().unwrap().rounded().len(), 1);
+    }
+
+    #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for (name, text) in [
             ("depth", "0"),
@@ -357,6 +416,10 @@ mod tests {
             ("block", "NaN"),
             ("fail", "77"),
             ("return", "0.1"),
+            ("seed", "1.5"),
+            ("overhead", "0.5"),
+            ("latency", "0.0004"),
+            ("seconds", "0"),
         ] {
             let mut parameters = Parameters::default();
             let error = parameters.set(name, text).and_then(|()| parameters.setup().map(drop));
@@ -364,7 +427,7 @@ mod tests {
             assert!(!said.contains('\n'), "{name}={text}: {said}");
         }
         let mut parameters = Parameters::default();
-        for text in ["x", "x = 1", "depth = []", "depth = 1\ndepth = 2"] {
+        for text in ["x", "x = 1", "depth = []", "depth = 1\ndepth = 2", "clients = 4"] {
             assert!(!parameters.read(text).unwrap_err().to_string().contains('\n'), "{text}");
         }
         parameters.set("copies", "2").unwrap();

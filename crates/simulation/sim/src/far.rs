@@ -71,7 +71,9 @@ impl Far {
         let runs = setups.iter().map(|(clients, setup)| Run { clients: *clients, outcome: simulate(setup) });
         let runs: Vec<Run> = runs.collect();
         let fails = setups.iter().any(|(_, setup)| setup.fail_ns > 0);
-        let study = study(&parameters, &runs, fails);
+        let mut study = study(&parameters, &runs, fails);
+        study.summary.extend(setups.first().map(|(_, setup)| setup.rounded()).unwrap_or_default());
+        study.summary.extend(unused(&parameters, &runs));
         self.show.results(&study, &runs, || self.show.text(&study, true))
     }
 
@@ -94,6 +96,30 @@ impl Far {
         }
         Ok(parameters)
     }
+}
+
+/// Names the parameters that were given and change nothing: with the built-in value, each number of
+/// clients has the same outcome, to the last nanosecond.
+fn unused(parameters: &Parameters, runs: &[Run]) -> Option<String> {
+    let with_clients = |parameters: &Parameters, clients: u32| {
+        let mut parameters = parameters.clone();
+        parameters.set("clients", &clients.to_string()).ok()?;
+        parameters.setup().ok()
+    };
+    let mut fewest_first: Vec<&Run> = runs.iter().collect();
+    fewest_first.sort_by_key(|run| run.clients);
+    let changes_nothing = |name: &str| {
+        let other = parameters.without(name);
+        fewest_first.iter().all(|run| {
+            let setups = (with_clients(parameters, run.clients), with_clients(&other, run.clients));
+            let (Some(given), Some(other)) = setups else { return false };
+            given != other && simulate(&other) == run.outcome
+        })
+    };
+    let names = parameters.iter().map(|(name, _)| name).filter(|name| *name != "clients");
+    let names: Vec<&str> = names.filter(|name| changes_nothing(name)).collect();
+    (!names.is_empty())
+        .then(|| format!("Without effect here: {} (the built-in value gives the same).", names.join(", ")))
 }
 
 fn listed(parameters: &Parameters) -> String {
@@ -345,6 +371,24 @@ mod tests {
         let origin = |name: &str| study.parameters.iter().find(|it| it.name == name).unwrap().origin;
         assert_eq!(origin("latency"), terapage_report::Origin::Chosen);
         assert_eq!(origin("server-out"), terapage_report::Origin::Fitted);
+    }
+
+    #[test]
+    fn parameters_without_effect_are_named() {
+        let said = |flags: &str| {
+            let parameters = parse(flags).parameters().unwrap();
+            let run = |clients: u32| {
+                let mut parameters = parameters.clone();
+                parameters.set("clients", &clients.to_string()).unwrap();
+                Run { clients, outcome: simulate(&parameters.setup().unwrap()) }
+            };
+            unused(&parameters, &[run(2), run(1)])
+        };
+        let short = "--set seconds=0.01";
+        assert_eq!(said(&format!("{short} --set latency=5 --servers 2")), None);
+        let flags = "--set server-memory=32 --set resync=7 --set writes=0 --set server-write=9 --set depth=2";
+        let told = said(&format!("{short} {flags}")).unwrap();
+        assert!(told.starts_with("Without effect here: server-memory, server-write, resync ("), "{told}");
     }
 
     #[test]

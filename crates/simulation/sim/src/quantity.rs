@@ -23,9 +23,13 @@ impl FromStr for Time {
             .find_map(|&(unit, factor)| Some((text.trim().strip_suffix(unit)?, factor)))
             .ok_or_else(wrong)?;
         let value: f64 = number.trim().parse().map_err(|_| wrong())?;
-        let ns = (value * factor).round();
+        let exact = value * factor;
+        let ns = exact.round();
         if !(0.0..=1e18).contains(&ns) {
             return Err(wrong());
+        }
+        if (exact - ns).abs() > exact / 100.0 {
+            return Err(format!("'{}': times are whole nanoseconds", text.escape_debug()));
         }
         Ok(Time { ns: ns as u64 })
     }
@@ -127,7 +131,7 @@ mod tests {
         for (text, ns) in [("100ns", 100), ("2.5us", 2_500), ("10 ms", 10_000_000), ("5s", 5_000_000_000)] {
             assert_eq!(text.parse(), Ok(Time { ns }), "{text}");
         }
-        for text in ["100", "ns", "-1ns", "1h", "1e30s", "NaNs"] {
+        for text in ["100", "ns", "-1ns", "1h", "1e30s", "NaNs", "0.4ns", "1.5ns"] {
             assert!(text.parse::<Time>().is_err(), "{text}");
         }
     }

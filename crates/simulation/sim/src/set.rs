@@ -13,6 +13,13 @@ pub const SET: &str = "set";
 #[derive(Clone, Debug)]
 pub struct Set<T>(T);
 
+impl<T> Set<T> {
+    /// The parameters, to change them.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
 impl<T> Deref for Set<T> {
     type Target = T;
 

@@ -97,6 +97,61 @@ mod tests {
     }
 
     #[test]
+    fn options_without_effect_are_named() {
+        let said = |line: &str| {
+            let study = study(&format!("run {line} --time 1 --seeds 1")).unwrap();
+            let named = |line: &String| line.starts_with("Without effect here: ");
+            study.summary.into_iter().find(named).unwrap_or_default()
+        };
+        assert_eq!(
+            said("--stack scsi --rate 100k --set cores=4 --set sequential=0.5 --set multiplicity=4"),
+            ""
+        );
+        let told = said("--stack scsi --rate 100k --set hw-queues=3 --set threads=4 --set sequential=0.5");
+        assert!(told.starts_with("Without effect here: --set hw-queues, --set sequential ("), "{told}");
+        let told = said("--stack mq-nvme --without queue-lock --cost deadline-insert=9 --set poisson=yes");
+        let wanted = "Without effect here: --set poisson, --without queue-lock, --cost deadline-insert (";
+        assert!(told.starts_with(wanted), "{told}");
+    }
+
+    #[test]
+    fn a_rate_that_is_missed_is_said() {
+        let line = "run --stack scsi --rate 1.2M --set cores=1 --set threads=1 --time 1 --seeds 1";
+        let said = study(line).unwrap().summary.join(" ");
+        assert!(said.contains("1200000 IOPS were asked for, and "), "{said}");
+    }
+
+    #[test]
+    fn costs_of_a_file_override_those_of_a_machine() {
+        let file = |text: &str, name: &str| {
+            let path = std::env::temp_dir().join(format!("terapage-{}-{name}.toml", std::process::id()));
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let sourced =
+            |value: u32| format!("{{ value = {value}, unit = '', origin = 'measured', source = 'a test' }}");
+        let values = terapage_stack::machine_values("polled").unwrap();
+        let machine: String = values
+            .iter()
+            .map(|(name, known)| format!("{name} = {}\n", sourced(known.value as u32)))
+            .collect();
+        let machine = machine + "drains = " + &sourced(0) + "\n";
+        let machine = machine.replace("smt-speed = { value = 0", "smt-speed = { value = 1");
+        let machine = file(&format!("[machine]\n{machine}\n[costs]\nsyscall = {}", sourced(111)), "machine");
+        let costs = file(&format!("syscall = {}", sourced(222)), "costs");
+        let line = format!(
+            "run --stack virtio --machine {} --costs {} --set threads=1 --time 1 --seeds 1",
+            machine.display(),
+            costs.display()
+        );
+        let study = study(&line);
+        let _ = (std::fs::remove_file(&machine), std::fs::remove_file(&costs));
+        let parameters = study.unwrap().parameters;
+        let syscall = parameters.iter().find(|parameter| parameter.name == "syscall").unwrap();
+        assert_eq!(syscall.value, "222");
+    }
+
+    #[test]
     fn bad_input_is_named() {
         let refused = |line: &str| study(line).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(refused("run --stack scsy").contains("unknown stack 'scsy'; known are scsi, nvme"));

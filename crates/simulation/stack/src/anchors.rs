@@ -6,7 +6,7 @@ use crate::lock::Kind;
 use crate::machines::machine;
 use crate::mechanism::Mechanisms;
 use crate::meter::Outcome;
-use crate::repeat::{Repeated, repeat};
+use crate::repeat::Repeated;
 use crate::setup::{Error, Load, Setup};
 use crate::stacks::Stack;
 use terapage_event::MILLISECOND;
@@ -105,9 +105,7 @@ pub fn anchors(costs: &Costs) -> Vec<Anchor> {
 /// # Errors
 /// A setup that cannot be.
 pub fn lock_scaling(
-    costs: &Costs,
-    seeds: u64,
-    seed: u64,
+    experiment: &Experiment,
     tick: &(dyn Fn() + Sync),
 ) -> Result<Vec<(Kind, u32, Repeated)>, Error> {
     let cases: Vec<(Kind, u32)> =
@@ -117,11 +115,13 @@ pub fn lock_scaling(
         .map(|&(kind, threads)| {
             let mut setup = setup("desktop", Stack::Deadline, (threads, 1, 4));
             setup.machine.lock = kind;
-            setup.costs = costs.clone();
+            setup.costs = experiment.costs.clone();
+            setup.mechanisms = experiment.mechanisms;
+            setup.measure_ns = experiment.measure_ns;
             setup
         })
         .collect();
-    let repeated = repeat(&setups, seeds, seed, tick)?;
+    let repeated = experiment.repeat(&setups, tick)?;
     Ok(cases.into_iter().zip(repeated).map(|((kind, threads), repeated)| (kind, threads, repeated)).collect())
 }
 

@@ -85,6 +85,9 @@ const KEYS: [&str; 13] = [
     "drains",
 ];
 
+/// Those of them that are counts.
+const COUNTS: [&str; 5] = ["cores", "smt", "sockets", "hosts", "hw-queues"];
+
 /// A user's machine, in a file: its values, and the costs that differ from the model's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,6 +111,9 @@ pub enum MachineFileError {
     /// A value is unknown.
     #[error("[machine.{0}] is unknown")]
     Unknown(String),
+    /// A number of things is not whole.
+    #[error("[machine.{0}] is {1}: a whole number is expected")]
+    Whole(&'static str, f64),
     /// A cost is unknown, or out of range.
     #[error(transparent)]
     Cost(#[from] crate::costs::Error),
@@ -125,6 +131,12 @@ impl MachineFile {
         }
         if let Some(key) = file.machine.keys().find(|key| !KEYS.contains(&key.as_str())) {
             return Err(MachineFileError::Unknown(key.clone()));
+        }
+        for key in COUNTS {
+            let value = file.machine[key].value;
+            if !(0.0..=f64::from(u32::MAX)).contains(&value) || value.fract() != 0.0 {
+                return Err(MachineFileError::Whole(key, value));
+            }
         }
         file.apply(&mut crate::costs::Costs::builtin())?;
         Ok(file)
@@ -209,6 +221,12 @@ mod tests {
         let refused = |text: &str| MachineFile::read(text).unwrap_err().to_string();
         assert_eq!(refused("[machine]"), "[machine.cores] is missing");
         assert!(refused("[machines]").contains("unknown field `machines`"));
+        let half = r#"{ value = 2.5, unit = "", origin = "measured", source = "a test" }"#;
+        let text: String = KEYS.map(|key| format!("{key} = {half}\n")).concat();
+        assert_eq!(
+            refused(&format!("[machine]\n{text}")),
+            "[machine.cores] is 2.5: a whole number is expected"
+        );
     }
 
     #[test]

@@ -59,15 +59,18 @@ pub const PARAMETERS: &[Parameter] = &[
         name: "pages-per-block",
         about: "pages of a block",
         apply: |case, text| {
-            case.ssd.nand.pages_per_block = number(text)?;
-            let unit = case.ssd.nand.write_unit.max(1);
-            case.ssd.nand.pages_per_block = case.ssd.nand.pages_per_block.next_multiple_of(unit);
+            let (pages, unit): (u32, u32) = (number(text)?, case.ssd.nand.write_unit.max(1));
+            if !pages.is_multiple_of(unit) {
+                return Err(format!("a multiple of the write unit, {unit} pages"));
+            }
+            case.ssd.nand.pages_per_block = pages;
             Ok(())
         },
     },
     Parameter {
         name: "write-unit",
-        about: "pages programmed at once; the time for a page stays the same",
+        about: "pages programmed at once; the time for a page stays the same, and a block grows to \
+                whole units",
         apply: |case, text| {
             let pages = number(text)?;
             if pages == 0 {
@@ -385,6 +388,13 @@ pub fn apply(case: &mut Case, settings: &[(String, String)]) -> Result<(), Setti
     if let Some((name, _)) = unknown {
         return Err(SettingError::Unknown { name: name.clone() });
     }
+    for (one, other) in [("depth", "open"), ("requests", "traffic")] {
+        let given = |wanted: &str| settings.iter().find(|(name, _)| name == wanted);
+        if let (Some((name, value)), Some(_)) = (given(one), given(other)) {
+            let problem = format!("{other} is given too, and only one of them can be");
+            return Err(SettingError::Value { name: name.clone(), value: value.clone(), problem });
+        }
+    }
     for parameter in PARAMETERS {
         for (name, value) in settings.iter().filter(|(name, _)| name == parameter.name) {
             (parameter.apply)(case, value).map_err(|problem| SettingError::Value {
@@ -423,6 +433,11 @@ fn set_share(target: &mut f64, text: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether rounding changes the value by a hundredth at most.
+fn is_nearly_whole(value: f64) -> bool {
+    (value - value.round()).abs() <= value / 100.0
+}
+
 /// The number in front of a unit, times the value of the unit.
 fn scaled(text: &str, units: &[(&str, f64)], expected: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -430,7 +445,7 @@ fn scaled(text: &str, units: &[(&str, f64)], expected: &str) -> Result<u64, Stri
     let factor = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| factor);
     let value = digits.trim().parse::<f64>().ok().zip(factor).map(|(number, factor)| number * factor);
     match value {
-        Some(value) if (0.0..1e18).contains(&value) => Ok(value.round() as u64),
+        Some(value) if (0.0..1e18).contains(&value) && is_nearly_whole(value) => Ok(value.round() as u64),
         _ => Err(expected.to_owned()),
     }
 }

@@ -91,7 +91,14 @@ fn wrong_settings_are_named() {
     assert_eq!(said("pad", "maybe"), "pad=maybe: there are yes, no");
     assert!(said("scmm", "1%").starts_with("there is no parameter scmm; there are nand, "));
     assert!(said("nand", "4d-tlc").contains("2d-fg-mlc"), "{}", said("nand", "4d-tlc"));
+    assert_eq!(said("scm-latency", "0.4ns"), "scm-latency=0.4ns: a time, as 100ns, 80us or 4ms");
     assert!(settings::known().contains(&"scm"));
+    let together =
+        |settings: &[(&str, &str)]| apply(&mut with(&[]), &pairs(settings)).unwrap_err().to_string();
+    let unit = together(&[("nand", "3d-ct-tlc"), ("pages-per-block", "100")]);
+    assert_eq!(unit, "pages-per-block=100: a multiple of the write unit, 3 pages");
+    let depth = together(&[("open", "2"), ("depth", "4")]);
+    assert_eq!(depth, "depth=4: open is given too, and only one of them can be");
 }
 
 #[test]

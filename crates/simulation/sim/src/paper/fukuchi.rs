@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::publish::command_line;
 use crate::quantity::{signed, traffic};
 use crate::show::Show;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use terapage_config::Size;
@@ -52,12 +52,13 @@ pub struct Figures {
     /// [default: 3G, and more for volumes whose gains have not converged]
     #[arg(long, value_name = "SIZE", value_parser = traffic)]
     traffic: Option<Size>,
-    /// The seed of synthetic requests
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// The seed of synthetic requests [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..1 << 63))]
+    seed: Option<u64>,
     /// table2: simulate synthetic volumes with this many seeds, for means and their spread
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
-    seeds: u64,
+    /// [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    seeds: Option<u64>,
     /// Change a parameter for all kinds of NAND, after the fitted values
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -91,6 +92,14 @@ enum Figure {
     Table2,
 }
 
+/// Seeds of table2, unless others are asked for.
+const SEEDS: u64 = 3;
+/// Parameters that the figures set themselves, and what sets them.
+const OWN: [(&str, &str); 3] = [
+    ("nand", "the figures compare chips; fukuchi-sweep simulates one"),
+    ("seed", "use --seed"),
+    ("traffic", "use --traffic"),
+];
 /// The source of values that the user changes.
 const SET: &str = "--set";
 
@@ -112,12 +121,13 @@ impl Figures {
     pub fn run(self) -> anyhow::Result<()> {
         let traces = self.trace.iter().filter_map(|pair| Some(Path::new(pair.split_once('=')?.1)));
         self.show.check(traces)?;
+        self.check_used()?;
         let bench = self.bench()?;
         let mut study = match self.figure {
             Figure::Fig3 => fig3::study(&bench)?,
             Figure::Fig5 => fig5::study(&bench, self.reverse)?,
             Figure::Fig6 => fig6::study(&bench)?,
-            Figure::Table2 => table2::study(&bench, self.seeds, !self.no_sensitivity)?,
+            Figure::Table2 => table2::study(&bench, self.seeds.unwrap_or(SEEDS), !self.no_sensitivity)?,
         };
         study.command = command_line();
         study.summary.extend(bench.chips());
@@ -126,8 +136,19 @@ impl Figures {
         self.show.study(&study)
     }
 
+    /// Refuses options that the figure has no use for.
+    fn check_used(&self) -> anyhow::Result<()> {
+        let of = |figure: Figure, options: &[(&str, bool)]| {
+            let given = options.iter().find(|(_, given)| *given && self.figure != figure);
+            let name = figure.to_possible_value().map(|value| value.get_name().to_owned());
+            given.map_or(Ok(()), |(option, _)| bail!("{option}: it is for {}", name.unwrap_or_default()))
+        };
+        of(Figure::Table2, &[("--seeds", self.seeds.is_some()), ("--no-sensitivity", self.no_sensitivity)])?;
+        of(Figure::Fig5, &[("--reverse", self.reverse)])
+    }
+
     fn bench(&self) -> anyhow::Result<Bench> {
-        let mut base = Case { seed: self.seed, ..Case::default() };
+        let mut base = Case { seed: self.seed.unwrap_or(1), ..Case::default() };
         if let Some(traffic) = self.traffic {
             base.traffic_bytes = traffic.0;
         }
@@ -136,9 +157,16 @@ impl Figures {
             None if self.unfitted => Fitted::default(),
             None => Fitted::built_in(),
         };
-        let changes =
+        let changes: Vec<(String, String)> =
             self.set.iter().map(|text| pair(text, "--set", "NAME=VALUE")).collect::<Result<_, _>>()?;
+        for (name, instead) in OWN {
+            ensure!(!changes.iter().any(|(changed, _)| changed == name), "--set {name}: {instead}");
+        }
+        let counted = changes.iter().any(|(changed, _)| changed == "requests");
+        ensure!(!counted || self.traffic.is_none(), "--traffic: --set requests gives their number already");
         let workloads = workloads(&self.trace)?;
+        let synthetic = workloads.iter().any(Workload::is_synthetic);
+        ensure!(synthetic || self.traffic.is_none(), "--traffic: real traces are used whole");
         Ok(Bench { base, fitted, changes, long: self.traffic.is_some(), workloads })
     }
 }
@@ -167,6 +195,9 @@ fn workloads(traces: &[String]) -> anyhow::Result<Vec<Workload>> {
     if let Some((name, _)) = traces.iter().find(|(name, _)| !known(name)) {
         let names: Vec<&str> = GAINS.iter().map(|gain| gain.volume).collect();
         bail!("--trace {name}: the paper has no such volume; it has {}", names.join(", "));
+    }
+    for (at, (name, _)) in traces.iter().enumerate() {
+        ensure!(!traces[..at].iter().any(|(other, _)| other == name), "--trace {name}: it is given twice");
     }
     let one = |volume: &str| match traces.iter().find(|(name, _)| name == volume) {
         Some((_, path)) => Ok(Workload::trace(volume, Path::new(path))?),
@@ -339,6 +370,29 @@ fn nands() -> [&'static str; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        figures: Figures,
+    }
+
+    #[test]
+    fn options_that_a_figure_has_no_use_for_are_refused() {
+        for (line, part) in [
+            ("fig3 --seeds 2", "--seeds: it is for table2"),
+            ("fig6 --no-sensitivity", "--no-sensitivity: it is for table2"),
+            ("table2 --reverse", "--reverse: it is for fig5"),
+            ("fig3 --set seed=2", "--set seed: use --seed"),
+            ("fig3 --set nand=samsung-96l", "--set nand: the figures compare chips"),
+            ("fig3 --trace hm_0=a --trace hm_0=b", "--trace hm_0: it is given twice"),
+        ] {
+            let words = std::iter::once("x").chain(line.split(' '));
+            let figures = <Line as clap::Parser>::try_parse_from(words).unwrap().figures;
+            let said = figures.run().unwrap_err().to_string();
+            assert!(said.contains(part), "{line}: {said}");
+        }
+    }
 
     #[test]
     fn a_value_that_is_set_stands_on_the_page_once() {

@@ -5,13 +5,15 @@ use crate::progress::Progress;
 use crate::set::{Set, yes};
 use anyhow::Context;
 use clap::{ArgAction, Args};
+use terapage_event::MILLISECOND;
+use terapage_figures::map;
 use terapage_report::{Origin, Parameter, Study, Table};
 use terapage_stack::{
-    Activity, Arrivals, LockKind, MACHINES, MachineFile, Outcome, Repeated, Setup, Stack, machine,
+    Activity, Arrivals, Costs, LockKind, MACHINES, MachineFile, Outcome, Repeated, Setup, Stack, machine, run,
 };
 
 /// One setup of your own.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(after_help = "Examples:
   terapage sim stack run --stack scsi --rate 800k
   terapage sim stack run --stack scsi --set cores=10 --set threads=20 --rate 800k
@@ -84,6 +86,33 @@ pub struct Own {
     poisson: bool,
 }
 
+/// Takes a parameter back.
+type Reset = fn(&mut Own);
+
+/// The parameters, and what takes each of them back.
+const RESETS: [(&str, Reset); 14] = [
+    ("cores", |own| own.cores = None),
+    ("smt", |own| own.smt = None),
+    ("sockets", |own| own.sockets = None),
+    ("hosts", |own| own.hosts = None),
+    ("hw-queues", |own| own.hw_queues = None),
+    ("lock", |own| own.lock = None),
+    ("front-end", |own| own.front_end = None),
+    ("threads", |own| own.threads = None),
+    ("calls", |own| own.calls = None),
+    ("multiplicity", |own| own.multiplicity = 1),
+    ("volumes", |own| own.volumes = None),
+    ("sequential", |own| own.sequential = 0.0),
+    ("spread", |own| own.spread = false),
+    ("poisson", |own| own.poisson = false),
+];
+
+/// A rate counts as reached if at least this share of it is. Chosen, not measured.
+const REACHED: f64 = 0.995;
+
+/// A look at the beginning of a run. Chosen, not measured.
+const BRIEF_NS: u64 = 2 * MILLISECOND;
+
 /// Reads a rate: 800000, 800k, 1.2M.
 fn iops(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix(['k', 'K']) {
@@ -104,9 +133,12 @@ impl Run {
         let progress = Progress::new("simulating", options.seeds());
         let setups = std::slice::from_ref(&setup);
         let repeated = terapage_stack::repeat(setups, options.seeds(), options.seed, &|| progress.add(1))?;
+        let unused = repeated.first().map(|repeated| self.unused(&setup, repeated)).unwrap_or_default();
         drop(progress);
         let mut study = options.study(&format!("{}, simulated", self.stack.title()), &self.command());
         study.summary = vec!["Simulated; no hardware was measured.".into()];
+        study.summary.extend(repeated.first().and_then(|repeated| self.missed(repeated)));
+        study.summary.extend(unused);
         study.parameters = match self.machine_file()? {
             None => parameters(&setup.costs, &[&self.machine])?,
             Some(file) => {
@@ -154,14 +186,17 @@ impl Run {
     }
 
     fn setup(&self) -> anyhow::Result<Setup> {
-        let mut setup = self.options.experiment()?.setup(self.stack, self.rate, self.set.multiplicity);
-        match self.machine_file()? {
+        let file = self.machine_file()?;
+        let mut costs = Costs::builtin();
+        if let Some(file) = &file {
+            file.apply(&mut costs)?;
+        }
+        let experiment = self.options.experiment_at(costs)?;
+        let mut setup = experiment.setup(self.stack, self.rate, self.set.multiplicity);
+        match file {
             None => setup.machine = machine(&self.machine)?,
             Some(file) => {
                 setup.machine = file.machine();
-                file.apply(&mut setup.costs)?;
-                // Costs on the command line override those of the file.
-                self.options.apply_costs(&mut setup.costs)?;
                 setup.load.volumes = 1;
             }
         }
@@ -184,6 +219,62 @@ impl Run {
         }
         setup.check()?;
         Ok(setup)
+    }
+
+    /// Says by how much a rate that was asked for is missed.
+    fn missed(&self, repeated: &Repeated) -> Option<String> {
+        let (asked, reached) = (self.rate?, repeated.mean(|outcome| outcome.iops));
+        let missed = reached < asked * REACHED;
+        missed.then(|| format!("{asked} IOPS were asked for, and {reached:.0} are reached."))
+    }
+
+    /// This run without each of the options that were given, and the name of that option.
+    fn one_less(&self) -> Vec<(String, Run)> {
+        let mut all = Vec::new();
+        let mut less = |name: String, change: &dyn Fn(&mut Run)| {
+            let mut run = self.clone();
+            change(&mut run);
+            all.push((name, run));
+        };
+        for (name, reset) in RESETS {
+            less(format!("--set {name}"), &|run| reset(run.set.get_mut()));
+        }
+        for (at, mechanism) in self.options.without.iter().enumerate() {
+            less(format!("--without {}", mechanism.name()), &|run| {
+                run.options.without.remove(at);
+            });
+        }
+        for (at, cost) in self.options.cost.iter().enumerate() {
+            let name = cost.split('=').next().unwrap_or_default();
+            less(format!("--cost {name}"), &|run| {
+                run.options.cost.remove(at);
+            });
+        }
+        less("--costs".to_owned(), &|run| run.options.costs = None);
+        all
+    }
+
+    /// Names the options that were given and change nothing: without each of them, the first seed
+    /// has the same outcome, to the last nanosecond.
+    fn unused(&self, given: &Setup, repeated: &Repeated) -> Option<String> {
+        let outcome = repeated.outcomes.first()?;
+        let seed = self.options.seed;
+        let brief = |setup: &Setup| Setup { warm_ns: 0, measure_ns: BRIEF_NS, ..setup.clone() };
+        let soon = run(&brief(given), seed).ok()?;
+        let changes_nothing = |less: &Run| {
+            // A setup that is impossible without the option needs the option.
+            let Ok(setup) = less.setup() else { return false };
+            // Most that have an effect show it soon.
+            setup != *given
+                && run(&brief(&setup), seed).is_ok_and(|found| found == soon)
+                && run(&setup, seed).is_ok_and(|found| found == *outcome)
+        };
+        let less = self.one_less();
+        let found = map(less.len(), |at| changes_nothing(&less[at].1));
+        let names = less.iter().zip(found).filter(|(_, nothing)| *nothing).map(|(one, _)| one.0.as_str());
+        let names: Vec<&str> = names.collect();
+        (!names.is_empty())
+            .then(|| format!("Without effect here: {} (each alone can be left out).", names.join(", ")))
     }
 
     /// The words that repeat this run, without the shared options.
@@ -225,6 +316,9 @@ fn chosen(setup: &Setup) -> Vec<Parameter> {
         ("load calls-in-flight", load.calls_in_flight.to_string(), ""),
         ("load multiplicity", load.multiplicity.to_string(), "I/Os a call"),
         ("load volumes", load.volumes.to_string(), ""),
+        ("load sequential", load.sequential.to_string(), "share"),
+        ("load spread", if load.spread { "yes" } else { "no" }.into(), ""),
+        ("load pauses", if load.arrivals == Arrivals::Poisson { "exponential" } else { "even" }.into(), ""),
         ("lock", setup.machine.lock.name().into(), ""),
     ];
     let parameter = |(name, value, unit): (&str, String, &str)| Parameter {

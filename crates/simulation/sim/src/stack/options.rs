@@ -45,8 +45,14 @@ impl Options {
 
     /// The report's experiment, with the changes of the options.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
+        self.experiment_at(Costs::builtin())
+    }
+
+    /// The same, but starting from other costs, which the options change.
+    pub fn experiment_at(&self, mut costs: Costs) -> anyhow::Result<Experiment> {
+        self.apply_costs(&mut costs)?;
         Ok(Experiment {
-            costs: self.read_costs()?,
+            costs,
             mechanisms: self.without.iter().copied().collect(),
             seeds: self.seeds(),
             seed: self.seed,
@@ -55,20 +61,13 @@ impl Options {
         })
     }
 
-    /// The costs of the model, with the changes of the options.
-    pub fn read_costs(&self) -> anyhow::Result<Costs> {
-        let mut costs = Costs::builtin();
+    /// Replaces costs by those of the file, then by those of the command line.
+    fn apply_costs(&self, costs: &mut Costs) -> anyhow::Result<()> {
         if let Some(path) = &self.costs {
             let shown = path.display();
             let text = std::fs::read_to_string(path).with_context(|| format!("{shown}"))?;
             costs.read(&text).with_context(|| format!("{shown}"))?;
         }
-        self.apply_costs(&mut costs)?;
-        Ok(costs)
-    }
-
-    /// Replaces costs by those of the command line.
-    pub fn apply_costs(&self, costs: &mut Costs) -> anyhow::Result<()> {
         for cost in &self.cost {
             let Some((name, value)) = cost.split_once('=') else {
                 bail!("--cost {cost} has no value; write NAME=VALUE");

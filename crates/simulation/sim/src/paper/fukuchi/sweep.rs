@@ -43,8 +43,8 @@ pub struct SweepCommand {
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     memory: Size,
     /// Simulations at the same time [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
     /// Read fitted values from a file, for parameters that are not set [default: built-in values]
     #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
     fitted: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct SweepCommand {
     #[arg(long)]
     unfitted: bool,
     /// List the parameters
-    #[arg(long)]
+    #[arg(long, exclusive = true)]
     list: bool,
 }
 
@@ -164,7 +164,11 @@ impl SweepCommand {
             largest = largest.max(bytes);
         }
         let fits = usize::try_from(self.memory.0 / largest).unwrap_or(usize::MAX);
-        Ok(self.threads.unwrap_or_else(processors).clamp(1, fits.max(1)))
+        let asked = self.threads.map(|threads| threads as usize);
+        if let Some(asked) = asked.filter(|asked| *asked > fits) {
+            eprintln!("terapage: --threads {asked}: --memory {} is enough for {fits}", self.memory);
+        }
+        Ok(asked.unwrap_or_else(processors).clamp(1, fits.max(1)))
     }
 }
 

@@ -24,7 +24,7 @@ pub fn anchored(options: &Options) -> anyhow::Result<Study> {
         Progress::new("simulating", (setups.len() + 3 * LOCK_THREADS.len()) as u64 * options.seeds());
     let tick = || progress.add(1);
     let repeated = repeat(&setups, options.seeds(), options.seed, &tick)?;
-    let scaling = lock_scaling(&experiment.costs, options.seeds(), options.seed, &tick)?;
+    let scaling = lock_scaling(&experiment, &tick)?;
     let counted = counted(&experiment, options.seed)?;
     drop(progress);
     let mut study = options.study("Published results, and the model", "paper sato anchors");
@@ -88,7 +88,8 @@ fn counted(experiment: &Experiment, seed: u64) -> anyhow::Result<Vec<Counted>> {
     let mut all: Vec<Counted> = Vec::new();
     for path in &GUEST_PATHS {
         for (multiplicity, instructions) in GUEST_MULTIPLICITIES.into_iter().zip(path.instructions) {
-            let setup = guest_setup(&experiment.costs, experiment.mechanisms, path, multiplicity);
+            let mut setup = guest_setup(&experiment.costs, experiment.mechanisms, path, multiplicity);
+            setup.measure_ns = experiment.measure_ns;
             let (instructions, cycles) =
                 (f64::from(instructions), kernel_cycles(&setup, &run(&setup, seed)?));
             let first = all.first().map_or((instructions, cycles), |one| (one.instructions, one.cycles));
