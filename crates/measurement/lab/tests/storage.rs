@@ -327,6 +327,15 @@ fn places_that_are_no_device_are_refused_before_anything_begins() {
         (&["stack", "--guest", "--kernel", "absent.deb"], "--kernel absent.deb: no such file"),
         (&["stack", "--kernel", "file"], "--guest"),
         (&["stack", "--block-device", "file"], "file is no block device"),
+        // Options that would have no effect.
+        (&["stack", "--guest", "--quick"], "cannot be used with"),
+        (&["stack", "--guest", "--device", "x=/var/tmp"], "cannot be used with"),
+        (&["bonnie", "--i-may-erase", "/dev/x", "--device", "x=/var/tmp"], "cannot be used with"),
+        (&["run", "raw", "--dir", "/var/tmp", "--device", "x=/var/tmp"], "cannot be used with"),
+        (&["program", "--device", "x=/var/tmp", "--", "true"], "--device: it is for experiments"),
+        (&["program", "--steady", "9", "--", "true"], "--steady: it is for experiments"),
+        (&["program", "--quick", "--rounds", "2", "--", "true"], "cannot be used with"),
+        (&["compare", "file", "file", "--prices", "file"], "--prices: it is for results"),
     ] {
         if arguments == shm && !on_memory {
             continue;

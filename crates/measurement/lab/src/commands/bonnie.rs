@@ -18,7 +18,7 @@ Examples:
 pub struct Run {
     /// Format this device, and measure it instead of an image file (contenders with one disk that
     /// is not throttled). All data on the device are lost. It must not be in use
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "device")]
     i_may_erase: Option<PathBuf>,
     #[command(flatten)]
     running: Running,

@@ -24,6 +24,7 @@ impl Compare {
     /// Results cannot be read, or have nothing in common.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         self.show.check()?;
+        anyhow::ensure!(self.show.prices.is_none(), "--prices: it is for results, not for their comparison");
         let (one, other) = (
             journal::read(std::slice::from_ref(&self.one))?,
             journal::read(std::slice::from_ref(&self.other))?,

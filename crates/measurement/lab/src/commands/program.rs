@@ -41,7 +41,7 @@ pub struct Program {
     #[arg(long, value_name = "FILE")]
     output: Vec<PathBuf>,
     /// Maximum number of rounds; ratios do not settle before the sixth
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 8, conflicts_with = "quick", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     #[command(flatten)]
     running: Running,
@@ -57,6 +57,8 @@ impl Program {
     /// The program does not run natively, or nothing can be measured.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         self.running.show.check()?;
+        ensure!(self.running.device.is_empty(), "--device: it is for experiments (--dir names a directory)");
+        ensure!(self.running.steady.is_none(), "--steady: it is for experiments");
         for ratio in &self.ratios {
             ensure!(
                 atom(ratio).is_some_and(|part| part > 0.0 && part <= 1000.0),
@@ -70,6 +72,7 @@ impl Program {
         // The user decides how long a run may take, even with --quick.
         let timeout = Duration::from_secs(self.running.timeout.unwrap_or(600));
         let mut session = Session::open("program", &self.running.dir, timeout)?;
+        session.bounds = self.running.bounds();
         let place = results_directory(self.running.results.as_deref())?;
         let name = self.name();
         let path = place.join(format!("{name}.jsonl"));

@@ -1,6 +1,5 @@
 //! `lab run` and `lab all`.
 
-use crate::campaign::bounds::Bounds;
 use crate::campaign::estimate::estimate;
 use crate::campaign::session::Session;
 use crate::campaign::{Campaign, Plan, steady};
@@ -16,7 +15,6 @@ use crate::result::journal::{self, Group, Record, results_directory};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use terapage_config::Size;
 use terapage_guest::Told;
 use terapage_rig::Cannot;
 
@@ -161,7 +159,7 @@ fn open(
 ) -> anyhow::Result<Session> {
     let mut session = Session::open(command, &running.dir, running.timeout())?;
     session.site.may_erase = may_erase;
-    session.bounds = Bounds::new(running.most_minutes, running.most_written.map(|Size(bytes)| bytes));
+    session.bounds = running.bounds();
     let plain: Vec<Experiment> = experiments.iter().map(|(_, experiment)| experiment.clone()).collect();
     session.far = running.far(&session, &plain)?;
     Ok(session)

@@ -1,5 +1,6 @@
 //! Options of the commands that run experiments.
 
+use crate::campaign::bounds::Bounds;
 use crate::campaign::session::Session;
 use crate::campaign::steady;
 use crate::commands::show::Show;
@@ -18,7 +19,7 @@ pub struct Running {
     pub dir: PathBuf,
     /// A device to measure instead, by a name and a directory on it; @hdd, @hdd-2008 or @sata-ssd
     /// emulates a slower one, on a throttled image file. May be repeated
-    #[arg(long, value_name = "NAME=PATH[@CLASS]")]
+    #[arg(long, value_name = "NAME=PATH[@CLASS]", conflicts_with = "dir")]
     pub device: Vec<Chosen>,
     /// Where results are kept; by default ~/.local/share/terapage-lab
     #[arg(long, value_name = "DIR")]
@@ -79,6 +80,11 @@ impl Running {
             }
         }
         Far::up(&session.site, &place, servers, bytes).map(Some)
+    }
+
+    /// When no further run begins.
+    pub fn bounds(&self) -> Bounds {
+        Bounds::new(self.most_minutes, self.most_written.map(|Size(bytes)| bytes))
     }
 
     /// The maximum time of a run.

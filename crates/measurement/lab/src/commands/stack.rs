@@ -9,6 +9,22 @@ use anyhow::Context;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Options of measurements here, which machines that are emulated have no use for.
+const NOT_OF_GUESTS: [&str; 12] = [
+    "device",
+    "quick",
+    "dry_run",
+    "contenders",
+    "far",
+    "steady",
+    "retries",
+    "most_minutes",
+    "most_written",
+    "timeout",
+    "prices",
+    "csv",
+];
+
 /// Options of `lab stack`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -20,7 +36,7 @@ Examples:
 pub struct Run {
     /// Count instructions by I/O in an emulated machine instead (needs qemu, not root): null_blk,
     /// scsi_debug, nvme, virtio-blk and virtio-scsi, by scheduler and I/Os per call
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = NOT_OF_GUESTS)]
     guest: bool,
     /// The Debian package with the machine's kernel (linux-image-*-cloud-amd64_*.deb); by default
     /// it is downloaded
@@ -28,7 +44,7 @@ pub struct Run {
     kernel: Option<PathBuf>,
     /// Read this device itself instead of a loop on an image file; nothing is written to it. It
     /// must not be in use
-    #[arg(long, value_name = "DEVICE", conflicts_with = "guest")]
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["guest", "device"])]
     block_device: Option<PathBuf>,
     #[command(flatten)]
     running: Running,
