@@ -76,17 +76,19 @@ fn names(setting: &str) -> Vec<&'static str> {
 /// The command with the names that a shell offers. The names are only for shells: flags accept any
 /// text, and refuse wrong texts with their own messages.
 fn with_names(command: Command) -> Command {
-    let command = command.mut_subcommand("run", |run| offer(run, names));
-    let predicted = |flag: &str| if flag == "policy" { names(flag) } else { Vec::new() };
+    let command = command.mut_subcommand("run", |run| offer(run, |_, flag| names(flag)));
+    let predicted = |_: &str, flag: &str| if flag == "policy" { names(flag) } else { Vec::new() };
     let command = command.mut_subcommand("advise", |advise| offer(advise, predicted));
     let command = command.mut_subcommand("sim", |sim| offer(sim, terapage_sim::names));
     for_shells(command)
 }
 
-/// Gives a flag, or another argument with a name, the values `names`, in subcommands too.
-fn offer(command: Command, names: fn(&str) -> Vec<&'static str>) -> Command {
+/// Gives a flag, or another argument with a name, the values `names` of the command, in subcommands
+/// too.
+fn offer(command: Command, names: fn(&str, &str) -> Vec<&'static str>) -> Command {
+    let name = command.get_name().to_owned();
     let command = command.mut_args(|arg| {
-        let names = names(&arg.get_id().as_str().replace('_', "-"));
+        let names = names(&name, &arg.get_id().as_str().replace('_', "-"));
         if names.is_empty() { arg } else { arg.value_parser(PossibleValuesParser::new(names)) }
     });
     command.mut_subcommands(|command| offer(command, names))

@@ -103,15 +103,15 @@ fn a_small_program_gets_advice() {
         terapage(home, &["sim", "cache", &trace, "--size", "50%,80%", "--block", "16K,64K", "--json", "-"]);
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let policy = terapage_config::SETTINGS.iter().find(|setting| setting.name == "policy").unwrap();
+    let simulated = ["sieve", "slru", "lirs", "wtinylfu", "lfu", "lfuda", "hyperbolic", "lhd"];
+    let names: Vec<&str> = policy.names().iter().copied().chain(simulated).collect();
     for block in results["results"]["blocks"].as_array().unwrap() {
         for row in block["compared"]["rows"].as_array().unwrap() {
             let optimum = row["optimum"].as_f64().unwrap();
             let policies = row["policies"].as_array().unwrap();
-            assert!(
-                policies.len() == policy.names().len()
-                    && policies.iter().all(|one| one["page_ins"].as_f64().unwrap() >= optimum),
-                "{row}"
-            );
+            let found: Vec<&str> = policies.iter().map(|one| one["policy"].as_str().unwrap()).collect();
+            assert_eq!(found, names);
+            assert!(policies.iter().all(|one| one["page_ins"].as_f64().unwrap() >= optimum), "{row}");
         }
     }
     let output = terapage(home, &["sim", "cache", &trace]);
@@ -125,6 +125,18 @@ fn a_small_program_gets_advice() {
     );
     refused(home, &["sim", "cache", &trace, "--sample", "7"], "--sample: '7' is not a share");
     refused(home, &["sim", "cache", &trace, "--soft", "100"], "--soft 100");
+    refused(home, &["sim", "cache", &trace, "--soft", "2.55"], "--soft 2.55: it has one decimal at most");
+    // Whatever is simulated otherwise than asked for is named.
+    let output = terapage(home, &["sim", "cache", &trace, "--size", "20K", "--policy", "lru,lirs"]);
+    let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("--size 20K is 32 KiB here: whole blocks, 2 at least."), "{said}");
+    assert!(said.contains("Only simulated, not in the pager: lirs."), "{said}");
+    let traced = ["advise", "--store", &store, "--trace", &trace, "--native", "0.05"];
+    let few = [&traced[..], &["--budget", "50%,64K", "--parallelism", "9999"]].concat();
+    let said = text(&terapage(home, &few).stdout);
+    assert!(said.contains("note       64 KiB are fewer than 8 blocks of 16 KiB: 8 are simulated"), "{said}");
+    assert!(said.contains("note       9999.0 threads at once count as "), "{said}");
+    refused(home, &[&traced[..], &["--timeout", "9"]].concat(), "PROGRAM");
     let mut fails = vec!["advise", "--store", &store, "--"];
     fails.extend(["sh", "-c", "echo no luck >&2; exit 3"]);
     refused(home, &fails, "sh failed (natively, exit status: 3): no luck");

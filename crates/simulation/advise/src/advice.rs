@@ -6,8 +6,9 @@ use crate::device::Device;
 use crate::distances::Distances;
 use crate::knee::knee;
 use crate::recording::{self, Recording, Uses};
-use crate::replay::{Forecast, Setup, Timing, compute_us, replay};
+use crate::replay::{Forecast, Setup, Timing, compute_us, overlap, replay};
 use serde::Serialize;
+use terapage_config::Size;
 use terapage_figures::{map, processors};
 
 /// If a budget is smaller than this number of windows of the recording, touches that would cost
@@ -107,6 +108,32 @@ pub struct Advice {
     pub far: Prediction,
 }
 
+/// The fewest frames that are simulated.
+const FRAMES_MIN: usize = 8;
+
+impl Advice {
+    /// What is predicted for something else than was asked for, where this many threads run at
+    /// once.
+    pub fn notes(&self, parallelism: f64) -> Vec<String> {
+        let few = |one: &&Prediction| one.budget_bytes / one.block_bytes < FRAMES_MIN as u64;
+        let all = self.budgets.iter().chain(&self.blocks).filter(few);
+        let mut notes: Vec<String> = all
+            .map(|one| {
+                let (budget, block) = (Size(one.budget_bytes), Size(one.block_bytes));
+                format!("{budget} are fewer than {FRAMES_MIN} blocks of {block}: {FRAMES_MIN} are simulated")
+            })
+            .collect();
+        let most = overlap(parallelism, processors());
+        if most < parallelism {
+            notes.push(format!(
+                "{parallelism:.1} threads at once count as {most:.0}: the pager's thread takes one of the {} processors",
+                processors()
+            ));
+        }
+        notes
+    }
+}
+
 /// Another block or policy is advised only if it is better by more than this share: a smaller gain
 /// is within the error. Chosen, not measured.
 const CLEARLY: f64 = 0.05;
@@ -190,7 +217,7 @@ impl Question<'_> {
         let costs = self.measured.costs_for(block).unwrap_or_else(|| self.measured.costs[0].clone());
         let setup = Setup {
             shift,
-            frames: ((budget / block) as usize).max(8),
+            frames: ((budget / block) as usize).max(FRAMES_MIN),
             policy: policy.to_owned(),
             prefetch: "auto".to_owned(),
         };

@@ -1,5 +1,5 @@
-//! The results of each policy of the pager for a recording, compared with the optimum, at several
-//! budgets.
+//! The results of policies for a recording, as the pager would run them, compared with the optimum,
+//! at several budgets.
 
 use crate::distances::{Distances, is_sampled};
 use crate::optimum::Optimum;
@@ -8,19 +8,17 @@ use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_figures::map;
 use terapage_policy::belady::{Cost, Use, simulate_soft};
-use terapage_policy::replacement;
+use terapage_policy::replacement::Replacement;
 use terapage_policy::soft::{PER_MILLE, SoftFrames};
 
 /// Why policies cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such policy.
-    #[error("policy '{name}' is unknown (one of {known})")]
+    #[error("policy '{name}' is unknown")]
     Policy {
         /// The name that was asked for.
         name: String,
-        /// What there is.
-        known: String,
     },
 }
 
@@ -29,8 +27,10 @@ pub enum Error {
 pub struct Comparison {
     /// Budgets, in frames, ascending.
     pub frames: Vec<usize>,
-    /// Names of policies, of `terapage_policy::replacement::NAMES`.
+    /// Names of policies.
     pub policies: Vec<String>,
+    /// Makes the policy of a name for so many frames; `None` if there is none.
+    pub make: fn(&str, usize) -> Option<Box<dyn Replacement>>,
     /// Bytes of a block.
     pub block_bytes: u64,
     /// Frames kept soft, per mille; `None` for as many as the pager keeps.
@@ -99,9 +99,8 @@ impl Comparison {
         progress: impl Fn(usize, usize) + Sync,
     ) -> Result<Compared, Error> {
         for name in &self.policies {
-            if replacement::by_name(name, 8).is_none() {
-                let known = replacement::NAMES.join(", ");
-                return Err(Error::Policy { name: name.clone(), known });
+            if (self.make)(name, 8).is_none() {
+                return Err(Error::Policy { name: name.clone() });
             }
         }
         let chosen = |one: &Use| is_sampled(one.block(), self.rate, self.seed);
@@ -184,7 +183,7 @@ impl Comparison {
     }
 
     fn simulate(&self, policy: &str, uses: &[Use], frames: usize, soft: SoftFrames) -> Cost {
-        let mut policy = replacement::by_name(policy, frames).expect("names were checked");
+        let mut policy = (self.make)(policy, frames).expect("names were checked");
         simulate_soft(&mut *policy, uses, frames, soft)
     }
 }

@@ -47,9 +47,15 @@ pub struct Timing {
 impl Timing {
     /// Threads of the program that run at once while the pager's thread takes a processor.
     pub fn overlap(&self) -> f64 {
-        let left = self.processors.saturating_sub(1).max(1);
-        self.parallelism.clamp(1.0, left as f64)
+        overlap(self.parallelism, self.processors)
     }
+}
+
+/// Of so many threads that run at once, those that still do while the pager's thread takes one of
+/// the processors.
+pub fn overlap(parallelism: f64, processors: usize) -> f64 {
+    let left = processors.saturating_sub(1).max(1);
+    parallelism.clamp(1.0, left as f64)
 }
 
 /// The work of a run, in blocks, and the time that it would take.

@@ -106,6 +106,7 @@ fn freed_memory_is_free() {
     let comparison = Comparison {
         frames: vec![95, 96, 100],
         policies: replacement::NAMES.iter().map(|name| (*name).to_owned()).collect(),
+        make: replacement::by_name,
         block_bytes: BLOCK,
         soft_per_mille: None,
         rate: 1.0,
@@ -360,6 +361,7 @@ fn comparisons_bracket_the_optimum() {
     let comparison = Comparison {
         frames: vec![50, 100, 200],
         policies: replacement::NAMES.iter().map(|name| (*name).to_owned()).collect(),
+        make: replacement::by_name,
         block_bytes: BLOCK,
         soft_per_mille: None,
         rate: 1.0,

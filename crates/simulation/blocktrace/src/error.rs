@@ -77,6 +77,14 @@ pub enum Problem {
         /// The fault.
         fault: Fault,
     },
+    /// Its requests cannot be kept.
+    #[error("{file}: its requests cannot be kept: {cause}")]
+    Keep {
+        /// The file's name.
+        file: String,
+        /// Why.
+        cause: io::Error,
+    },
     /// A file cannot be written.
     #[error("{file}: cannot be written: {cause}")]
     Write {

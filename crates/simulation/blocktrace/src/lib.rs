@@ -33,7 +33,7 @@ pub use gate::Counts;
 pub use options::Options;
 pub use profile::{ALIGNMENTS, Histogram, Mix, Profile, ProfileOptions, Profiler, Window};
 
-pub use reader::{Meta, Reader, open, read};
+pub use reader::{Meta, Opened, Reader, open, read};
 pub use request::{Kind, Request};
 pub use sink::Compression;
 pub use writer::{Losses, Misfit, Writer, WriterOptions};

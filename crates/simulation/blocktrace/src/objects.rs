@@ -2,21 +2,20 @@
 //!
 //! The traces with which caches of key-value stores, of content and of pages are studied: CSV with
 //! named columns, plain lists of keys, little-endian numbers, and libCacheSim's `oracleGeneral`.
-//! The whole trace is read into memory: 8 bytes for each request, and each key once.
+//! Memory grows with the number of different keys, not with that of requests.
 
 mod columns;
 
 pub use columns::{Column, Columns};
 
-use crate::detect;
 use crate::error::{Error, Place, Problem};
 use crate::fault::{Fault, excerpt};
-use crate::input::{self, Input};
+use crate::input::Input;
+use crate::reader::{Opened, unknown};
 use columns::Layout;
 pub(crate) use columns::{fields, separator_of};
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read};
 use std::str::FromStr;
 
 /// The longest line that is accepted.
@@ -85,8 +84,6 @@ pub struct Objects {
     pub columns: String,
     /// Whether objects have sizes; otherwise all sizes are 1.
     pub sized: bool,
-    /// The requests.
-    pub asked: Vec<Asked>,
     /// Distinct objects.
     pub objects: usize,
 }
@@ -100,56 +97,58 @@ pub struct ObjectOptions {
     pub columns: Columns,
 }
 
-/// Whether text begins with the names of columns, one of which is known to be that of keys.
-pub fn has_header(path: &Path) -> bool {
-    let head = || -> Result<Vec<u8>, Problem> {
-        let (input, _) = input::open(path)?;
-        let fail = |cause| Problem::Read { file: String::new(), place: Place::Byte(0), cause };
-        let (input, _) = input::decompress(input).map_err(fail)?;
-        Ok(input::peek(input, detect::HEAD_BYTES).map_err(fail)?.0)
-    };
-    // Standard input cannot be read twice, and errors are reported by the later reader.
-    path.as_os_str() != "-" && head().is_ok_and(|head| columns::names_a_key(&head))
-}
+impl Opened {
+    /// Whether it is text that begins with the names of columns, one of which is known to be that
+    /// of keys, or lines that YCSB or RocksDB write.
+    pub fn has_header(&self) -> bool {
+        columns::names_a_key(&self.head)
+    }
 
-/// Reads a trace of objects; `-` is standard input.
-///
-/// # Errors
-/// The file cannot be read, is empty, or has an invalid record; or the key column of CSV is not
-/// known.
-pub fn read_objects(path: &Path, options: &ObjectOptions) -> Result<Objects, Error> {
-    let file = path.display().to_string();
-    let (input, _) = input::open(path)?;
-    let fail = |cause| Problem::Read { file: file.clone(), place: Place::Byte(0), cause };
-    let (input, _) = input::decompress(input).map_err(fail)?;
-    let (head, input) = input::peek(input, detect::HEAD_BYTES).map_err(fail)?;
-    if head.is_empty() {
-        return Err(Problem::Empty { file }.into());
+    /// Reads it as a trace of objects. `each` gets the requests, one by one.
+    ///
+    /// # Errors
+    /// It cannot be read or has an invalid record; or the key column of CSV is not known; or an
+    /// error of `each`.
+    pub fn objects(
+        self,
+        options: &ObjectOptions,
+        mut each: impl FnMut(Asked) -> io::Result<()>,
+    ) -> Result<Objects, Error> {
+        let Opened { file, head, input, .. } = self;
+        let listing = match options.listing {
+            Some(listing) => listing,
+            None => columns::listing_of(&head).ok_or_else(|| unknown(&file, &head))?,
+        };
+        let mut reading = Reading::new(file, listing, &mut each);
+        match listing {
+            Listing::Csv | Listing::Keys => reading.text(input, &head, &options.columns)?,
+            Listing::U32 => reading.numbers::<4>(input)?,
+            Listing::U64 => reading.numbers::<8>(input)?,
+            Listing::OracleGeneral => reading.numbers::<ORACLE_BYTES>(input)?,
+        }
+        Ok(reading.trace)
     }
-    let listing = options.listing.unwrap_or_else(|| columns::listing_of(&head));
-    let mut reading = Reading::new(file, listing);
-    match listing {
-        Listing::Csv | Listing::Keys => reading.text(input, &head, &options.columns)?,
-        Listing::U32 => reading.numbers::<4>(input)?,
-        Listing::U64 => reading.numbers::<8>(input)?,
-        Listing::OracleGeneral => reading.numbers::<ORACLE_BYTES>(input)?,
-    }
-    Ok(reading.trace)
 }
 
 /// A trace while it is read.
-struct Reading {
+struct Reading<'a> {
     file: String,
     trace: Objects,
+    each: &'a mut dyn FnMut(Asked) -> io::Result<()>,
     numbers: HashMap<u64, u32>,
     names: HashMap<Box<[u8]>, u32>,
 }
 
-impl Reading {
-    fn new(file: String, listing: Listing) -> Reading {
+impl Reading<'_> {
+    fn new(file: String, listing: Listing, each: &mut dyn FnMut(Asked) -> io::Result<()>) -> Reading<'_> {
         let sized = listing == Listing::OracleGeneral;
-        let trace = Objects { listing, columns: String::new(), sized, asked: Vec::new(), objects: 0 };
-        Reading { file, trace, numbers: HashMap::new(), names: HashMap::new() }
+        let trace = Objects { listing, columns: String::new(), sized, objects: 0 };
+        Reading { file, trace, each, numbers: HashMap::new(), names: HashMap::new() }
+    }
+
+    fn asked(&mut self, object: u32, bytes: u32) -> Result<(), Error> {
+        let told = (self.each)(Asked { object, bytes });
+        told.map_err(|cause| Problem::Keep { file: self.file.clone(), cause }.into())
     }
 
     fn bad(&self, place: Place, fault: Fault) -> Error {
@@ -205,9 +204,10 @@ impl Reading {
             match &layout {
                 None => {
                     let object = self.object(text);
-                    self.trace.asked.push(Asked { object, bytes: 1 });
+                    self.asked(object, 1)?;
                 }
                 Some(layout) if layout.header && number == layout.first_line => {}
+                Some(layout) if layout.passes_over(text) => {}
                 Some(layout) => self.row(layout, text, place)?,
             }
         }
@@ -231,8 +231,7 @@ impl Reading {
         };
         let deleted = layout.op.and_then(get).is_some_and(deletes);
         let object = self.object(key);
-        self.trace.asked.push(Asked { object, bytes: if deleted { DELETED } else { bytes } });
-        Ok(())
+        self.asked(object, if deleted { DELETED } else { bytes })
     }
 
     fn numbers<const BYTES: usize>(&mut self, input: Input) -> Result<(), Error> {
@@ -278,7 +277,7 @@ impl Reading {
             let next = self.trace.objects as u32;
             let object = *self.numbers.entry(key).or_insert(next);
             self.trace.objects = self.trace.objects.max(object as usize + 1);
-            self.trace.asked.push(Asked { object, bytes: bytes as u32 });
+            self.asked(object, bytes as u32)?;
         }
         Ok(())
     }
@@ -320,12 +319,34 @@ mod tests {
         file
     }
 
-    fn read(bytes: &[u8], options: &ObjectOptions) -> Result<Objects, String> {
-        read_objects(file(bytes).path(), options).map_err(|error| error.to_string())
+    /// What was read, and the requests.
+    #[derive(Debug)]
+    struct Read {
+        objects: Objects,
+        asked: Vec<(u32, u32)>,
     }
 
-    fn pairs(objects: &Objects) -> Vec<(u32, u32)> {
-        objects.asked.iter().map(|asked| (asked.object, asked.bytes)).collect()
+    impl std::ops::Deref for Read {
+        type Target = Objects;
+
+        fn deref(&self) -> &Objects {
+            &self.objects
+        }
+    }
+
+    fn read(bytes: &[u8], options: &ObjectOptions) -> Result<Read, String> {
+        let mut asked = Vec::new();
+        let objects = Opened::open(file(bytes).path()).and_then(|opened| {
+            opened.objects(options, |one| {
+                asked.push((one.object, one.bytes));
+                Ok(())
+            })
+        });
+        Ok(Read { objects: objects.map_err(|error| error.to_string())?, asked })
+    }
+
+    fn pairs(read: &Read) -> Vec<(u32, u32)> {
+        read.asked.clone()
     }
 
     fn columns(text: &str) -> ObjectOptions {
@@ -335,7 +356,7 @@ mod tests {
     #[test]
     fn columns_are_guessed_from_the_header() {
         let text = b"version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5633899,28,1024,7\n1,5633899,DELETE,0,7\n";
-        assert!(has_header(file(text).path()));
+        assert!(Opened::open(file(text).path()).unwrap().has_header());
         let objects = read(text, &ObjectOptions::default()).unwrap();
         assert_eq!(pairs(&objects), [(0, 512), (1, 1024), (1, DELETED)]);
         assert_eq!(objects.columns, "key 5 (lbn), size 4 (size), time 2 (time), operation 3 (op)");
@@ -360,6 +381,24 @@ mod tests {
             assert!(said.contains(part) && !said.contains('\n'), "{named}: {said}");
         }
         assert!("colour=2".parse::<Columns>().is_err() && "key=0".parse::<Columns>().is_err());
+    }
+
+    #[test]
+    fn lines_of_programs_are_known_by_their_form() {
+        let text = b"YCSB Client 0.17.0\n***************** properties *****************\n\"a\"=\"b\"\n\
+            READ usertable user1 [ <all fields>]\nUPDATE usertable user2 [ field0=READ it ]\n\
+            DELETE usertable user1\nSCAN usertable user2 9 [ <all fields>]\n[OVERALL], RunTime(ms), 12\n";
+        let objects = read(text, &ObjectOptions::default()).unwrap();
+        assert_eq!(pairs(&objects), [(0, 1), (1, 1), (0, DELETED), (1, 1)]);
+        assert_eq!(objects.columns, "YCSB: key 3, operation 1");
+        let line = |time, block, bytes| {
+            format!("{time},{block},9,{bytes},0,default,2,11,1,0,5,6,100,1,0,12,1,3,22,18,4096\n")
+        };
+        let text = [line(1_600_000, 7, 4096), line(1_600_001, 8, 100), line(1_600_002, 7, 4096)].concat();
+        assert!(Opened::open(file(text.as_bytes()).path()).unwrap().has_header());
+        let objects = read(text.as_bytes(), &ObjectOptions::default()).unwrap();
+        assert_eq!(pairs(&objects), [(0, 4096), (1, 100), (0, 4096)]);
+        assert_eq!(objects.columns, "RocksDB's block cache: key 2, size 4, time 1");
     }
 
     #[test]

@@ -77,8 +77,7 @@ enum After {
 /// # Errors
 /// The file cannot be read, is empty, has an unknown format or an invalid header.
 pub fn open(path: &Path, options: &Options) -> Result<Reader, Error> {
-    let (input, file_bytes) = input::open(path)?;
-    begin(path.display().to_string(), input, file_bytes, options)
+    Opened::open(path)?.reader(options)
 }
 
 /// Reads a trace from any source; errors call it `name`.
@@ -86,43 +85,79 @@ pub fn open(path: &Path, options: &Options) -> Result<Reader, Error> {
 /// # Errors
 /// As [`open`].
 pub fn read(name: &str, input: impl Read + Send + 'static, options: &Options) -> Result<Reader, Error> {
-    begin(name.to_string(), Box::new(input), None, options)
+    Opened::new(name.to_string(), Box::new(input), None)?.reader(options)
 }
 
-fn begin(file: String, input: Input, file_bytes: Option<u64>, options: &Options) -> Result<Reader, Error> {
-    let fail = |cause| Problem::Read { file: file.clone(), place: Place::Byte(0), cause };
-    let (input, read_bytes) = Counted::new(input);
-    let (input, compression) = input::decompress(Box::new(input)).map_err(fail)?;
-    let (head, input) = input::peek(input, detect::HEAD_BYTES).map_err(fail)?;
-    if head.is_empty() {
-        return Err(Problem::Empty { file }.into());
+/// A trace of which only the first bytes were looked at, so that its format can be chosen: standard
+/// input cannot be opened again.
+pub struct Opened {
+    pub(crate) file: String,
+    pub(crate) head: Vec<u8>,
+    /// All bytes, with the head, decompressed.
+    pub(crate) input: Input,
+    compression: Option<Compression>,
+    file_bytes: Option<u64>,
+    read_bytes: Arc<AtomicU64>,
+}
+
+impl Opened {
+    /// Opens the trace at `path`; `-` is standard input.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is empty.
+    pub fn open(path: &Path) -> Result<Opened, Error> {
+        let (input, file_bytes) = input::open(path)?;
+        Opened::new(path.display().to_string(), input, file_bytes)
     }
-    let format = match options.format {
-        Some(format) => format,
-        None if options.columns.is_some() => Format::Csv,
-        None if detect::is_endless_line(&head) => {
-            let fault = Fault::LongLine { limit_bytes: LINE_BYTES_MAX };
-            return Err(Problem::Bad { file, place: Place::Line(1), fault }.into());
+
+    fn new(file: String, input: Input, file_bytes: Option<u64>) -> Result<Opened, Error> {
+        let fail = |cause| Problem::Read { file: file.clone(), place: Place::Byte(0), cause };
+        let (input, read_bytes) = Counted::new(input);
+        let (input, compression) = input::decompress(Box::new(input)).map_err(fail)?;
+        let (head, input) = input::peek(input, detect::HEAD_BYTES).map_err(fail)?;
+        if head.is_empty() {
+            return Err(Problem::Empty { file }.into());
         }
-        None => detect::format_of(&head, options).ok_or_else(|| unknown(&file, &head))?,
-    };
-    let meta = Meta {
-        format,
-        compression,
-        file_bytes,
-        name: String::new(),
-        comment: String::new(),
-        synthetic: false,
-        file: file.clone(),
-    };
-    let opened = format.open(input, &head, options);
-    let opened = opened.map_err(|(place, stop)| problem(&file, place, stop))?;
-    let meta = Meta { name: opened.name, comment: opened.comment, synthetic: opened.synthetic, ..meta };
-    let (source, gate) = (opened.source, opened.gate);
-    Ok(Reader { meta, source, gate, batch: Vec::new(), next: 0, after: After::More, read_bytes })
+        Ok(Opened { file, head, input, compression, file_bytes, read_bytes })
+    }
+
+    /// The format of block traces that the first bytes fit best.
+    pub fn format(&self, options: &Options) -> Option<Format> {
+        detect::format_of(&self.head, options)
+    }
+
+    /// Its requests, if it is a block trace.
+    ///
+    /// # Errors
+    /// It has no known format, or a header that is wrong.
+    pub fn reader(self, options: &Options) -> Result<Reader, Error> {
+        let Opened { file, head, input, compression, file_bytes, read_bytes } = self;
+        let format = match options.format {
+            Some(format) => format,
+            None if options.columns.is_some() => Format::Csv,
+            None if detect::is_endless_line(&head) => {
+                let fault = Fault::LongLine { limit_bytes: LINE_BYTES_MAX };
+                return Err(Problem::Bad { file, place: Place::Line(1), fault }.into());
+            }
+            None => detect::format_of(&head, options).ok_or_else(|| unknown(&file, &head))?,
+        };
+        let opened = format.open(input, &head, options);
+        let opened = opened.map_err(|(place, stop)| problem(&file, place, stop))?;
+        let meta = Meta {
+            file,
+            format,
+            compression,
+            file_bytes,
+            name: opened.name,
+            comment: opened.comment,
+            synthetic: opened.synthetic,
+        };
+        let (source, gate) = (opened.source, opened.gate);
+        Ok(Reader { meta, source, gate, batch: Vec::new(), next: 0, after: After::More, read_bytes })
+    }
 }
 
-fn unknown(file: &str, head: &[u8]) -> Error {
+pub(crate) fn unknown(file: &str, head: &[u8]) -> Error {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let found = crate::fault::excerpt(line);
     let known = Format::ALL.map(Format::name).join(", ");

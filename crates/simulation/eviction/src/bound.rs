@@ -6,58 +6,53 @@
 //! Object Sizes", SIGMETRICS 2018, which perhaps no policy can reach.
 
 use crate::heap::{Heap, Rank};
+use crate::log::Log;
 use crate::pool::slot;
+use std::io;
+use std::ops::ControlFlow;
+use terapage_figures::Long;
 use terapage_policy::objects::Request;
 
 /// Never.
 const NEVER: u64 = u64::MAX;
 
-/// The fewest misses of `requests` in a cache of `capacity`. Each object that misses is inserted,
-/// unless it is larger than the cache. The second value says whether a policy can reach this
-/// number.
-pub fn least(requests: &[Request], capacity: usize) -> (u64, bool) {
-    let mut sizes = requests.iter().filter_map(|request| match request {
-        Request::Get(_, size) => Some(*size),
-        Request::Delete(_) => None,
-    });
-    let Some(size) = sizes.next() else { return (0, true) };
-    if sizes.all(|other| other == size) {
-        return (belady(requests, capacity / size.max(1) as usize), true);
+/// The fewest misses of the requests of `log`, with the next uses `next`, in a cache of `capacity`.
+/// Each object that misses is inserted, unless it is larger than the cache. The second value says
+/// whether a policy can reach this number.
+///
+/// # Errors
+/// A temporary file cannot be read.
+pub fn least(log: &Log, next: &Long, capacity: usize) -> io::Result<(u64, bool)> {
+    match log.one_size() {
+        Some(size) => Ok((belady(log, next, capacity / size.max(1) as usize)?, true)),
+        None => Ok((pfoo(log, next, capacity)?, log.gets() == 0)),
     }
-    (pfoo(requests, capacity), false)
 }
 
-/// For each request, the next request for its object, if the object is not deleted before.
-fn next_uses(requests: &[Request]) -> Vec<u64> {
-    let mut upcoming: Vec<u64> = Vec::new();
-    let mut next = vec![NEVER; requests.len()];
-    for (now, request) in requests.iter().enumerate().rev() {
-        match *request {
-            // Stored plus one, so that 0 means never.
-            Request::Get(object, _) => {
-                let then = std::mem::replace(slot(&mut upcoming, object), now as u64 + 1);
-                next[now] = then.checked_sub(1).unwrap_or(NEVER);
+/// The requests of a log, each with its place and with its next use.
+fn each(log: &Log, next: &Long, mut work: impl FnMut(u64, Request, u64)) -> io::Result<()> {
+    log.replay(|requests| {
+        next.read(|next| {
+            for (now, (request, then)) in requests.zip(next).enumerate() {
+                work(now as u64, request, then);
             }
-            Request::Delete(object) => *slot(&mut upcoming, object) = 0,
-        }
-    }
-    next
+        })
+    })?
 }
 
 /// The object whose next request is last leaves.
-fn belady(requests: &[Request], frames: usize) -> u64 {
-    let next = next_uses(requests);
+fn belady(log: &Log, next: &Long, frames: usize) -> io::Result<u64> {
     let mut heap = Heap::default();
     let mut misses = 0;
-    for (now, request) in requests.iter().enumerate() {
-        let Request::Get(object, _) = *request else {
-            let (Request::Get(object, _) | Request::Delete(object)) = *request;
+    each(log, next, |now, request, then| {
+        let Request::Get(object, _) = request else {
+            let (Request::Get(object, _) | Request::Delete(object)) = request;
             heap.remove(object);
-            continue;
+            return;
         };
         if frames == 0 {
             misses += 1;
-            continue;
+            return;
         }
         if !heap.remove(object) {
             misses += 1;
@@ -67,42 +62,85 @@ fn belady(requests: &[Request], frames: usize) -> u64 {
                 heap.remove(last);
             }
         }
-        heap.set(object, Rank(-(next[now] as f64), now as u64));
-    }
-    misses
+        heap.set(object, Rank(-(then as f64), now));
+    })?;
+    Ok(misses)
 }
 
 /// Keeping an object from one request to the next uses its size for that time. Hits that use least
 /// are counted first, until all space and time is used.
-fn pfoo(requests: &[Request], capacity: usize) -> u64 {
-    let next = next_uses(requests);
-    let mut gets = 0;
-    let mut costs: Vec<u128> = Vec::new();
+fn pfoo(log: &Log, next: &Long, capacity: usize) -> io::Result<u64> {
+    let mut left = Left { of: capacity as u128 * log.len() as u128, hits: 0, from: 0, parts: Vec::new() };
+    // Parts of the range of costs, each pass smaller ones, until the space ends in a single cost.
+    let most = log.len() as u128 * u128::from(log.most_size());
+    let mut shift = (u128::BITS - most.leading_zeros()).saturating_sub(PART_BITS);
+    loop {
+        left.parts.clear();
+        left.parts.resize(1 << PART_BITS, (0, 0));
+        costs(log, next, capacity, |cost| left.count(cost, shift))?;
+        if left.take(shift).is_break() || shift == 0 {
+            return Ok(log.gets() - left.hits);
+        }
+        shift = shift.saturating_sub(PART_BITS);
+    }
+}
+
+/// Bits by which the range of costs is divided in one pass.
+const PART_BITS: u32 = 16;
+
+/// Space and time that are left, and the costs that are not taken yet.
+struct Left {
+    of: u128,
+    hits: u64,
+    /// Costs below this are taken.
+    from: u128,
+    /// The number of costs in each part of the range, and their sum.
+    parts: Vec<(u64, u128)>,
+}
+
+impl Left {
+    /// Counts a cost in its part, parts being `1 << shift` wide.
+    fn count(&mut self, cost: u128, shift: u32) {
+        let Some(above) = cost.checked_sub(self.from) else { return };
+        if let Some(part) = self.parts.get_mut((above >> shift).min(1 << PART_BITS) as usize) {
+            part.0 += 1;
+            part.1 += cost;
+        }
+    }
+
+    /// Takes the costs of whole parts, the least first. Breaks if all are taken.
+    fn take(&mut self, shift: u32) -> ControlFlow<()> {
+        for (at, (count, sum)) in self.parts.iter().enumerate() {
+            if *sum <= self.of {
+                (self.of, self.hits) = (self.of - sum, self.hits + count);
+                continue;
+            }
+            self.from += (at as u128) << shift;
+            if shift == 0 {
+                // All costs of this part are the same.
+                self.hits += (self.of / self.from.max(1)) as u64;
+            }
+            return ControlFlow::Continue(());
+        }
+        ControlFlow::Break(())
+    }
+}
+
+/// What each hit that is possible takes of space and time.
+fn costs(log: &Log, next: &Long, capacity: usize, mut work: impl FnMut(u128)) -> io::Result<()> {
     let mut sizes: Vec<u32> = Vec::new();
-    for (now, request) in requests.iter().enumerate() {
-        let Request::Get(object, size) = *request else {
-            let (Request::Get(object, _) | Request::Delete(object)) = *request;
+    each(log, next, |now, request, then| {
+        let Request::Get(object, size) = request else {
+            let (Request::Get(object, _) | Request::Delete(object)) = request;
             *slot(&mut sizes, object) = 0;
-            continue;
+            return;
         };
-        gets += 1;
         // An object keeps the size with which it was inserted. If it is inserted again, its size
         // may differ; with its least size so far the bound always holds.
         let kept = slot(&mut sizes, object);
         *kept = if *kept == 0 { size } else { size.min(*kept) };
-        if next[now] != NEVER && *kept as usize <= capacity {
-            costs.push(u128::from(next[now] - now as u64) * u128::from(*kept));
+        if then != NEVER && *kept as usize <= capacity {
+            work(u128::from(then - now) * u128::from(*kept));
         }
-    }
-    costs.sort_unstable();
-    let mut left = capacity as u128 * requests.len() as u128;
-    let mut hits = 0;
-    for cost in costs {
-        if cost > left {
-            break;
-        }
-        left -= cost;
-        hits += 1;
-    }
-    gets - hits
+    })
 }

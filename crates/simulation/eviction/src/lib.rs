@@ -9,6 +9,7 @@ mod heap;
 mod hyperbolic;
 mod lhd;
 mod lirs;
+mod log;
 mod mru;
 mod pool;
 mod random;
@@ -20,6 +21,7 @@ mod wtinylfu;
 use terapage_policy::replacement::{self, Known, Replacement};
 
 pub use bound::least;
+pub use log::{Log, Requests};
 
 /// The policies that only simulators have. Their names are defined only here.
 pub const POLICIES: &[Known] = &[
@@ -35,6 +37,10 @@ pub const POLICIES: &[Known] = &[
     Known { name: "random", sized: true, make: |_| Box::<random::Random>::default() },
     Known { name: "mru", sized: true, make: |_| Box::<mru::Mru>::default() },
 ];
+
+/// Those of them that could serve a pager: blocks of one size, of which only arrivals and touches
+/// soon after leaving are seen. `gdsf` is `lfuda` there.
+pub const FOR_PAGERS: [&str; 8] = ["sieve", "slru", "lirs", "wtinylfu", "lfu", "lfuda", "hyperbolic", "lhd"];
 
 /// Other names of policies: FIFO with reinsertion is CLOCK with one bit.
 const OTHER_NAMES: &[(&str, &str)] = &[("fifo-reinsertion", "clock"), ("second-chance", "clock")];

@@ -69,7 +69,7 @@ impl Replacement for Ranked {
     }
 
     fn rescue(&mut self, block: u32) {
-        self.insert(block);
+        self.used(block);
     }
 
     fn touched(&mut self, block: u32) {

@@ -1,9 +1,53 @@
 //! Compares each policy with a naive model: plain lists that are searched completely.
 
 use proptest::prelude::*;
-use terapage_eviction::{POLICIES, all, by_name, known, least};
+use terapage_eviction::{Log, POLICIES, all, by_name, known};
+use terapage_figures::Long;
 use terapage_policy::objects::{Request, simulate};
 use terapage_policy::replacement::Replacement;
+
+/// The least misses, by a log of which this many numbers stay in memory.
+fn least_keeping(requests: &[Request], capacity: usize, kept: usize) -> (u64, bool) {
+    let mut log = Log::new(Long::keeping(kept));
+    requests.iter().for_each(|request| log.push(*request).unwrap());
+    assert_eq!(log.file_bytes() > 0, requests.len() > kept);
+    let next = log.next_uses().unwrap();
+    terapage_eviction::least(&log, &next, capacity).unwrap()
+}
+
+fn least(requests: &[Request], capacity: usize) -> (u64, bool) {
+    least_keeping(requests, capacity, 1 << 20)
+}
+
+/// PFOO-L by sorting: the hits that take least of space and time.
+fn sorted(requests: &[Request], capacity: usize) -> u64 {
+    let mut costs = Vec::new();
+    let mut gets = 0;
+    for (now, request) in requests.iter().enumerate() {
+        let Request::Get(object, _) = *request else { continue };
+        gets += 1;
+        let then = requests[now + 1..].iter().position(|later| match *later {
+            Request::Get(other, _) | Request::Delete(other) => other == object,
+        });
+        let again = then.filter(|then| matches!(requests[now + 1 + then], Request::Get(..)));
+        // The least size since the object came into being.
+        let born = requests[..now].iter().rposition(|before| *before == Request::Delete(object));
+        let sizes = requests[born.map_or(0, |born| born + 1)..=now].iter();
+        let sizes = sizes.filter_map(|request| match *request {
+            Request::Get(other, size) if other == object => Some(size as usize),
+            _ => None,
+        });
+        let size = sizes.min().unwrap();
+        costs.extend(again.filter(|_| size <= capacity).map(|then| (then + 1) * size));
+    }
+    costs.sort_unstable();
+    let room = capacity * requests.len();
+    let taken = costs.iter().scan(0, |sum, cost| {
+        *sum += cost;
+        Some(*sum)
+    });
+    gets - taken.take_while(|sum| *sum <= room).count() as u64
+}
 
 fn requests(sizes: u32) -> impl Strategy<Value = Vec<Request>> {
     let one = prop_oneof![
@@ -358,6 +402,16 @@ proptest! {
     }
 
     #[test]
+    fn the_bound_for_other_sizes_is_that_of_the_paper(requests in requests(3000), capacity in 1_usize..9000) {
+        let sizes = requests.iter().filter_map(|request| match request {
+            Request::Get(_, size) => Some(size),
+            Request::Delete(_) => None,
+        });
+        prop_assume!(sizes.clone().any(|size| Some(size) != sizes.clone().next()));
+        prop_assert_eq!(least(&requests, capacity), (sorted(&requests, capacity), false));
+    }
+
+    #[test]
     fn the_bound_for_one_size_is_the_least(
         objects in prop::collection::vec((0_u32..6, 0_u32..9), 0..12),
         frames in 0_usize..4,
@@ -368,6 +422,33 @@ proptest! {
         };
         let requests: Vec<Request> = objects.iter().map(request).collect();
         prop_assert_eq!(least(&requests, frames * 2), (brute(&requests, frames, &[]), true));
+    }
+}
+
+/// A log in a file gives the same bounds and misses as one in memory.
+#[test]
+fn a_log_in_a_file_is_as_one_in_memory() {
+    let mut random = terapage_figures::SplitMix(7);
+    for sizes in [1, 900] {
+        let request = |_| match random.next() {
+            number if number.is_multiple_of(19) => Request::Delete((number >> 40) as u32 % 3000),
+            number => Request::Get((number >> 40) as u32 % 3000, 1 + (number >> 20) as u32 % sizes),
+        };
+        let requests: Vec<Request> = (0..200_000).map(request).collect();
+        let found = least_keeping(&requests, 700 * sizes as usize, 1000);
+        assert_eq!(found, least_keeping(&requests, 700 * sizes as usize, 1 << 20));
+        let mut log = Log::new(Long::keeping(0));
+        requests.iter().for_each(|request| log.push(*request).unwrap());
+        assert!(log.file_bytes() > 1 << 20);
+        let again: Vec<Request> = log.replay(|requests| requests.collect()).unwrap();
+        assert!(again == requests);
+        log.renumber((0..3000).rev().collect());
+        let turned = log.replay(|requests| requests.next()).unwrap();
+        let expected = match requests[0] {
+            Request::Get(object, size) => Request::Get(2999 - object, size),
+            Request::Delete(object) => Request::Delete(2999 - object),
+        };
+        assert_eq!(turned, Some(expected));
     }
 }
 

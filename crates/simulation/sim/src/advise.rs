@@ -70,7 +70,7 @@ pub struct Advise {
     remeasure: bool,
     /// Time that all recordings together may take, seconds; by default 20 times the native run, at
     /// least 10 and at most 60
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: Option<u64>,
     /// One recording: quicker, and less exact
     #[arg(long, requires = "command")]
@@ -100,6 +100,8 @@ struct Results {
     costs: Vec<Costs>,
     /// Why the predicted times cannot be trusted.
     trouble: Vec<String>,
+    /// What is predicted for something else than was asked for.
+    notes: Vec<String>,
     advice: Advice,
     command: String,
 }
@@ -256,6 +258,7 @@ impl Advise {
             references: recording.steps.len(),
             window_bytes: recording.window as u64 * recording.block_bytes,
             recording_s: subject.recording_s,
+            notes: advice.notes(subject.parallelism),
             trouble: measured.trouble.iter().cloned().chain(busy()).collect(),
             device: self.device.clone().unwrap_or_else(|| measured.device.clone()),
             costs: measured.costs.clone(),

@@ -1,4 +1,5 @@
-//! `terapage sim cache` of a recorded program: the policies of the pager against Belady's optimum.
+//! `terapage sim cache` of a recorded program: policies as the pager would run them, against
+//! Belady's optimum.
 
 use crate::progress::Progress;
 use crate::publish;
@@ -12,8 +13,9 @@ use terapage_advise::knee::knee;
 use terapage_advise::policies::{Compared, Comparison, Row};
 use terapage_advise::recording::{Did, Uses};
 use terapage_config::Size;
+use terapage_eviction::by_name;
 use terapage_figures::map;
-use terapage_policy::replacement;
+use terapage_policy::replacement::NAMES;
 use terapage_policy::soft::PER_MILLE;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
@@ -40,6 +42,8 @@ pub struct Replay {
     /// The share of the blocks that is simulated, or auto.
     pub sample: String,
     pub show: Show,
+    /// What was read in another way than it was asked for.
+    pub notes: Vec<String>,
 }
 
 /// All results.
@@ -48,6 +52,8 @@ struct Results {
     program: String,
     trace: PathBuf,
     recorded: Recorded,
+    /// What was simulated in another way than it was asked for.
+    notes: Vec<String>,
     /// One for each block size.
     blocks: Vec<Block>,
 }
@@ -88,19 +94,13 @@ impl Replay {
     /// Runs it.
     pub fn run(self) -> anyhow::Result<()> {
         let soft_per_mille = self.soft.map(|percent| {
-            ensure!(
-                (0.0..100.0).contains(&percent),
-                "--soft {percent}: it must be a percentage \
-                                                      below 100"
-            );
-            Ok((percent * 10.0).round() as usize)
+            ensure!((0.0..100.0).contains(&percent), "--soft {percent}: it must be a percentage below 100");
+            let per_mille = (percent * 10.0).round();
+            let near = (per_mille - percent * 10.0).abs() < 1e-6;
+            ensure!(near && per_mille < 1000.0, "--soft {percent}: it has one decimal at most");
+            Ok(per_mille as usize)
         });
         let soft_per_mille = soft_per_mille.transpose()?;
-        for name in &self.policy {
-            if !replacement::NAMES.contains(&name.as_str()) {
-                bail!("--policy: '{name}' is unknown (one of {})", replacement::NAMES.join(", "));
-            }
-        }
         self.show.check([self.trace.as_path()])?;
         let recording = Recording::open(&self.trace)?;
         let sizes = self.blocks(&recording)?;
@@ -123,6 +123,7 @@ impl Replay {
             program: recording.program.clone(),
             trace: self.trace.clone(),
             recorded: recorded(&recording, optimum),
+            notes: self.notes(&blocks),
             blocks,
         };
         self.publish(&results, &sizes, soft_per_mille)
@@ -165,6 +166,7 @@ impl Replay {
         let comparison = Comparison {
             frames,
             policies: self.policy.clone(),
+            make: by_name,
             block_bytes: size,
             soft_per_mille,
             rate,
@@ -202,6 +204,21 @@ impl Replay {
             Ok(rate) if (0.001..=1.0).contains(&rate) => Ok(rate),
             _ => bail!("--sample: '{}' is not a share (write 0.001 to 1, or auto)", self.sample),
         }
+    }
+
+    /// What was simulated in another way than it was asked for.
+    fn notes(&self, blocks: &[Block]) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        for compared in blocks.iter().map(|block| &block.compared) {
+            let (size, footprint) = (compared.block_bytes, compared.footprint as u64 * compared.block_bytes);
+            let rows = self.size.iter().zip(&compared.rows);
+            notes.extend(rows.filter_map(|(text, row)| {
+                let (asked, taken) = (budget("--size", text, footprint).ok()?, row.frames as u64 * size);
+                (asked.abs_diff(taken) > asked / 20)
+                    .then(|| format!("--size {text} is {} here: whole blocks, 2 at least.", Size(taken)))
+            }));
+        }
+        notes
     }
 
     fn publish(&self, results: &Results, sizes: &[u64], soft: Option<usize>) -> anyhow::Result<()> {
@@ -257,9 +274,10 @@ fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
     )];
     summary.push(format!(
         "At most {} were mapped at a time, and touches of mapped blocks are not recorded. Figures for smaller budgets cover only \
-         recorded touches (marked *); for larger ones the optimum lies between the columns 'opt' and 'opt <='.",
+         recorded touches (marked *); for larger ones the optimum lies between the rows 'opt' and 'opt <='.",
         Size(recorded.window_blocks as u64 * recorded.block_bytes),
     ));
+    summary.extend(results.notes.iter().cloned());
     if let Some(why) = &recorded.cut_short {
         summary.push(format!("The trace covers only a part of the run: {why}."));
     }
@@ -309,41 +327,44 @@ fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
 
 fn tables(block: &Block, size: u64, recorded: &Recorded) -> Vec<Table> {
     let footprint = block.compared.footprint.max(1.0);
-    let policies: Vec<String> = block
-        .compared
-        .rows
-        .first()
-        .map(|row| row.policies.iter().map(|outcome| outcome.policy.clone()).collect())
-        .unwrap_or_default();
-    let of = |page_ins: f64| format!("{:.2}", page_ins / footprint);
-    let budget = |frames: usize| {
-        let bytes = frames as u64 * size;
+    let rows = &block.compared.rows;
+    let budget = |row: &Row| {
+        let bytes = row.frames as u64 * size;
         let unseen = if bytes < recorded.window_blocks as u64 * recorded.block_bytes { "*" } else { "" };
-        format!("{:.0} % {}{unseen}", frames as f64 / footprint * 100.0, Size(bytes))
+        format!("{:.0} % {}{unseen}", row.frames as f64 / footprint * 100.0, Size(bytes))
     };
-    let mut page_ins = Table {
-        title: format!("Page-ins, in footprints, blocks of {}", Size(size)),
-        columns: ["budget", "opt", "opt <=", "lru seen"].map(str::to_owned).to_vec(),
-        note: "0.00: nothing is read back. 'lru seen' is told of each recorded reference; the others see page-ins and minor faults alone, as in the pager.".into(),
-        ..Table::default()
+    let columns: Vec<String> = std::iter::once("policy".to_owned()).chain(rows.iter().map(budget)).collect();
+    let line = |name: &str, cell: &dyn Fn(&Row) -> String| {
+        std::iter::once(name.to_owned()).chain(rows.iter().map(cell)).collect::<Vec<_>>()
     };
-    let mut soft = Table {
-        title: format!("Minor faults, in footprints, blocks of {}", Size(size)),
-        columns: ["budget", "soft frames"].map(str::to_owned).to_vec(),
-        ..Table::default()
-    };
-    page_ins.columns.extend(policies.iter().cloned());
-    soft.columns.extend(policies);
-    for row in &block.compared.rows {
-        let most = row.optimum_at_most.map_or_else(|| "?".into(), of);
-        let mut cells = vec![budget(row.frames), of(row.optimum), most, of(row.lru)];
-        cells.extend(row.policies.iter().map(|outcome| of(outcome.page_ins)));
-        page_ins.rows.push(cells);
-        let mut cells = vec![budget(row.frames), soft_frames(row)];
-        cells.extend(row.policies.iter().map(|outcome| format!("{:.2}", outcome.minor_faults / footprint)));
-        soft.rows.push(cells);
+    let of = |count: f64| format!("{:.2}", count / footprint);
+    let policies = rows.first().map_or(&[][..], |row| &row.policies);
+    let mut note =
+        "0.00: nothing is read back. 'lru seen' is told of each recorded reference; those below it see \
+                    page-ins and minor faults alone, as in the pager."
+            .to_owned();
+    let simulated: Vec<&str> =
+        policies.iter().map(|one| one.policy.as_str()).filter(|name| !NAMES.contains(name)).collect();
+    if !simulated.is_empty() {
+        note += &format!(" Only simulated, not in the pager: {}.", simulated.join(", "));
     }
-    vec![page_ins, soft]
+    let mut page_ins = vec![
+        line("opt", &|row| of(row.optimum)),
+        line("opt <=", &|row| row.optimum_at_most.map_or_else(|| "?".into(), of)),
+        line("lru seen", &|row| of(row.lru)),
+    ];
+    let mut soft = vec![line("soft frames", &soft_frames)];
+    for (at, one) in policies.iter().enumerate() {
+        page_ins.push(line(&one.policy, &|row| of(row.policies[at].page_ins)));
+        soft.push(line(&one.policy, &|row| of(row.policies[at].minor_faults)));
+    }
+    let table = |what: &str, rows, note| Table {
+        title: format!("{what}, in footprints, blocks of {}", Size(size)),
+        columns: columns.clone(),
+        rows,
+        note,
+    };
+    vec![table("Page-ins", page_ins, note), table("Minor faults", soft, String::new())]
 }
 
 /// The number of frames of a budget that are kept soft.

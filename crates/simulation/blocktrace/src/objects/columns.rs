@@ -1,7 +1,6 @@
 //! The meaning of the columns of CSV.
 
 use super::Listing;
-use crate::detect::HEAD_BYTES;
 use crate::format::oraclegeneral;
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -122,14 +121,71 @@ pub struct Layout {
     pub op: Option<usize>,
     time: Option<usize>,
     names: Vec<String>,
+    /// The program that writes such lines; empty if that is not known.
+    form: &'static str,
+}
+
+/// The operations with which YCSB's lines begin. Its other lines are no requests.
+const YCSB: [&str; 6] = ["READ", "INSERT", "UPDATE", "SCAN", "READMODIFYWRITE", "DELETE"];
+/// Columns of RocksDB's block cache trace; all are numbers but the name of a column family.
+const ROCKSDB_COLUMNS: usize = 21;
+const ROCKSDB_NAME: usize = 5;
+/// Its numbers for types of blocks.
+const ROCKSDB_TYPES: std::ops::RangeInclusive<u32> = 7..=11;
+
+/// Whether a line of YCSB's is a request.
+fn is_ycsb(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let op = words.next().is_some_and(|word| YCSB.iter().any(|op| op.as_bytes() == word));
+    op && words.count() >= 2
+}
+
+/// Whether a line is of RocksDB's block cache trace, as block_cache_trace_analyzer writes it for
+/// people.
+fn is_rocksdb(line: &[u8]) -> bool {
+    let fields = fields(line, b',');
+    let number = |at: usize| std::str::from_utf8(&fields[at]).ok()?.parse::<u64>().ok();
+    fields.len() == ROCKSDB_COLUMNS
+        && (0..ROCKSDB_COLUMNS).all(|at| at == ROCKSDB_NAME || number(at).is_some())
+        && number(2).is_some_and(|kind| ROCKSDB_TYPES.contains(&(kind as u32)))
 }
 
 impl Layout {
+    /// Columns that are known by the form of the lines.
+    fn by_form(head: &[u8]) -> Option<Layout> {
+        let layout = |separator, key, size, op, time, form| Layout {
+            separator,
+            header: false,
+            first_line: 1,
+            key,
+            size,
+            op,
+            time,
+            names: Vec::new(),
+            form,
+        };
+        if whole_lines(head).any(is_ycsb) {
+            return Some(layout(b' ', 2, None, Some(0), None, "YCSB"));
+        }
+        let rocksdb = whole_lines(head).next().is_some_and(is_rocksdb);
+        rocksdb.then(|| layout(b',', 1, Some(3), None, Some(0), "RocksDB's block cache"))
+    }
+
+    /// Whether a line is not a request, but something else that the program says.
+    pub fn passes_over(&self, line: &[u8]) -> bool {
+        self.form == "YCSB" && !is_ycsb(line)
+    }
+
     /// Finds the columns.
     pub fn new(head: &[u8], columns: &Columns) -> Result<Layout, String> {
         let Some((first_line, first)) = first_line(head) else {
             return Err("it has no line".to_owned());
         };
+        if *columns == Columns::default()
+            && let Some(layout) = Layout::by_form(head)
+        {
+            return Ok(layout);
+        }
         let separator = separator_of(first);
         let names: Vec<String> = fields(first, separator)
             .iter()
@@ -142,8 +198,17 @@ impl Layout {
         let is_named = names.iter().any(|name| known.contains(&plain(name).as_str()));
         let numbers = names.iter().any(|name| name.parse::<f64>().is_ok());
         let header = by_name || is_named && !numbers;
-        let mut layout =
-            Layout { separator, header, first_line, key: 0, size: None, op: None, time: None, names };
+        let mut layout = Layout {
+            separator,
+            header,
+            first_line,
+            key: 0,
+            size: None,
+            op: None,
+            time: None,
+            names,
+            form: "",
+        };
         layout.time = layout.find(columns.time.as_ref(), TIMES)?;
         layout.size = layout.find(columns.size.as_ref(), SIZES)?;
         layout.op = layout.find(columns.op.as_ref(), OPS)?;
@@ -188,7 +253,8 @@ impl Layout {
             let name = if self.header { format!(" ({})", self.names[at]) } else { String::new() };
             Some(format!("{what} {}{name}", at + 1))
         });
-        words.collect::<Vec<_>>().join(", ")
+        let form = if self.form.is_empty() { String::new() } else { format!("{}: ", self.form) };
+        form + &words.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -202,6 +268,12 @@ fn first_line(head: &[u8]) -> Option<(u64, &[u8])> {
     let lines =
         (1..).zip(head.split(|byte| *byte == b'\n')).map(|(number, line)| (number, line.trim_ascii()));
     lines.into_iter().find(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
+}
+
+/// Lines that are not cut off.
+fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    lines.map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
 }
 
 /// The separator of the fields of a line: the first of these that occurs.
@@ -235,17 +307,23 @@ pub fn fields(line: &[u8], separator: u8) -> Vec<Cow<'_, [u8]>> {
     fields
 }
 
-/// Whether the first line has the names of columns, one of which is known to be that of keys.
+/// Whether the first line has the names of columns, one of which is known to be that of keys; or
+/// the form of the lines is known.
 pub fn names_a_key(head: &[u8]) -> bool {
-    !head.contains(&0) && Layout::new(head, &Columns::default()).is_ok_and(|layout| layout.names.len() > 1)
+    let known = |layout: Layout| layout.names.len() > 1 || !layout.form.is_empty();
+    !head.contains(&0) && Layout::new(head, &Columns::default()).is_ok_and(known)
 }
 
-/// How objects are listed, by the first bytes.
-pub fn listing_of(head: &[u8]) -> Listing {
-    if head.contains(&0) && oraclegeneral::fits(&head[..head.len().min(HEAD_BYTES as usize)]) {
-        return Listing::OracleGeneral;
+/// How objects are listed, by the first bytes; `None` if these are no text and no records that are
+/// known.
+pub fn listing_of(head: &[u8]) -> Option<Listing> {
+    if head.contains(&0) {
+        return oraclegeneral::fits(head).then_some(Listing::OracleGeneral);
+    }
+    if Layout::by_form(head).is_some() {
+        return Some(Listing::Csv);
     }
     let one = |line: &[u8]| fields(line, separator_of(line)).len() == 1;
     let lone = first_line(head).is_none_or(|(_, line)| one(line));
-    if lone { Listing::Keys } else { Listing::Csv }
+    Some(if lone { Listing::Keys } else { Listing::Csv })
 }

@@ -75,6 +75,9 @@ pub fn text(results: &Results) -> String {
     if let Some(why) = bounds(results) {
         let _ = writeln!(text, "unsure     {why}");
     }
+    for note in &results.notes {
+        let _ = writeln!(text, "note       {note}");
+    }
     let knee = match advice.knee_bytes {
         Some(knee) if knee <= results.window_bytes => {
             format!("at or below {}, where the recording does not see", mib(knee))
