@@ -15,6 +15,9 @@ const PIECE_SECTORS: u32 = 8;
 /// The speed of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryTiming {
+    /// Nanoseconds of an access, whatever its length, before its first byte.
+    #[serde(default)]
+    pub access_ns: u64,
     /// Nanoseconds that a bank needs to read or write 512 bytes. The papers on NV-WB use 100.
     pub latency_ns: u64,
     /// Banks that work in parallel. An access is spread over them in pieces of 4 KiB.
@@ -25,7 +28,7 @@ pub struct MemoryTiming {
 
 impl Default for MemoryTiming {
     fn default() -> Self {
-        MemoryTiming { latency_ns: 100, banks: 1, bandwidth: 0 }
+        MemoryTiming { access_ns: 0, latency_ns: 100, banks: 1, bandwidth: 0 }
     }
 }
 
@@ -33,6 +36,7 @@ impl Default for MemoryTiming {
 /// requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
+    access_ns: u64,
     latency_ns: u64,
     bandwidth: u64,
     banks: Vec<Nanos>,
@@ -46,8 +50,9 @@ impl Memory {
             let value = timing.banks.to_string();
             return Err(Error::Value { name: "the number of banks", value, rule: "it must be 1 to 1024" });
         }
-        if timing.latency_ns > 1_000_000_000 {
-            let value = format!("{} ns", timing.latency_ns);
+        let longest_ns = timing.latency_ns.max(timing.access_ns);
+        if longest_ns > 1_000_000_000 {
+            let value = format!("{longest_ns} ns");
             return Err(Error::Value {
                 name: "the latency of the memory",
                 value,
@@ -55,12 +60,27 @@ impl Memory {
             });
         }
         let banks = vec![0; timing.banks as usize];
-        Ok(Memory { latency_ns: timing.latency_ns, bandwidth: timing.bandwidth, banks, bus: 0, busy_ns: 0 })
+        let access_ns = timing.access_ns;
+        Ok(Memory {
+            access_ns,
+            latency_ns: timing.latency_ns,
+            bandwidth: timing.bandwidth,
+            banks,
+            bus: 0,
+            busy_ns: 0,
+        })
     }
 
     /// Accesses `sectors` sectors from `now` on. Returns the end.
     #[inline]
     pub(crate) fn access(&mut self, now: Nanos, sectors: u32) -> Nanos {
+        self.transfer(now, sectors) + self.access_ns
+    }
+
+    /// The time until the last byte has moved, if the first one takes no time. Accesses overlap in
+    /// the time that the first bytes take.
+    #[inline]
+    fn transfer(&mut self, now: Nanos, sectors: u32) -> Nanos {
         let end = match self.banks.as_mut_slice() {
             [bank] => occupy(bank, now, u64::from(sectors) * self.latency_ns),
             banks => {
@@ -173,6 +193,14 @@ mod tests {
         let timing = MemoryTiming { banks: 64, bandwidth: 512_000_000, ..MemoryTiming::default() };
         let mut memory = Memory::new(&timing).expect("good");
         assert_eq!(memory.access(0, 80), 80_000);
+    }
+
+    #[test]
+    fn the_time_of_the_first_byte_overlaps_with_other_accesses() {
+        let timing = MemoryTiming { access_ns: 250, latency_ns: 20, ..MemoryTiming::default() };
+        let mut memory = Memory::new(&timing).expect("good");
+        assert_eq!(memory.access(0, 8), 410);
+        assert_eq!(memory.access(0, 8), 570);
     }
 
     #[test]

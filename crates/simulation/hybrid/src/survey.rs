@@ -163,6 +163,25 @@ impl Placement {
         self.bytes
     }
 
+    /// Where the volumes begin on the device, in order, except the first one.
+    pub fn volumes(&self) -> Vec<u64> {
+        let mut begins: Vec<u64> = match &self.how {
+            How::Volumes(bases) => bases.clone(),
+            How::Pieces(places) => {
+                let mut first: HashMap<u16, u64> = HashMap::new();
+                for ((volume, _), place) in places {
+                    let least = first.entry(*volume).or_insert(*place);
+                    *least = (*least).min(*place);
+                }
+                first.into_values().collect()
+            }
+        };
+        begins.sort_unstable();
+        begins.dedup();
+        begins.retain(|begin| (1..self.bytes).contains(begin));
+        begins
+    }
+
     /// `request` at its place on the device. A request that was not surveyed stays at its place.
     pub fn place(&self, mut request: Request) -> Request {
         match &self.how {
@@ -249,5 +268,15 @@ mod tests {
         let offsets: Vec<u64> = requests.iter().map(|&request| placement.place(request).offset).collect();
         assert_eq!(offsets, [PIECE, 0, 2 * PIECE - 2048]);
         assert_eq!(survey(&requests, 4096, Layout::AsIs).1.device_bytes(), (1 << 40) + 2 * PIECE);
+        assert!(placement.volumes().is_empty());
+    }
+
+    #[test]
+    fn volumes_begin_where_they_are_placed() {
+        let at = |volume, offset| Request { time_ns: 0, offset, bytes: 4096, volume, kind: Kind::Write };
+        let requests = [at(2, PIECE), at(0, 9 * PIECE), at(0, 5 * PIECE), at(1, 7 * PIECE), at(2, 0)];
+        let begins = |layout| survey(&requests, 4096, layout).1.volumes();
+        assert_eq!(begins(Layout::Packed), [2 * PIECE, 3 * PIECE]);
+        assert_eq!(begins(Layout::AsIs), [10 * PIECE, 18 * PIECE]);
     }
 }

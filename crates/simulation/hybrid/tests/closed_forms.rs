@@ -113,7 +113,7 @@ fn bad_loads_and_empty_traces_are_errors() {
 
 #[test]
 fn memory_alone_is_bound_by_its_banks() {
-    let timing = MemoryTiming { latency_ns: 100, banks: 2, bandwidth: 0 };
+    let timing = MemoryTiming { banks: 2, ..MemoryTiming::default() };
     let mut device = MemoryOnly::new(SECTORS, &timing).expect("good");
     let requests = (0..1_000).map(|n| request(0, n * 4096));
     let out = replay(&mut device, &plan(Load::Closed { depth: 8 }), requests, |_| ()).expect("good");

@@ -98,7 +98,7 @@ fn options() -> impl Strategy<Value = CacheOptions> {
                 high_water,
                 copy_above: 0.4,
                 policy: policy.to_owned(),
-                memory: MemoryTiming { latency_ns: 10, banks: 2, bandwidth: 0 },
+                memory: MemoryTiming { latency_ns: 10, banks: 2, ..MemoryTiming::default() },
                 flush_after_ns: 2_000,
             }
         },

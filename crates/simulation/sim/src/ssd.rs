@@ -14,6 +14,7 @@ use terapage_hybrid::{Outcome, Setup, Storage, Survey, simulate};
 use terapage_ssd::{Profile, Provision};
 
 use crate::progress::Progress;
+use arguments::PlacementArgument;
 pub use arguments::Ssd;
 use source::Source;
 
@@ -25,6 +26,10 @@ struct Run {
     survey: Survey,
     device_bytes: u64,
     skipped: u64,
+    /// Whether the data of each volume should be kept apart.
+    asks_placement: bool,
+    /// Bytes of the temporary file in which standard input was kept.
+    temporary_bytes: u64,
     nand: String,
     setup: Setup,
     /// The flash as it was built, or `None` if there is none.
@@ -77,6 +82,8 @@ impl Ssd {
                 survey: source.survey.clone(),
                 device_bytes: source.device_bytes(),
                 skipped: source.skipped,
+                asks_placement: self.set.placement == PlacementArgument::Volumes,
+                temporary_bytes: source.file_bytes(),
                 nand: nand.name.clone(),
                 flash: match &setup.storage {
                     Storage::Scm(_) => None,
@@ -210,7 +217,7 @@ mod tests {
             ("--cache none --scm 10%", "Without effect: --scm (there is no cache)."),
             ("--scm 0 --set scm-banks=1", "Without effect: --set scm-banks (there is no cache)."),
             ("--set copy-above=1%", "Without effect: --set copy-above (it is for --cache space)."),
-            ("--set flush-after=1s", "Without effect: --set flush-after (it is for --cache dram)."),
+            ("--set flush-after=1s", "Without effect: --set flush-after (it is for --cache dram and cxl)."),
             ("--cache write-only --set whole-lines=yes", "--set whole-lines (reads are not copied)."),
             ("--set open=yes --depth 4", "Without effect: --depth (requests come at their time stamps)."),
             (

@@ -32,6 +32,11 @@ const NEAR: f64 = 0.02;
 /// An SSD is refused if its spare flash differs by more than this share from what was asked for.
 const TOLERANCE: f64 = 0.1;
 
+/// The time of an access to the cache, and that of 512 bytes more: of SCM, and of memory behind
+/// CXL.
+const SCM: (Time, Time) = (Time { ns: 0 }, Time { ns: 100 });
+const CXL: (Time, Time) = (Time { ns: 275 }, Time { ns: 23 });
+
 /// The cache between the host and the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheArgument {
@@ -43,6 +48,8 @@ pub enum CacheArgument {
     Space,
     /// As nv-wb, in DRAM: dirty lines are flushed after a while, and lost if the power fails first
     Dram,
+    /// As dram, in memory that is attached by CXL
+    Cxl,
     /// No flash: SCM holds everything
     ScmOnly,
     /// No cache: all is flash
@@ -65,6 +72,15 @@ pub enum FrontArgument {
     Sata,
     /// 8 queues, 3.2 GB/s each way, 8 us a command
     Nvme,
+}
+
+/// The data that share a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlacementArgument {
+    /// All data, in order of arrival
+    Mixed,
+    /// Those of one volume of the trace, as if each volume wrote by its own handle (FDP)
+    Volumes,
 }
 
 /// The block that garbage collection chooses.
@@ -94,14 +110,15 @@ pub enum PreconditionArgument {
   terapage sim ssd --nand all hm_0.csv.gz
   terapage sim ssd --nand 3d-ct-tlc --scm 5%nand --set scm-latency=1us --depth 1 hm_0.csv.gz
   terapage sim ssd --cache none --set open=yes --set speed=2 --set front=sata trace.csv
+  terapage sim ssd --cache none --nand intel-144l-qlc --set slc=4G --set precondition=sequential swap.csv
   terapage sim ssd --nand all --requests 2000000 --html report.html prxy_0.csv hm_0.csv
 
 docs/sim-ssd.md says what is simulated, and gives the origin of each default.")]
 pub struct Ssd {
     #[command(flatten)]
     pub(super) given: Given,
-    /// Block traces, compressed or not; - is standard input, which is kept in memory (24 bytes per
-    /// request)
+    /// Block traces, compressed or not; - is standard input, which is kept (24 bytes per request),
+    /// in a temporary file if it is long
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
     /// The chips: a profile's name, a .toml file, several with commas, or all for the four of the
@@ -142,9 +159,12 @@ pub struct Ssd {
 /// The parameters of the model that have no flags.
 #[derive(Args, Clone, Debug)]
 pub struct Model {
-    /// Time of the cache for 512 bytes
-    #[arg(long, value_name = "TIME", default_value = "100ns")]
-    pub scm_latency: Time,
+    /// Time of the cache for 512 bytes [default: 100ns; of --cache cxl 23ns]
+    #[arg(long, value_name = "TIME")]
+    pub scm_latency: Option<Time>,
+    /// Time of an access to the cache before its first byte [default: 0ns; of --cache cxl 275ns]
+    #[arg(long, value_name = "TIME")]
+    pub scm_access: Option<Time>,
     /// Banks of the cache that work side by side
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub scm_banks: u32,
@@ -172,7 +192,7 @@ pub struct Model {
     /// With --cache space: copy reads while more than this share is free
     #[arg(long, value_name = "SHARE", default_value = "30%")]
     pub copy_above: Share,
-    /// With --cache dram: flush lines that have been dirty for this long
+    /// With --cache dram or cxl: flush lines that have been dirty for this long
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub flush_after: Time,
     /// Whether requests are sent at their time stamps, instead of keeping --depth of them under way
@@ -214,6 +234,12 @@ pub struct Model {
     /// Share of the erases that fail; the block is then retired if other blocks are free
     #[arg(long, value_name = "SHARE", default_value = "0%")]
     pub erase_failures: Share,
+    /// Flash that is written as SLC first, while there is room, and emptied when idle
+    #[arg(long, value_name = "BYTES", default_value = "0")]
+    pub slc: Size,
+    /// Which data share blocks of the flash
+    #[arg(long, value_enum, default_value = "mixed")]
+    pub placement: PlacementArgument,
     /// Contents of the flash at the start
     #[arg(long, value_enum, default_value = "steady")]
     pub precondition: PreconditionArgument,
@@ -305,7 +331,10 @@ impl Ssd {
     /// The SSD with `nand` and this capacity for the trace of `source`.
     pub(super) fn setup(&self, nand: &Profile, source: &Source, capacity: u64) -> anyhow::Result<Setup> {
         let requests = source.survey.requests;
-        let ssd = self.ssd(nand, capacity);
+        let mut ssd = self.ssd(nand, capacity);
+        if self.set.placement == PlacementArgument::Volumes {
+            ssd.placements = source.volumes();
+        }
         Ok(Setup {
             storage: self.storage(&ssd, source)?,
             ssd,
@@ -334,6 +363,7 @@ impl Ssd {
             wear_gap: self.set.wear_gap,
             bad_blocks: self.set.bad_blocks.0,
             erase_failures: self.set.erase_failures.0,
+            slc_cache_bytes: self.set.slc.0,
             front: self.front(),
             preconditioning: match self.set.precondition {
                 PreconditionArgument::Steady => Precondition::Steady { filled: 1.0 },
@@ -345,17 +375,29 @@ impl Ssd {
         }
     }
 
-    fn storage(&self, ssd: &Config, source: &Source) -> anyhow::Result<Storage> {
-        let memory = MemoryTiming {
-            latency_ns: self.set.scm_latency.ns,
+    /// Whether the cache loses its contents with the power.
+    pub(super) fn is_volatile(&self) -> bool {
+        matches!(self.cache, CacheArgument::Dram | CacheArgument::Cxl)
+    }
+
+    /// The times of the cache.
+    pub(super) fn memory(&self) -> MemoryTiming {
+        let (access, latency) = if self.cache == CacheArgument::Cxl { CXL } else { SCM };
+        MemoryTiming {
+            access_ns: self.set.scm_access.unwrap_or(access).ns,
+            latency_ns: self.set.scm_latency.unwrap_or(latency).ns,
             banks: self.set.scm_banks,
             bandwidth: self.set.scm_bandwidth.0,
-        };
+        }
+    }
+
+    fn storage(&self, ssd: &Config, source: &Source) -> anyhow::Result<Storage> {
+        let memory = self.memory();
         let kind = match self.cache {
             CacheArgument::NvWb => CacheKind::NvWb,
             CacheArgument::WriteOnly => CacheKind::WriteOnly,
             CacheArgument::Space => CacheKind::Space,
-            CacheArgument::Dram => CacheKind::Dram,
+            CacheArgument::Dram | CacheArgument::Cxl => CacheKind::Dram,
             CacheArgument::ScmOnly => return Ok(Storage::Scm(memory)),
             CacheArgument::None => return Ok(Storage::Nand),
         };

@@ -66,9 +66,31 @@ fn summary(runs: &[Run]) -> Vec<String> {
             summary.push(of_best(best, first, group));
         }
     }
+    summary.extend(runs.iter().find_map(cached_as_slc));
+    summary.extend(runs.iter().find_map(kept_together));
     summary.extend(lost(runs));
     summary.extend(few_blocks(runs));
     summary
+}
+
+/// A sentence on what the cache of SLC took.
+fn cached_as_slc(run: &Run) -> Option<String> {
+    let flash = run.flash.filter(|flash| flash.slc_bytes > 0)?;
+    let nand = run.outcome.nand.as_ref()?;
+    let share = nand.slc_units as f64 / nand.host_units_programmed.max(1) as f64 * 100.0;
+    let moved = nand.folded_units as f64 / nand.slc_units.max(1) as f64 * 100.0;
+    Some(format!(
+        "{}: {share:.1} % of what was written to the flash went to its {} of SLC, and {moved:.1} % of that was \
+         moved on in idle time.",
+        run.nand,
+        Size(flash.slc_bytes)
+    ))
+}
+
+/// A sentence on data that cannot be kept apart.
+fn kept_together(run: &Run) -> Option<String> {
+    let one = run.flash.is_some() && run.asks_placement && run.setup.ssd.placements.is_empty();
+    one.then(|| format!("Without effect: --set placement ({} has only one volume).", run.trace))
 }
 
 /// A sentence on chips of which a die has few super-blocks.
@@ -134,6 +156,11 @@ fn of_trace(run: &Run) -> String {
     };
     if run.skipped > 0 {
         text += &format!(" {} bad records were skipped.", run.skipped);
+    }
+    if run.temporary_bytes > 0 {
+        let place = terapage_figures::temporary_directory();
+        let bytes = Size(run.temporary_bytes);
+        text += &format!(" It was kept in {} (TMPDIR) meanwhile, in {bytes}.", place.display());
     }
     text
 }
@@ -281,6 +308,7 @@ fn latencies(runs: &[Run]) -> Table {
 /// The flash as it was simulated, which differs from what was asked for because blocks are whole.
 fn flash(runs: &[Run]) -> Option<Table> {
     let bad = runs.iter().any(|run| run.flash.is_some_and(|flash| flash.bad_per_die > 0));
+    let slc = runs.iter().any(|run| run.flash.is_some_and(|flash| flash.slc_bytes > 0));
     let mut rows: Vec<Vec<String>> = Vec::new();
     for run in runs {
         let Some(flash) = run.flash else { continue };
@@ -289,12 +317,18 @@ fn flash(runs: &[Run]) -> Option<Table> {
         row.extend([flash.spare_asked, flash.spare].map(percent));
         row.push(flash.blocks_per_die.to_string());
         row.push(Size(flash.super_block_bytes).to_string());
+        if slc {
+            row.push(Size(flash.slc_bytes).to_string());
+        }
         if bad {
             row.extend([flash.bad_per_die.to_string(), percent(flash.spare_good)]);
         }
         rows.push(row);
     }
     let mut heads = vec!["capacity", "spare asked %", "spare simulated %", "super-blocks a die", "of"];
+    if slc {
+        heads.push("SLC");
+    }
     if bad {
         heads.extend(["bad", "spare left %"]);
     }

@@ -15,9 +15,9 @@ const CACHE: [&str; 9] = [
     "--set copy-above",
 ];
 /// Options of the memory of a cache.
-const MEMORY: [&str; 3] = ["--set scm-latency", "--set scm-banks", "--set scm-bandwidth"];
+const MEMORY: [&str; 4] = ["--set scm-latency", "--set scm-access", "--set scm-banks", "--set scm-bandwidth"];
 /// Options of the flash.
-const FLASH: [&str; 11] = [
+const FLASH: [&str; 13] = [
     "--nand",
     "--seed",
     "--set channels",
@@ -29,6 +29,8 @@ const FLASH: [&str; 11] = [
     "--set bad-blocks",
     "--set erase-failures",
     "--set precondition",
+    "--set slc",
+    "--set placement",
 ];
 
 /// A sentence for each reason why given options have no effect.
@@ -57,8 +59,8 @@ pub fn of(ssd: &Ssd) -> Vec<String> {
             say(&["--set whole-lines"], "reads are not copied");
         }
     }
-    if ssd.cache != CacheArgument::Dram {
-        say(&["--set flush-after"], "it is for --cache dram");
+    if !ssd.is_volatile() {
+        say(&["--set flush-after"], "it is for --cache dram and cxl");
     }
     if ssd.set.open {
         say(&["--depth"], "requests come at their time stamps");

@@ -102,9 +102,19 @@ impl Flags<'_> {
 
     fn memory(&mut self) {
         let arguments = self.arguments;
-        let latency = (arguments.set.scm_latency.ns.to_string(), "ns for 512 bytes");
-        let group = (Origin::Published, "papers on NV-WB by the same group: 100 ns for 512 bytes");
-        self.add(("--set scm-latency", "cache's latency"), latency, group);
+        let memory = arguments.memory();
+        let latency = (memory.latency_ns.to_string(), "ns for 512 bytes");
+        let access = (memory.access_ns.to_string(), "ns for an access");
+        if arguments.cache == CacheArgument::Cxl {
+            let estimated = (Origin::Estimated, "22 GB/s: links of x8 PCIe 5 have up to 32");
+            let published = (Origin::Published, "Liu and others, ASPLOS 2025: 140 to 410 ns; the middle");
+            self.add(("--set scm-latency", "cache's latency"), latency, estimated);
+            self.add(("--set scm-access", "cache's first byte"), access, published);
+        } else {
+            let group = (Origin::Published, "papers on NV-WB by the same group: 100 ns for 512 bytes");
+            self.add(("--set scm-latency", "cache's latency"), latency, group);
+            self.add(("--set scm-access", "cache's first byte"), access, group);
+        }
         let banks = (arguments.set.scm_banks.to_string(), "");
         self.add(("--set scm-banks", "cache's banks"), banks, (Origin::Estimated, HERE));
         let bandwidth = match arguments.set.scm_bandwidth {
@@ -172,6 +182,10 @@ impl Flags<'_> {
         self.add(("--set over-provisioning", "over-provisioning"), over, here);
         self.add(("--set gc", "garbage collection"), (named(arguments.set.gc), ""), here);
         self.ageing();
+        if arguments.set.slc.0 > 0 {
+            self.add(("--set slc", "cache of SLC"), (arguments.set.slc.to_string(), ""), here);
+        }
+        self.add(("--set placement", "placement"), (named(arguments.set.placement), ""), here);
         let state = (named(arguments.set.precondition), "");
         self.add(("--set precondition", "state before"), state, here);
     }
