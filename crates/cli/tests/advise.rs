@@ -136,7 +136,9 @@ fn a_small_program_gets_advice() {
     let said = text(&terapage(home, &few).stdout);
     assert!(said.contains("note       64 KiB are fewer than 8 blocks of 16 KiB: 8 are simulated"), "{said}");
     assert!(said.contains("note       9999.0 threads at once count as "), "{said}");
-    refused(home, &[&traced[..], &["--timeout", "9"]].concat(), "PROGRAM");
+    for option in [&["--timeout", "9"][..], &["--quick"], &["--keep", "kept.trace"]] {
+        refused(home, &[&traced[..], option].concat(), "cannot be used with");
+    }
     let mut fails = vec!["advise", "--store", &store, "--"];
     fails.extend(["sh", "-c", "echo no luck >&2; exit 3"]);
     refused(home, &fails, "sh failed (natively, exit status: 3): no luck");

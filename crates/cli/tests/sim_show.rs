@@ -23,7 +23,7 @@ fn json_and_html_are_written_by_one_rule() {
     let (input, json, html, other) =
         (place("in.trace"), place("out.json"), place("out.html"), place("other"));
     fs::write(&input, trace()).unwrap();
-    let small = ["--traffic", "64M", "--set", "scale=0.02", "--set", "requests=1000"];
+    let small = ["--set", "scale=0.02", "--set", "requests=1000"];
     let commands: [(&[&str], &[&str]); 5] = [
         (&["sim", "info", &input], &[]),
         (&["sim", "ssd", &input], &[]),

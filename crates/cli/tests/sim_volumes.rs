@@ -43,7 +43,7 @@ fn a_volume_is_described_and_written() {
 
 #[test]
 fn a_figure_is_drawn_beside_what_was_published() {
-    let small = ["--traffic", "64M", "--set", "scale=0.02", "--set", "requests=3000"];
+    let small = ["--set", "scale=0.02", "--set", "requests=3000"];
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     for figure in ["table2", "fig3", "fig5", "fig6"] {

@@ -70,13 +70,13 @@ pub struct Advise {
     remeasure: bool,
     /// Time that all recordings together may take, seconds; by default 20 times the native run, at
     /// least 10 and at most 60
-    #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["quick", "trace"], value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: Option<u64>,
     /// One recording: quicker, and less exact
-    #[arg(long, requires = "command")]
+    #[arg(long, requires = "command", conflicts_with = "trace")]
     quick: bool,
     /// Keep the recording in this file
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "command")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "command", conflicts_with = "trace")]
     keep: Option<PathBuf>,
     #[command(flatten)]
     show: Show,
