@@ -116,7 +116,7 @@ pub(crate) unsafe fn each_block<const CHANGE: bool>(
     debug_assert_eq!(filled, 0, "whole slots");
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(terapage_model)))]
 mod tests {
     use super::*;
 
