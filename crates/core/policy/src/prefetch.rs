@@ -53,9 +53,15 @@ pub trait Prefetch: Send {
     /// estimated from the markers.
     fn outcome(&mut self, _used: u32, _wasted: u32) {}
 
-    /// A sample of the blocks read ahead was touched (`used`), or left memory untouched. The sample
-    /// stands for `blocks` blocks.
-    fn sampled(&mut self, _used: bool, _blocks: u32) {}
+    /// Whether the run that begins with `block` should have a sample, because it is a guess; of
+    /// other runs, some have one.
+    fn wants_sample(&self, _block: u32) -> bool {
+        false
+    }
+
+    /// The sample `block` of the blocks read ahead was touched (`used`), or left memory untouched.
+    /// It stands for `blocks` blocks.
+    fn sampled(&mut self, _block: u32, _used: bool, _blocks: u32) {}
 
     /// Whether the policy requests nothing at present, because the program used too little of the
     /// earlier requests.

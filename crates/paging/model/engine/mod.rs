@@ -169,6 +169,10 @@ impl Store for DiskStore {
         self.disk.split(more);
     }
 
+    fn wants_back(&self, _slot: u32) -> bool {
+        choose(8) == 0
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, _ended: &mut Vec<Ended>) {
         let tag = ring.tag(u64::from(op.id));
         self.disk.begin(ring.ring(), op.slot, op.pieces, op.kind == OpKind::Write, tag);

@@ -31,6 +31,7 @@ struct Watch {
     /// The number of operations that fail first, with failures that may pass.
     failures: AtomicU32,
     fails: AtomicBool,
+    scarce: AtomicBool,
 }
 
 struct Watched {
@@ -68,6 +69,10 @@ impl Store for Watched {
 
     fn forget(&mut self, slots: std::ops::Range<u32>) {
         self.watch.forgotten.lock().unwrap().extend(slots);
+    }
+
+    fn wants_back(&self, _: u32) -> bool {
+        self.watch.scarce.load(SeqCst)
     }
 
     fn open(&mut self, _: &mut StoreRing<'_>, _: &mut Vec<Ended>) {
@@ -116,6 +121,29 @@ fn a_store_is_opened_and_told_of_slots_that_hold_nothing() {
     forgotten.dedup();
     assert!(forgotten.len() >= BLOCKS - 8, "{forgotten:?}");
     assert!(words.iter().all(|&word| word == 0));
+}
+
+#[test]
+fn a_touched_block_gives_up_its_slot_if_the_store_needs_the_room() {
+    if !can_page() {
+        return;
+    }
+    let watch = Arc::new(Watch::default());
+    let theirs = watch.clone();
+    let (pager, words) = paged(1000, Box::new(move || Ok(Box::new(watched(&theirs)))));
+    fill(words, 1 << 41);
+    watch.scarce.store(true, SeqCst);
+    for turn in 0..3 {
+        // Another order in each turn, so that not all blocks are read ahead.
+        for index in 0..BLOCKS {
+            let at = index * 29 % BLOCKS * (BLOCK / 8) + turn;
+            assert_eq!(words[at], at as u64 ^ (1 << 41));
+        }
+    }
+    let counts = pager.snapshot();
+    let forgotten = watch.forgotten.lock().unwrap().len() as u64;
+    assert!(forgotten > 0 && forgotten <= counts.demand_blocks, "{forgotten} of {}", counts.demand_blocks);
+    assert!(holds(words, 1 << 41));
 }
 
 #[test]

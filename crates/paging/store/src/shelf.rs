@@ -307,6 +307,12 @@ pub trait Store: Send {
         Redundancy::default()
     }
 
+    /// Whether a block that the program touches should give up its slot and be written again when
+    /// it leaves: the room of the slot is scarce, or a faster store has room.
+    fn wants_back(&self, _slot: u32) -> bool {
+        false
+    }
+
     /// Where a slot lies, in words for a message: the key of a server. `None`: the name says it.
     fn whereabouts(&self, _slot: u32) -> Option<String> {
         None
@@ -499,6 +505,10 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn redundancy(&self) -> Redundancy {
         (**self).redundancy()
+    }
+
+    fn wants_back(&self, slot: u32) -> bool {
+        (**self).wants_back(slot)
     }
 
     fn whereabouts(&self, slot: u32) -> Option<String> {

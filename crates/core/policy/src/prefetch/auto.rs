@@ -76,7 +76,12 @@ impl Prefetch for Auto {
         ahead
     }
 
-    fn sampled(&mut self, used: bool, blocks: u32) {
+    fn wants_sample(&self, block: u32) -> bool {
+        self.dense.has_just_read(block)
+    }
+
+    fn sampled(&mut self, block: u32, used: bool, blocks: u32) {
+        self.dense.sampled(block, used);
         self.accuracy.sampled(used, blocks);
     }
 

@@ -24,6 +24,13 @@ const LASTS: u32 = 12;
 /// After most such reads did not pay, nothing is read as a whole for this many whiles.
 const REST: u32 = 32;
 
+/// Samples of such reads that are judged together. If less than this part of them was used, per
+/// cent, the reads did not pay, and the rest is twice as long each time, up to the limit. Chosen,
+/// not measured.
+const SAMPLES: u32 = 16;
+const USED_PERCENT: u32 = 45;
+const REST_MAX: u32 = 32 * REST;
+
 /// The minimum number of blocks of a neighbourhood: in a smaller one, most blocks are touched
 /// before the rest is read.
 const EXTENT_MIN: u32 = 16;
@@ -66,8 +73,13 @@ pub struct Dense {
     read: u32,
     /// The number of these that had been read as a whole not long before.
     again: u32,
+    /// Samples of them since the last judgement, and how many of these were used.
+    samples: u32,
+    used: u32,
     /// No neighbourhood is read before this while.
     rests_to: u32,
+    /// The length of the next rest that samples cause.
+    rest: u32,
     /// Touches after which a neighbourhood is read.
     enough: u8,
 }
@@ -87,7 +99,10 @@ impl Dense {
             active: [0; 2],
             read: 0,
             again: 0,
+            samples: 0,
+            used: 0,
             rests_to: 0,
+            rest: REST,
             enough: TOUCHES,
         }
     }
@@ -100,6 +115,36 @@ impl Dense {
             self.now += 1;
             self.active = [0, self.active[0]];
         }
+    }
+
+    /// Whether the neighbourhood of `block` was read as a whole in this while.
+    pub fn has_just_read(&self, block: u32) -> bool {
+        self.extent(block).is_some_and(|extent| extent.read_at == self.now)
+    }
+
+    fn extent(&self, block: u32) -> Option<&Extent> {
+        let number = block >> self.shift;
+        let extent = self.extents.get(number as usize % self.extents.len().max(1))?;
+        (extent.number == number).then_some(extent)
+    }
+
+    /// `block`, a sample of a run, was used or not.
+    pub fn sampled(&mut self, block: u32, used: bool) {
+        if self.extent(block).is_none_or(|extent| extent.read_at == 0) {
+            return;
+        }
+        self.samples += 1;
+        self.used += u32::from(used);
+        if self.samples < SAMPLES {
+            return;
+        }
+        if self.used * 100 < self.samples * USED_PERCENT {
+            self.rests_to = self.now + self.rest;
+            self.rest = (self.rest * 2).min(REST_MAX);
+        } else {
+            self.rest = REST;
+        }
+        (self.samples, self.used) = (0, 0);
     }
 
     /// `block` was touched and belongs to no stream. Returns the neighbourhood to read, if there
@@ -138,5 +183,43 @@ impl Dense {
             (self.read, self.again) = (0, 0);
         }
         Some(Ahead { first: number << self.shift, count, step: 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dense, REST, SAMPLES};
+
+    /// Touches of one neighbourhood after the other until a read begins. Returns its first block.
+    fn first_read(dense: &mut Dense) -> Option<u32> {
+        let read = (0..64_u32).find_map(|at| dense.touched(1000 * 64 + at))?;
+        Some(read.first)
+    }
+
+    fn judged(used: bool) -> Dense {
+        let mut dense = Dense::new(64, 1024);
+        let first = first_read(&mut dense).expect("four touches are enough");
+        assert!(dense.has_just_read(first) && !dense.has_just_read(first + 64));
+        (0..SAMPLES).for_each(|sample| dense.sampled(first + sample, used));
+        dense
+    }
+
+    #[test]
+    fn it_rests_if_what_it_read_was_not_used() {
+        let (mut used, mut wasted) = (judged(true), judged(false));
+        assert!(first_read(&mut used).is_some());
+        assert!(first_read(&mut wasted).is_none());
+        (0..REST).for_each(|_| wasted.come(128));
+        assert!(first_read(&mut wasted).is_some(), "the rest has ended");
+        (0..SAMPLES).for_each(|sample| wasted.sampled(1000 * 64 + sample, false));
+        (0..REST).for_each(|_| wasted.come(128));
+        assert!(first_read(&mut wasted).is_none(), "the next rest is longer");
+    }
+
+    #[test]
+    fn samples_of_streams_do_not_count() {
+        let mut dense = Dense::new(64, 1024);
+        (0..SAMPLES).for_each(|sample| dense.sampled(sample, false));
+        assert!(first_read(&mut dense).is_some());
     }
 }

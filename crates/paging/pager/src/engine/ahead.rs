@@ -15,7 +15,8 @@ const STREAMS: usize = 8;
 /// Chosen, not measured.
 const RANGES: usize = 64;
 
-/// One prefetched run in this many has a sample, which costs a minor fault. Chosen, not measured.
+/// One prefetched run in this many has a sample, which costs a minor fault; a guess always has one.
+/// Chosen, not measured.
 const SAMPLED_RUNS: u32 = if cfg!(terapage_model) { 2 } else { 4 };
 
 /// The most samples that are remembered: samples of blocks that the program drops are forgotten
@@ -130,7 +131,9 @@ impl Ahead {
     /// A run is about to be read ahead: returns the block of it that is a sample, if any.
     pub fn sample(&mut self, run: &[u32]) -> Option<u32> {
         self.runs = self.runs.wrapping_add(1);
-        if !self.runs.is_multiple_of(SAMPLED_RUNS) || run.is_empty() {
+        let first = *run.first()?;
+        let runs = if self.policy.wants_sample(first) { 1 } else { SAMPLED_RUNS };
+        if !self.runs.is_multiple_of(runs) {
             return None;
         }
         // Any block of the run, by a number without a pattern.
@@ -138,7 +141,7 @@ impl Ahead {
         if self.samples.len() >= SAMPLES {
             self.samples.clear();
         }
-        self.samples.insert(block, run.len() as u32 * SAMPLED_RUNS);
+        self.samples.insert(block, run.len() as u32 * runs);
         Some(block)
     }
 
@@ -146,7 +149,7 @@ impl Ahead {
     /// which it stood.
     pub fn sampled(&mut self, block: u32, used: bool) -> u64 {
         let Some(blocks) = self.samples.remove(&block) else { return 0 };
-        self.policy.sampled(used, blocks);
+        self.policy.sampled(block, used, blocks);
         u64::from(blocks)
     }
 

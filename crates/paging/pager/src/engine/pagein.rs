@@ -428,6 +428,15 @@ impl Engine {
         self.see_to_trials(&operation.blocks);
     }
 
+    /// Gives up the slot of a block that has come in for a thread, if the store wants it back.
+    fn give_back_slot(&mut self, block: u32) {
+        let entry = self.table.get(block);
+        let own = entry.has(WANTED) && entry.origin == self.io.own_origin();
+        if own && entry.slot().is_some_and(|slot| self.io.wants_back(slot)) {
+            self.drop_slot(block);
+        }
+    }
+
     /// Counts the time in which threads waited, now that these blocks have arrived.
     fn count_stall(&mut self, blocks: &[u32]) {
         let waited_for = blocks.iter().filter(|&&block| self.table.get(block).has(WANTED)).count();
@@ -456,6 +465,7 @@ impl Engine {
         let blocks: Vec<u32> = operation.blocks.iter().copied().filter(is_in).collect();
         for &block in &blocks {
             self.policy.insert(block);
+            self.give_back_slot(block);
             if self.used_left_out(block) {
                 continue;
             }

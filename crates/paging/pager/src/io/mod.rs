@@ -325,6 +325,11 @@ impl Io {
         self.stores[usize::from(origin)].whereabouts(slot)
     }
 
+    /// Whether a slot of this process's own store should be given up once its block is touched.
+    pub fn wants_back(&self, slot: u32) -> bool {
+        self.stores[usize::from(self.own)].wants_back(slot)
+    }
+
     /// Frees a slot of this process's own store.
     pub fn free_slot(&mut self, slot: u32) {
         if self.slots.free(slot) {

@@ -18,6 +18,10 @@ const UNITS: usize = 64;
 /// The least unit, bytes: each has 4 bytes of bookkeeping.
 const UNIT_LEAST: usize = 128;
 
+/// The store wants slots back if less than its whole memory divided by this is left. Chosen, not
+/// measured.
+const SCARCE_PART: usize = 16;
+
 /// No unit: the end of a chain.
 const NONE: u32 = u32::MAX;
 
@@ -218,6 +222,10 @@ impl Store for Packed {
     }
 
     fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {}
+
+    fn wants_back(&self, _slot: u32) -> bool {
+        self.units.left() < self.units.most / SCARCE_PART
+    }
 
     fn forget(&mut self, slots: Range<u32>) {
         for slot in &mut self.slots[slots.start as usize..slots.end as usize] {

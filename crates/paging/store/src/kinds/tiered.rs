@@ -6,6 +6,7 @@
 //! neighbours stay neighbours.
 
 use crate::EXTENT;
+use crate::parts::bits::Bits;
 use crate::parts::extents::room_for_numbers;
 use crate::parts::pieces::{KeptPieces, cut};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
@@ -43,6 +44,8 @@ pub struct Tiered {
     per_extent: u32,
     /// For each slot, its level.
     has: Vec<u8>,
+    /// Slots whose blocks a choosy level with room did not accept.
+    refused: Bits,
     operations: Notes<Operation>,
     /// Operations of the levels, by their numbers there.
     parts: Notes<Part>,
@@ -151,6 +154,7 @@ impl Tiered {
             block,
             per_extent: (EXTENT / block) as u32,
             has: Vec::new(),
+            refused: Bits::default(),
             operations: Notes::default(),
             parts: Notes::default(),
             came: Vec::new(),
@@ -256,6 +260,10 @@ impl Tiered {
                 // If one store fails, the next one is tried.
                 Err(_) if part.level + 1 < self.levels.len() => {
                     self.join_failed(&mut part);
+                    let level = &self.levels[part.level];
+                    if level.choosy && !level.store.wants_back(0) {
+                        self.refused.insert(part.slots.clone());
+                    }
                     part.level += 1;
                     self.write(ring, part);
                 }
@@ -387,6 +395,9 @@ impl Store for Tiered {
         // parts have: a note that lasts longer only has the number of a read.
         let all = unsafe { KeptPieces::new(op.pieces) };
         let mut last = self.take_came(id);
+        if kind == OpKind::Write {
+            self.refused.remove(slots.clone());
+        }
         // The count is one more than the number of parts, until all have begun.
         self.operations.put(id, Operation { left: 1, failure: None });
         let mut rest = slots.clone();
@@ -436,6 +447,7 @@ impl Store for Tiered {
     }
 
     fn forget(&mut self, slots: Range<u32>) {
+        self.refused.remove(slots.clone());
         for slot in slots.clone() {
             let level = std::mem::replace(&mut self.has[slot as usize], NOWHERE);
             if level != NOWHERE {
@@ -486,6 +498,18 @@ impl Store for Tiered {
 
     fn redundancy(&self) -> Redundancy {
         self.levels.iter().fold(Redundancy::default(), |all, level| all + level.store.redundancy())
+    }
+
+    fn wants_back(&self, slot: u32) -> bool {
+        let level = self.has[slot as usize];
+        if level == NOWHERE {
+            return false;
+        }
+        let (faster, rest) = self.levels.split_at(usize::from(level));
+        let here =
+            rest[0].extents[(slot / self.per_extent) as usize].0 * self.per_extent + slot % self.per_extent;
+        let has_room = |level: &Level| level.choosy && !level.store.wants_back(0);
+        rest[0].store.wants_back(here) || !self.refused.has(slot) && faster.iter().any(has_room)
     }
 
     fn whereabouts(&self, slot: u32) -> Option<String> {

@@ -52,7 +52,9 @@ fn it_is_full_when_its_memory_is_and_then_has_room_again() {
     for slot in 0..fit {
         assert_eq!(rig.read(slot).unwrap(), content(3, slot));
     }
+    assert!(rig.store.wants_back(0), "its room is scarce when it is full");
     rig.store.forget(0..fit);
+    assert!(!rig.store.wants_back(0), "and not when it is empty");
     let again = (0..2000).take_while(|&slot| rig.write(slot, &content(3, slot)).is_ok()).count() as u32;
     assert_eq!(again, fit);
 }
