@@ -21,7 +21,7 @@ help:
 	@echo "make test     formatting, lints, unit tests, real programs, faults; about half an hour on 2 cores"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
-	@echo "make guest    older kernels alone: Linux 6.1 and 6.12 in an emulated machine; some 15 minutes"
+	@echo "make guest    other kernels alone: Linux 6.1 to the newest in an emulated machine; some 25 minutes"
 	@echo "make works-with  the page docs/works-with.md: real programs with less memory; a quarter of an hour and more"
 	@echo "make people-figures  what jobs, numpy and containers are promised, measured; a quarter of an hour, as root"
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"

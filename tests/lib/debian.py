@@ -29,7 +29,9 @@ class Debian:
         for name in ("lists/partial", "archives/partial"):
             os.makedirs(os.path.join(self.place, name), exist_ok=True)
         self._write("status", "")
-        self._write("sources", f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n")
+        # Experimental has only what is newer than in sid.
+        suites = (suite, "sid") if suite == "experimental" else (suite,)
+        self._write("sources", "".join(f"deb [signed-by={KEYRING}] {mirror()} {name} main\n" for name in suites))
         if not glob.glob(os.path.join(self.place, "lists", "*_Packages*")):
             self._apt("apt-get", "update")
 
@@ -60,9 +62,13 @@ class Debian:
         found = glob.glob(os.path.join(self.archives, f"{name}_{version.replace(':', '%3a')}_*.deb"))
         return found[0] if found else None
 
+    def names(self, pattern):
+        """The names of packages that match."""
+        return [line.split()[0] for line in self._apt("apt-cache", "search", "--names-only", f"^{pattern}$").splitlines()]
+
     def newest(self, pattern):
         """The newest package of that name, without those that it needs, as a file."""
-        found = [line.split()[0] for line in self._apt("apt-cache", "search", "--names-only", f"^{pattern}$").splitlines()]
+        found = self.names(pattern)
         if not found:
             raise Skipped(f"apt knows no package {pattern} for {self.architecture}")
         name = max(found, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
