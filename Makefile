@@ -11,7 +11,7 @@ COMPLETIONS := target/completions
 PROCESSOR := $(shell uname -m)
 ARM := aarch64-unknown-linux-gnu
 
-.PHONY: help setup build arm demo check test soak guest works-with people-figures install stage wheel deb rpm dist site
+.PHONY: help setup build arm demo check test soak guest works-with people-figures install stage wheel deb rpm dist release site
 
 help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
@@ -21,7 +21,7 @@ help:
 	@echo "make test     formatting, lints, unit tests, real programs, faults; about half an hour on 2 cores"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
-	@echo "make guest    other kernels alone: Linux 6.1 to the newest in an emulated machine; some 25 minutes"
+	@echo "make guest    kernels from Linux 6.1 to the newest, and 64-bit Arm, in emulated machines; an hour"
 	@echo "make works-with  the page docs/works-with.md: real programs with less memory; a quarter of an hour and more"
 	@echo "make people-figures  what jobs, numpy and containers are promised, measured; a quarter of an hour, as root"
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
@@ -29,6 +29,7 @@ help:
 	@echo "make deb      the Debian packages, into dist/"
 	@echo "make rpm      the RPM packages, into dist/"
 	@echo "make dist     all of these, an archive, a container image, the debug symbols, the SBOM, and checksums of all"
+	@echo "make release  the same of the last commit, for x86-64 and Arm, twice with the same bytes"
 	@echo "make site     the docs as a site, target/site/html"
 
 setup:
@@ -93,7 +94,7 @@ arm:
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --release --locked \
 	    --target $(ARM) -p terapage-cli -p terapage-preload -p terapage-capi
 
-guest: build
+guest: build arm
 	tests/guest/run
 
 works-with: build
@@ -123,6 +124,9 @@ dist: stage
 	packaging/image
 	cd dist && sha256sum *.whl *.deb *.rpm *.tar.xz *.tar *.json > SHA256SUMS
 	@cat dist/SHA256SUMS
+
+release:
+	packaging/release --twice
 
 site:
 	packaging/site
