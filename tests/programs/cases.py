@@ -281,6 +281,17 @@ def split(runner, scale):
         check(block == 4096, f"blocks of {block} bytes at the end, not split")
 
 
+def learn(runner, scale):
+    """Pages at random places, twice in the same order: the second run has what the first has learnt."""
+    waits = []
+    for _ in range(2):
+        runner.run([runner.shared("split"), str(scale.amount), str(scale.amount * 150)], env={"TERAPAGE_LEARN": runner.path("learnt")})
+        if runner.paging is not None:
+            with open(runner.path(f"stats{runner.paging.runs}.json"), encoding="utf-8") as file:
+                waits.append(json.load(file)["major_faults"])
+    check(not waits or waits[1] * 2 < waits[0], f"major faults of the two runs: {waits}")
+
+
 def server_prepare(runner, scale):
     c_program("server.c")["prepare"](runner, scale)
 
@@ -753,6 +764,7 @@ CASES = [
     Case("reservations", Scale(16, 32), Scale(128, 512), **c_program("reservations.c")),
     Case("scattered", Scale(32, 48), Scale(128, 192), c_program("scattered.c")["prepare"], scattered),
     Case("split", Scale(16, 48), Scale(128, 512), c_program("split.c")["prepare"], split, per_process=True),
+    Case("learn", Scale(16, 48), Scale(128, 512), c_program("split.c")["prepare"], learn, per_process=True),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c"), per_process=True),
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),

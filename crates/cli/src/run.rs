@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode};
 use terapage_config::{Group, Hosted, Io, SETTINGS, Settings, Size, UnknownVariable, memory_bytes};
 use terapage_lease::JOB_VARIABLE;
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
+use terapage_trace::Learnt;
 
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -126,6 +127,11 @@ impl Run {
             complain(&format!("warning: {shown} runs, but its memory is not paged: {why}"));
         }
 
+        if let Some(path) = &settings.learn
+            && let Err(why) = Learnt::read(path)
+        {
+            bail!("--learn: {} {why}", path.display());
+        }
         let limit = self.limit(settings.memory)?;
         // Files of an earlier run could be mistaken for this run's.
         for file in [&settings.stats, &settings.trace].into_iter().flatten().filter(|file| file.is_file()) {

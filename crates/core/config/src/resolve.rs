@@ -82,7 +82,9 @@ impl Partial {
         if let Some(size) = settings.store_size {
             store::check_room(stores, &settings.specs(stores), size)?;
         }
-        for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
+        let files =
+            [("stats", &mut settings.stats), ("trace", &mut settings.trace), ("learn", &mut settings.learn)];
+        for (name, file) in files {
             if let Some(path) = file {
                 *path = absolute(name, path)?;
                 // Such a file is refused now, not after the program has done its work.
@@ -95,6 +97,12 @@ impl Partial {
         if let Some(path) = settings.stats.as_ref().filter(|path| settings.trace.as_ref() == Some(path)) {
             let why = format!("{} is the file for the trace, too (name another file)", path.display());
             return Err(Error::Value { name: "stats".to_owned(), why });
+        }
+        let others = [("counters", &settings.stats), ("trace", &settings.trace)];
+        let shared = |path: &PathBuf| others.iter().find(|(_, other)| other.as_ref() == Some(path));
+        if let Some((path, (of, _))) = settings.learn.as_ref().and_then(|path| Some((path, shared(path)?))) {
+            let why = format!("{} is the file for the {of}, too (name another file)", path.display());
+            return Err(Error::Value { name: "learn".to_owned(), why });
         }
         Ok(settings)
     }

@@ -362,6 +362,20 @@ settings! {
         help: "Write the block references to a file",
     }
 
+    /// The file in which the program's runs learn from each other.
+    learn: PathBuf => Option<PathBuf> {
+        read: value::path,
+        resolve: resolve::as_given,
+        name: "learn",
+        variable: "TERAPAGE_LEARN",
+        default: None,
+        group: Group::Advanced,
+        flag: Flag::Value("FILE"),
+        choices: Choices::File,
+        run_only: true,
+        help: "Read ahead in the order of the program's last run, which the file has, and note this run's there",
+    }
+
     /// Whether to report each step on standard error.
     verbose: bool {
         read: value::boolean,

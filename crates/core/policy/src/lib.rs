@@ -7,6 +7,7 @@
 
 pub mod belady;
 pub mod frame_need;
+pub mod learnt;
 pub mod list;
 pub mod objects;
 pub mod pace;

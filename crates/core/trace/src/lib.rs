@@ -7,12 +7,14 @@
 
 mod compressor;
 mod header;
+mod learnt;
 mod reader;
 mod record;
 mod references;
 mod writer;
 
 pub use header::Header;
+pub use learnt::Learnt;
 pub use reader::Reader;
 pub use record::{Event, PageOut, Record};
 pub use references::references;

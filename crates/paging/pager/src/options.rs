@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use terapage_policy::{pace, soft};
 use terapage_stats::{Counters, Shared};
 use terapage_sys::ring::IoEngine;
+use terapage_trace::Learnt;
 
 /// Options of a pager.
 #[derive(Clone, Debug)]
@@ -46,6 +47,10 @@ pub struct Options {
     /// the process's number. `docs/trace-format.md` describes the records. A forked child records
     /// nothing.
     pub trace: Option<PathBuf>,
+    /// What the program's last run has left ([`Pager::finish_learning`](crate::Pager::finish_learning)),
+    /// to read blocks ahead in the same order; without keys if there is nothing. `None`: nothing is
+    /// recorded either.
+    pub learn: Option<Learnt>,
     /// Sizes and times that only tests change.
     pub tuning: Tuning,
 }
@@ -97,6 +102,7 @@ impl Default for Options {
             each_second: None,
             share: None,
             trace: None,
+            learn: None,
             tuning: Tuning::PROGRAMS,
         }
     }

@@ -13,6 +13,7 @@ use terapage_stats::{Counters, FILE_NAME, MAGIC, REGIONS, RegionCounters, Shared
 use terapage_store::Store;
 use terapage_sys::fd::Fd;
 use terapage_sys::{file, thread};
+use terapage_trace::Learnt;
 
 /// Makes a store of this process, and those of its forked children.
 pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
@@ -343,6 +344,12 @@ impl Pager {
         trace.begin_end();
         self.mailbox.ask(Engine::finish_trace)?;
         trace.wait_end()
+    }
+
+    /// Ends the recording of what the program's next run may use ([`Options::learn`]); `None` if
+    /// nothing was recorded.
+    pub fn finish_learning(&self) -> Option<Learnt> {
+        self.mailbox.ask(|engine| Ok(engine.finish_learning())).ok().flatten()
     }
 
     /// Frees what the stores hold elsewhere. The caller must end the process at once: missing

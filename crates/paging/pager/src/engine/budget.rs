@@ -1,6 +1,7 @@
 //! A budget that is shared with other processes, or belongs to this process alone.
 
 use super::Engine;
+use super::learnt::Learning;
 use super::table::State;
 use crate::error::Error;
 use crate::frames::lease::{FRAMES_MIN, STEP_BYTES, Use};
@@ -91,7 +92,12 @@ impl Engine {
 
     /// Bytes that cannot be returned: bookkeeping, bounce buffers, memory of stores.
     fn fixed_bytes(&self) -> usize {
-        self.table.usage.books_bytes() + self.io.bounce.total_bytes() + packed_bytes()
+        self.books_bytes() + self.io.bounce.total_bytes() + packed_bytes()
+    }
+
+    /// Bytes of bookkeeping: for blocks, and of what is learnt.
+    pub(crate) fn books_bytes(&self) -> usize {
+        self.table.usage.books_bytes() + self.learning.as_ref().map_or(0, Learning::bytes)
     }
 
     /// The most blocks that are read ahead as one run: the prefetch policy knows only the maximum
@@ -147,7 +153,7 @@ impl Engine {
         let packed = packed_bytes().div_ceil(self.block).next_multiple_of(PACKED_STEP);
         let budget = all - packed.min(all - all / FRAMES_PART);
         let buffers = self.io.bounce.bytes_in(all * self.block);
-        let books = (self.table.usage.books_bytes() + buffers) / self.block;
+        let books = (self.books_bytes() + buffers) / self.block;
         let limit = (budget - books.min(budget / 2)).max(all.min(FRAMES_MIN));
         if limit != self.frames.limit {
             self.policy.resize(budget);

@@ -128,6 +128,8 @@ impl Engine {
         self.frames.maker.forget();
         // The trace file and the thread that writes it belong to the parent.
         self.recorder = None;
+        // So does what is learnt.
+        self.learning = None;
         self.forks_ahead = 0;
         self.queue.clear();
         self.ahead.postponed.clear();

@@ -8,6 +8,7 @@ mod budget;
 pub(crate) mod files;
 mod fork;
 mod grace;
+pub(crate) mod learnt;
 mod pagein;
 mod pageout;
 mod placing;
@@ -33,6 +34,7 @@ use crate::options::Options;
 use crate::trace::{Kind, Recorder};
 use ahead::Ahead;
 use grace::Grace;
+use learnt::Learning;
 use pagein::Stall;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -139,11 +141,13 @@ pub(crate) struct Engine {
     /// the program do.
     pub forks_ahead: u32,
     pub recorder: Option<Recorder>,
+    /// The order of the last run, and of this one.
+    pub learning: Option<Learning>,
 }
 
 impl Engine {
     pub fn new(
-        options: Options,
+        mut options: Options,
         store: Box<dyn Store>,
         shared: &'static Shared,
         mailbox: &'static Mailbox,
@@ -156,6 +160,7 @@ impl Engine {
         let policy = replacement(&options.policy, limit).ok_or(Error::Policy)?;
         let ahead = Ahead::new(&options).ok_or(Error::Policy)?;
         let splits = split::may_ever(&options);
+        let learning = options.learn.take().map(|last| Learning::new(last, limit * block));
         let mut engine = Engine {
             block,
             is_split: false,
@@ -185,6 +190,7 @@ impl Engine {
             grace: Grace::default(),
             forks_ahead: 0,
             recorder: None,
+            learning,
             options,
         };
         engine.counters.budget_bytes.store((limit * block) as u64, Relaxed);
@@ -300,7 +306,7 @@ impl Engine {
 
     fn report_second(&mut self) {
         if let Some(each_second) = self.options.each_second {
-            each_second(self.counters, self.table.usage.books_bytes() as u64);
+            each_second(self.counters, self.books_bytes() as u64);
         }
     }
 
@@ -467,7 +473,7 @@ impl Engine {
         let resident = (self.frames.count * self.block + buffers + packed_bytes()) as u64;
         counters.resident_bytes.store(resident, Relaxed);
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
-        counters.books_bytes.store(self.table.usage.books_bytes() as u64, Relaxed);
+        counters.books_bytes.store(self.books_bytes() as u64, Relaxed);
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries, Relaxed);
         self.count_waits();

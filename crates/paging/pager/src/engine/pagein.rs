@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::files::UNKNOWN;
-use super::table::{MARKER, SAMPLE, State, WANTED};
+use super::table::{LEARNT, MARKER, SAMPLE, State, WANTED};
 use crate::carry::{Arrival, LoadIn, Run};
 use crate::io::bounce::Buffer;
 use crate::io::transfers::Operation;
@@ -143,16 +143,20 @@ impl Engine {
 
     /// A touch of a block that was taken out only so that its touch is seen.
     pub(crate) fn watched_fault(&mut self, block: u32) {
-        let (marker, sample) = (self.table.get(block).has(MARKER), self.table.get(block).has(SAMPLE));
+        let entry = self.table.get(block);
+        let (marker, sample, learnt) = (entry.has(MARKER), entry.has(SAMPLE), entry.has(LEARNT));
         self.install(&[block]);
         self.minor_wait_ends();
+        if learnt {
+            self.used_learnt(block);
+        }
         if sample {
             self.sampled(block, true);
         }
         if marker {
             self.used_marker(block);
             self.prefetch_after(block, false);
-        } else if !sample {
+        } else if !sample && !learnt {
             self.record(Kind::MinorFault, [block]);
             self.note_minor_fault(block);
             self.policy.seen(block);
@@ -174,6 +178,7 @@ impl Engine {
         self.demand(block, place, self.waits.began_ns().max(1));
         self.hurry(block);
         self.prefetch_after(block, false);
+        self.learn_miss(block, at);
     }
 
     /// Begins to read a block for which a thread waits.
@@ -187,14 +192,17 @@ impl Engine {
     /// that is counted. Returns whether the block is the first of a run.
     fn used_left_out(&mut self, block: u32) -> bool {
         let entry = self.table.get(block);
-        let (marker, sample) = (entry.has(MARKER), entry.has(SAMPLE));
+        let (marker, sample, learnt) = (entry.has(MARKER), entry.has(SAMPLE), entry.has(LEARNT));
         if sample {
             self.sampled(block, true);
+        }
+        if learnt {
+            self.used_learnt(block);
         }
         if marker {
             self.used_marker(block);
         }
-        marker
+        marker || learnt
     }
 
     /// The program has reached the first block of a prefetched run.
@@ -362,7 +370,7 @@ impl Engine {
         let blocks = operation.blocks.iter().map(arrival).collect();
         let is_left_out = |&block: &u32| {
             let entry = self.table.get(block);
-            (entry.has(MARKER) || entry.has(SAMPLE)) && !entry.has(WANTED)
+            entry.has(MARKER | SAMPLE | LEARNT) && !entry.has(WANTED)
         };
         let (left_out, wanted): (Vec<u32>, Vec<u32>) =
             operation.blocks.iter().partition(|block| is_left_out(block));
@@ -456,7 +464,7 @@ impl Engine {
                 self.used_left_out(block);
                 self.install(&[block]);
             } else {
-                let marker = entry.has(MARKER);
+                let marker = entry.has(MARKER | LEARNT);
                 self.table.set_state(block, State::Watched);
                 self.record(Kind::Prefetched, (!marker).then_some(block));
             }

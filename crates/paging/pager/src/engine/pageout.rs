@@ -1,7 +1,7 @@
 //! Page-outs, ahead of need.
 
 use super::Engine;
-use super::table::{MARKER, SAMPLE, State, WANTED};
+use super::table::{LEARNT, MARKER, SAMPLE, State, WANTED};
 use crate::carry::look::Look;
 use crate::carry::mover::Taken;
 use crate::carry::{self, Departure};
@@ -183,8 +183,11 @@ impl Engine {
     /// Ends watching a block in the pool that was not touched.
     fn unwatch(&mut self, block: u32) {
         let entry = self.table.get_mut(block);
-        let (marker, sample) = (entry.has(MARKER), entry.has(SAMPLE));
+        let (marker, sample, learnt) = (entry.has(MARKER), entry.has(SAMPLE), entry.has(LEARNT));
         entry.flags = 0;
+        if learnt {
+            self.wasted_learnt(block);
+        }
         if sample {
             self.sampled(block, false);
         }

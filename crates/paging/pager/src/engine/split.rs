@@ -28,7 +28,7 @@ pub(crate) fn may_ever(options: &Options) -> bool {
 impl Engine {
     /// Splits blocks if that is due and possible.
     pub(crate) fn see_to_splitting(&mut self) {
-        if !self.trials.are_off() && self.trials.splitting.is_shown() {
+        if !self.trials.are_off() && (self.trials.splitting.is_shown() || self.learnt_to_split()) {
             self.split().ok();
         }
     }
@@ -70,6 +70,7 @@ impl Engine {
         self.files.iter_mut().for_each(|file| file.split(PARTS as u32));
         self.frames.split(PARTS, options.soft_per_mille);
         self.ahead = ahead.after(&self.ahead, PARTS as u32);
+        self.learning_after_split();
         self.policy = policy;
         self.grace = Grace::default();
         self.trials = Trials::new(false, 0);

@@ -58,6 +58,9 @@ pub(crate) const MARKER: u8 = 2;
 /// The block is a sample of a prefetched run, and stays out of the program: whether it is touched
 /// tells how much of the blocks read ahead is used.
 pub(crate) const SAMPLE: u8 = 4;
+/// The block is the first of a run that was read in the order of the last run, and stays out of the
+/// program until it is touched.
+pub(crate) const LEARNT: u8 = 8;
 
 /// The data about a block. An entry of zero bytes is a block that was never touched.
 #[repr(C)]
@@ -292,6 +295,11 @@ impl Table {
             // changing.
             unsafe { *region.parts.add((block - region.first) as usize) = parts };
         }
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        1 << self.shift
     }
 
     pub fn regions(&self) -> &[Region] {

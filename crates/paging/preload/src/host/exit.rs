@@ -126,6 +126,9 @@ pub fn finish() {
     {
         terapage_sys::thread::say(&format!("terapage: {error}\n"));
     }
+    if let Some(pager) = &ARENA.lock().pager {
+        write_learnt(pager);
+    }
     untracked::look_last();
     untracked::note_program_time();
     write_stats();
@@ -159,6 +162,19 @@ pub fn never_paged() -> terapage_stats::Snapshot {
     (counters.job, counters.job_processes) = crate::job::numbers();
     untracked::fill(&mut counters);
     counters
+}
+
+/// Notes for the program's next run what this one has learnt.
+fn write_learnt(pager: &terapage_pager::Pager) {
+    let Some(path) = process::settings().and_then(|settings| settings.learn.as_ref()) else { return };
+    if let Some(learnt) = pager.finish_learning()
+        && let Err(error) = learnt.write(path)
+    {
+        terapage_sys::thread::say(&format!(
+            "terapage: what this run has learnt (--learn) could not be written to {}: {error}\n",
+            path.display()
+        ));
+    }
 }
 
 fn write_stats() {

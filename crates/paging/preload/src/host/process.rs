@@ -13,6 +13,7 @@ use terapage_store::Shelf;
 use terapage_sys::fd::Room;
 use terapage_sys::userfaultfd::{self, DEVICE_VARIABLE, Kind, Userfaultfd};
 use terapage_sys::{last, ring, thread};
+use terapage_trace::Learnt;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
@@ -352,6 +353,7 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
         verify: settings.verify,
         io: terapage_store::io_engine(settings.io),
         trace: None,
+        learn: learnt(settings),
         copy: settings.mechanism == Mechanism::Copy,
         begins: Some(crate::untracked::is_paged),
         each_second: Some(crate::untracked::each_second),
@@ -361,6 +363,22 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
         spin_us: settings.spin_us.unwrap_or(usual.spin_us),
         ..usual
     }
+}
+
+/// What the last run of this program has left, if this run is to use it, or to leave something.
+fn learnt(settings: &Settings) -> Option<Learnt> {
+    let path = settings.learn.as_deref()?;
+    let program = Learnt::program_of(&std::env::current_exe().unwrap_or_default());
+    let nothing = || Some(Learnt { program, ..Learnt::default() });
+    let why = match Learnt::read(path) {
+        Ok(Some(last)) if last.program == program => return Some(last),
+        Ok(None) => return nothing(),
+        Ok(Some(_)) if exit::is_run() => "is another program's".to_owned(),
+        Ok(Some(_)) => return None,
+        Err(error) => error.to_string(),
+    };
+    thread::say(&format!("terapage: --learn: {} {why}; the program goes on without the file\n", path.display()));
+    None
 }
 
 /// Starts the pager with the trace that the settings name, or, if that cannot be written, without
