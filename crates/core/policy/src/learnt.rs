@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 /// Waits that are remembered, to find the place.
 const RECENT: usize = 8;
 /// How many of them must be among the predecessors of an entry far from the place before.
-const NEEDED: usize = 2;
+const NEEDED: usize = 3;
 /// The predecessors of an entry that are compared.
 const SPAN: usize = 128;
 /// An entry is near the place before within this distance: one common predecessor suffices.
@@ -32,7 +32,7 @@ const HEADS: usize = 4;
 /// Blocks of the first run of a head, and of the longest.
 const RUN_LEAST: usize = 8;
 const RUN_MOST: usize = 32;
-/// Runs that a head reads ahead of its place.
+/// Runs that a head reads ahead of its place; a head that was not proved reads one.
 const OPEN: usize = 2;
 /// Entries that are looked at to fill a run; most blocks may be in memory.
 const LOOKED_AT: usize = 512;
@@ -170,7 +170,11 @@ impl Follower {
     /// The first block of a run was touched: returns the keys of the run.
     pub fn used(&mut self, key: u32) -> Vec<u32> {
         let is_it = |run: &Run| run.keys[0] == key;
-        let found = self.heads.iter().enumerate().find_map(|(at, head)| Some((at, head.open.iter().position(is_it)?)));
+        let found = self
+            .heads
+            .iter()
+            .enumerate()
+            .find_map(|(at, head)| Some((at, head.open.iter().position(is_it)?)));
         self.moved = found.is_some();
         let run = match found {
             Some((at, index)) => {
@@ -182,7 +186,7 @@ impl Follower {
                 run
             }
             None => {
-                let Some(index) = self.left.iter().position(is_it) else { return Vec::new() };
+                let Some(index) = self.left.iter().rposition(is_it) else { return Vec::new() };
                 self.left.remove(index).expect("it is there")
             }
         };
@@ -196,7 +200,8 @@ impl Follower {
     pub fn ahead(&mut self, most: usize, mut is_wanted: impl FnMut(u32) -> bool) -> Option<Vec<u32>> {
         let head = self.heads.first_mut().filter(|_| self.moved)?;
         let most = head.run.min(most);
-        if head.open.len() >= OPEN || most == 0 || self.credit < most as i64 * MISSES_PER_BLOCK {
+        let open = if head.run > RUN_LEAST { OPEN } else { 1 };
+        if head.open.len() >= open || most == 0 || self.credit < most as i64 * MISSES_PER_BLOCK {
             return None;
         }
         head.next = head.next.max(head.place + 1);
@@ -316,6 +321,7 @@ impl Follower {
 mod tests {
     use super::*;
     use crate::testing::random;
+    use proptest::prelude::*;
     use std::collections::HashSet;
 
     /// Runs a program that touches `touches` once each block has left memory again: a block is in
@@ -410,19 +416,26 @@ mod tests {
         }
     }
 
-    /// The place that the search finds is the one that a search of all entries finds.
-    #[test]
-    fn the_index_finds_what_a_naive_search_finds() {
-        let recorded = scattered(3000, 500);
-        let mut follower = Follower::new(recorded.clone());
-        for key in random(3000, 600) {
-            let naive = is_indexed(key).then(|| naive_find(&follower, key)).flatten();
-            assert_eq!(follower.find(key), naive);
-            follower.missed(key);
-        }
-        for &key in &recorded {
-            assert_eq!(follower.find(key), is_indexed(key).then(|| naive_find(&follower, key)).flatten());
-            follower.missed(key);
+    proptest! {
+        /// The place that the search finds is the one that a search of all entries finds.
+        #[test]
+        fn the_index_finds_what_a_naive_search_finds(
+            recorded in proptest::collection::vec(0u32..300, 0..1500),
+            others in proptest::collection::vec(0u32..400, 0..200),
+            from in any::<prop::sample::Index>(),
+        ) {
+            let mut follower = Follower::new(recorded.clone());
+            let from = from.index(recorded.len() + 1);
+            let mut read = HashSet::new();
+            for &key in recorded[from..].iter().take(300).chain(&others).chain(recorded.iter().take(300)) {
+                let naive = if is_indexed(key) { naive_find(&follower, key) } else { None };
+                prop_assert_eq!(follower.find(key), naive);
+                follower.missed(key);
+                if let Some(keys) = follower.ahead(32, |key| key % 3 > 0 && !read.contains(&key)) {
+                    prop_assert!(keys.iter().all(|&key| key % 3 > 0 && read.insert(key)));
+                    prop_assert!(key % 2 == 0 || follower.used(keys[0]) == keys);
+                }
+            }
         }
     }
 
@@ -442,6 +455,11 @@ mod tests {
         }
         let place = follower.heads.first().map_or(0, |head| head.place);
         let tried = nearest(place).into_iter().take(TRIES).filter(|&at| follower.common(at) >= NEEDED);
-        tried.collect::<Vec<_>>().into_iter().rev().max_by_key(|&at| follower.common(at)).map(|entry| (None, entry))
+        tried
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .max_by_key(|&at| follower.common(at))
+            .map(|entry| (None, entry))
     }
 }

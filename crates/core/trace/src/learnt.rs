@@ -125,8 +125,12 @@ mod tests {
     fn learnt() -> impl Strategy<Value = Learnt> {
         let regions = proptest::collection::vec(any::<(u32, u32)>(), 0..4);
         let keys = proptest::collection::vec(any::<u32>(), 0..50);
-        (any::<u64>(), any::<bool>(), regions, keys)
-            .prop_map(|(program, split, regions, keys)| Learnt { program, split, regions, keys })
+        (any::<u64>(), any::<bool>(), regions, keys).prop_map(|(program, split, regions, keys)| Learnt {
+            program,
+            split,
+            regions,
+            keys,
+        })
     }
 
     proptest! {
@@ -140,7 +144,7 @@ mod tests {
             let mut bytes = learnt.to_bytes();
             let at = at.index(bytes.len());
             prop_assert_eq!(Learnt::from_bytes(&bytes[..at]), None);
-            bytes[at] ^= 1 << bit;
+            bytes[at] ^= 1u8 << bit;
             prop_assert_eq!(Learnt::from_bytes(&bytes), None);
         }
     }

@@ -47,9 +47,8 @@ pub struct Options {
     /// the process's number. `docs/trace-format.md` describes the records. A forked child records
     /// nothing.
     pub trace: Option<PathBuf>,
-    /// What the program's last run has left ([`Pager::finish_learning`](crate::Pager::finish_learning)),
-    /// to read blocks ahead in the same order; without keys if there is nothing. `None`: nothing is
-    /// recorded either.
+    /// What the program's last run has left (`Pager::finish_learning`), to read blocks ahead in the
+    /// same order; without keys if there is nothing. `None`: nothing is recorded either.
     pub learn: Option<Learnt>,
     /// Sizes and times that only tests change.
     pub tuning: Tuning,

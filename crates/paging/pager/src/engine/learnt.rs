@@ -232,6 +232,11 @@ impl Engine {
         };
         let regions = (0..self.table.regions().len()).map_while(region).collect();
         let keys = learning.record.concat();
-        (!keys.is_empty()).then_some(Learnt { program: learning.program, split: self.is_split, regions, keys })
+        (!keys.is_empty()).then_some(Learnt {
+            program: learning.program,
+            split: self.is_split,
+            regions,
+            keys,
+        })
     }
 }

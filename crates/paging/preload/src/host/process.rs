@@ -377,7 +377,10 @@ fn learnt(settings: &Settings) -> Option<Learnt> {
         Ok(Some(_)) => return None,
         Err(error) => error.to_string(),
     };
-    thread::say(&format!("terapage: --learn: {} {why}; the program goes on without the file\n", path.display()));
+    thread::say(&format!(
+        "terapage: --learn: {} {why}; the program goes on without the file\n",
+        path.display()
+    ));
     None
 }
 
