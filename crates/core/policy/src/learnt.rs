@@ -138,7 +138,7 @@ impl Follower {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        let runs = LEFT * RUN_MOST;
+        let runs = self.left.len() * RUN_MOST;
         (self.sequence.len() + self.entries.len() + self.starts.len() + runs) * size_of::<u32>()
     }
 

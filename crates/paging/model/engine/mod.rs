@@ -31,6 +31,7 @@ use terapage_model::{memory, page_bytes, program, ring};
 use terapage_store::{
     Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store, StoreRing,
 };
+use terapage_trace::Learnt;
 
 const PAGES_A_BLOCK: usize = 4;
 const BLOCK: usize = PAGES_A_BLOCK * page_bytes();
@@ -211,6 +212,13 @@ impl Share for Fickle {
     }
 }
 
+/// An order of page-ins that the program follows by chance only.
+fn learnt() -> Learnt {
+    let pages = BLOCKS * PAGES_A_BLOCK;
+    let keys = (0..64).map(|_| choose(pages) as u32).collect();
+    Learnt { program: 0, split: choose(2) == 0, regions: vec![(0, pages as u32)], keys }
+}
+
 /// One run of a program under the pager.
 fn run(plan: Plan) {
     // A page that is copied instead of moved exists twice for a moment. A page that a wrong count
@@ -232,6 +240,7 @@ fn run(plan: Plan) {
         soft_per_mille: [100, 300, 600][choose(3)],
         verify: plan.verify,
         spin_us: choose(2) as u64,
+        learn: (choose(3) == 0).then(learnt),
         tuning: Tuning {
             ahead_bytes: 2 * BLOCK,
             bounce: Some(choose(2) == 0),

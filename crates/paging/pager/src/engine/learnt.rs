@@ -18,13 +18,13 @@ use terapage_trace::Learnt;
 const BUDGET_PART: usize = 64;
 
 /// The record grows by this many keys at a time.
-const CHUNK: usize = 1 << 14;
+const CHUNK: usize = if cfg!(terapage_model) { 16 } else { 1 << 14 };
 
 /// Blocks are split at once if the last run's were, after this many proved runs.
 const PROVED: u64 = 16;
 
 /// A run has at most the frames divided by this.
-const RUN_PART: usize = 64;
+const RUN_PART: usize = if cfg!(terapage_model) { 4 } else { 64 };
 
 /// The most runs whose first blocks are remembered: those of blocks that the program drops are
 /// forgotten late.
@@ -70,8 +70,12 @@ impl Learning {
         learning
     }
 
-    /// Bytes of memory, which count in the budget.
+    /// Bytes of memory, which count in the budget. The model's few small frames have no room for
+    /// them.
     pub fn bytes(&self) -> usize {
+        if cfg!(terapage_model) {
+            return 0;
+        }
         let follower = self.follower.as_ref().map_or(0, Follower::bytes);
         follower + self.record.len() * CHUNK * size_of::<u32>()
     }

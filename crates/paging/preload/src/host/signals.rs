@@ -1,4 +1,4 @@
-//! Signals that end the program, if `--summary` or `--stats` must be written at its end.
+//! Signals that end the program, if `--summary`, `--stats` or `--learn` must be written at its end.
 //!
 //! SIGTERM, SIGINT and SIGHUP end a program that has no handler for them. Then this library's
 //! handler writes, and ends the process by the same signal. The program does not see that handler:
@@ -25,7 +25,8 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// Handles the signals for which the program has begun without a handler, if there is output to
 /// write.
 pub fn open() {
-    let writes = process::settings().is_some_and(|settings| settings.stats.is_some());
+    let writes =
+        process::settings().is_some_and(|settings| settings.stats.is_some() || settings.learn.is_some());
     // The kernel does not end the first process of a namespace by a signal without a handler. A
     // handler would run with the thread pointer of a hosted program.
     if !(writes || summary::is_asked()) || std::process::id() == 1 || crate::hosted::is_host() {
