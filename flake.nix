@@ -1,4 +1,4 @@
-# For Nix: nix run . -- run --memory 4G -- ./program. Not tested: there is no nix where this is made.
+# For Nix: nix run . -- run --memory 4G -- ./program. Not tested.
 {
   description = "Run programs on data far larger than memory";
 

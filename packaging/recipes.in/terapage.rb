@@ -1,4 +1,4 @@
-# For Homebrew on Linux: brew install ./terapage.rb. Not tested: there is no brew where this is made.
+# For Homebrew on Linux: brew install ./terapage.rb. Not tested.
 class Terapage < Formula
   desc "Run programs on data far larger than memory"
   homepage "https://github.com/terapage/terapage"

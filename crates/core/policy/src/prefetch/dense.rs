@@ -117,9 +117,10 @@ impl Dense {
         }
     }
 
-    /// Whether the neighbourhood of `block` was read as a whole in this while.
+    /// Whether the neighbourhood of `block` was read as a whole in this while or the previous one:
+    /// the read itself may end a while.
     pub fn has_just_read(&self, block: u32) -> bool {
-        self.extent(block).is_some_and(|extent| extent.read_at == self.now)
+        self.extent(block).is_some_and(|extent| extent.read_at > 0 && extent.read_at + 1 >= self.now)
     }
 
     fn extent(&self, block: u32) -> Option<&Extent> {
@@ -199,6 +200,7 @@ mod tests {
     fn judged(used: bool) -> Dense {
         let mut dense = Dense::new(64, 1024);
         let first = first_read(&mut dense).expect("four touches are enough");
+        dense.come(128);
         assert!(dense.has_just_read(first) && !dense.has_just_read(first + 64));
         (0..SAMPLES).for_each(|sample| dense.sampled(first + sample, used));
         dense

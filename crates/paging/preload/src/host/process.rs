@@ -378,7 +378,7 @@ fn learnt(settings: &Settings) -> Option<Learnt> {
         Err(error) => error.to_string(),
     };
     thread::say(&format!(
-        "terapage: --learn: {} {why}; the program goes on without the file\n",
+        "terapage: --learn: {} {why}; this process goes on without the file\n",
         path.display()
     ));
     None

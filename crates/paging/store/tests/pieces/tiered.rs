@@ -65,7 +65,13 @@ fn the_first_is_filled_first_and_what_is_written_again_comes_back() {
     let held = rig.store.level_bytes();
     rig.read(slot - 1).unwrap();
     assert_eq!(rig.store.level_bytes(), held, "a read moves nothing");
-    rig.store.forget(0..8);
+    assert!(rig.store.wants_back(0), "memory is full");
+    assert!(!rig.store.wants_back(slot - 1), "nothing can move up");
+    rig.store.forget(21..slot - 1);
+    assert!(rig.store.wants_back(slot - 1), "memory has room for it");
+    rig.write(slot, &content(3, slot)).unwrap();
+    assert!(!rig.store.wants_back(slot), "memory with room has refused it");
+    rig.store.forget(slot..slot + 1);
     rig.write(slot - 1, &content(8, slot - 1)).unwrap();
     assert_eq!(rig.store.level_bytes()[1], 0, "it came back");
     assert_eq!(rig.read(slot - 1).unwrap(), content(8, slot - 1));
