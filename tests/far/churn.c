@@ -1,11 +1,12 @@
 /* Memory that is larger than its budget, and told apart byte for byte.
  *
- * churn MIB PASSES [fork | exec | vanish | become PROGRAM]
+ * churn MIB PASSES [fork | exec | vanish | more | become PROGRAM]
  *
  * Fills its memory, says "ready", and waits for a line on standard input. Each pass then checks
  * every page, groups of them in no order, and writes it anew. With `fork`, a child does the same
  * beside it with what it had at the fork; with `exec`, a child executes another program at once;
- * with `vanish` the parent ends at once, and the child goes on alone. With `become` it executes the
+ * with `vanish` the parent ends at once, and the child goes on alone. With `more` it fills half at
+ * first, and after the line the rest, says "more", and waits again. With `become` it executes the
  * program, which fails, says "stays", waits for a line, and after its passes executes sleep(1).
  * SIGUSR1 ends the passes. At the end it says how long it waited for a page at most.
  */
@@ -106,11 +107,19 @@ int main(int argc, char **argv) {
     memory = malloc(pages * PAGE);
     if (!memory)
         return 2;
-    for (size_t page = 0; page < pages; page++)
+    size_t first = strcmp(how, "more") ? pages : pages / 2;
+    for (size_t page = 0; page < first; page++)
         fill(page, 1);
     printf("ready\n");
     fflush(stdout);
     wait_for_a_line();
+    if (first < pages) {
+        for (size_t page = first; page < pages; page++)
+            fill(page, 1);
+        printf("more\n");
+        fflush(stdout);
+        wait_for_a_line();
+    }
     if (!strcmp(how, "become")) {
         execl(argv[4], argv[4], (char *)NULL);
         printf("stays\n");
@@ -120,7 +129,7 @@ int main(int argc, char **argv) {
         execl("/bin/sleep", "sleep", "100", (char *)NULL);
         return 5;
     }
-    if (*how) {
+    if (*how && first == pages) {
         pid_t child = fork();
         if (child < 0)
             return 2;

@@ -218,6 +218,62 @@ def drained(bench):
     bench.good(child)
 
 
+def server_list(bench):
+    """Servers are added to a list and taken out of it while a program works: it takes them up, and leaves them."""
+    one, two, three = [bench.server(name=name) for name in ("one", "two", "three")]
+    file = os.path.join(bench.place, "servers")
+
+    def write(*servers, also=""):
+        with open(file + ".new", "w", encoding="ascii") as new:
+            new.writelines(f"127.0.0.1:{server.port}\n" for server in servers)
+            new.write(also)
+        os.rename(file + ".new", file)
+
+    values = lambda server: len([key for key in server.call("KEYS", "tp:*") if "." in key])
+    url = f"valkey+list://{file}"
+    write(also="# none\n")
+    bench.refused(url, "names no server")
+    write(one, also="far-1:6379\n")
+    bench.refused(url, "no address in line 2: 'far-1:6379'")
+    bench.refused(f"mirror:valkey++list://{file}+{two.url}", "no copy of a mirror")
+    write(one)
+    child = bench.churn(url, "more", passes="100000")
+    bench.ready(child)
+    check(values(one) > 2, "nothing is there")
+    write(one, two, also="nonsense!\n")
+    wait_for(lambda: "no address in line 3" in child.errors(), "the wrong line is named", 60)
+    write(one, two)
+    # The program connects to it before it needs room.
+    wait_for(lambda: "connected_clients:1\r" not in two.call("INFO", "clients"), "the new server is taken up", 60)
+    bench.go_on()
+    wait_for(lambda: "more" in child.output(), "the rest is filled", 60)
+    check(values(two) > 2, "the new server got nothing")
+    bench.go_on()
+    before = stat(bench, child)
+    check(before["mirror_copies"] == 0 and before["condition"] is None, f"{before}")
+    write(two, three)
+    wait_for(lambda: values(one) == 0, "the server that was taken out is empty", 90)
+    one.stop()
+    said = bench.far("drain", two.url)
+    check("is empty" in said and values(two) == 0, said)
+    two.stop()
+    child.process.send_signal(signal.SIGUSR1)
+    bench.good(child)
+    three.check_empty()
+    # A fork's child reads the blocks of its parent where they were.
+    one, two = [bench.server(name=f"fork{number}") for number in range(2)]
+    write(one)
+    child = bench.churn(url, "fork", passes="8")
+    bench.ready(child)
+    bench.go_on()
+    registries = lambda: [key for key in one.call("KEYS", "tp:{*") if "." not in key]
+    wait_for(lambda: len(registries()) == 2, "the child has a store of its own", 60)
+    write(two)
+    bench.good(child)
+    one.check_empty()
+    two.check_empty()
+
+
 def flushed_and_filled(bench):
     """All keys of a copy are removed while the program sleeps: that is noticed, and mended."""
     servers = [bench.server(name=name) for name in ("one", "other")]
@@ -274,5 +330,5 @@ def killed_at_random(bench):
     )
 
 
-CI = [upgraded, hung, degraded, one_server_twice, listed, new_password, new_certificates, repaired_by_spare, drained]
+CI = [upgraded, hung, degraded, one_server_twice, listed, new_password, new_certificates, repaired_by_spare, drained, server_list]
 SOAK = [flushed_and_filled, killed_at_random]

@@ -484,8 +484,9 @@ Examples:
   terapage far drain valkey://far1:6379 --undo
 
 Programs hear of it within ten seconds. A mirror that has a spare (spare= in the name of a server)
-fills the spare, and gives up what it keeps on this server. The command ends when no running program
-keeps anything there. It fails if that gets no further: other programs have no spare.")]
+fills the spare, and gives up what it keeps on this server; a program with a list of servers moves
+it to the others. The command ends when no running program keeps anything there. It fails if that
+gets no further: other programs have no spare.")]
 pub struct Drain {
     /// The server
     #[arg(value_name = "URL")]

@@ -324,6 +324,10 @@ fn mirror(bytes: &[u8]) -> Result<StoreSpec, String> {
     if copies.iter().any(|copy| copy.ram_bytes(Size(1)) > 0) {
         return Err("a mirror has no copy in memory (write tier:ram:2G+mirror:A++B)".to_owned());
     }
+    let is_list = |url: &&str| url.split(':').next().is_some_and(|scheme| scheme.ends_with("+list"));
+    if copies.iter().any(|copy| copy.urls().iter().any(is_list)) {
+        return Err("a list of servers is no copy of a mirror (name the servers themselves)".to_owned());
+    }
     Ok(StoreSpec::Mirror(copies))
 }
 

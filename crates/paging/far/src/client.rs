@@ -237,6 +237,10 @@ fn connect(server: &Server, until: Instant) -> Result<Stream, Error> {
     let (host, port) = match &server.address {
         Address::Unix(path) => return UnixStream::connect(path).map(Stream::Unix).map_err(Error::Connect),
         Address::Tcp(host, port) => (host, *port),
+        Address::List(_) => {
+            let why = "is a list: name one of its servers";
+            return Err(Error::Name(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)));
+        }
     };
     let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
     let all = match &server.numbers[..] {

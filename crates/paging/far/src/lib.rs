@@ -12,6 +12,7 @@ mod connection;
 mod fleet;
 mod info;
 mod life;
+mod list;
 mod namespace;
 mod receiver;
 mod refusals;

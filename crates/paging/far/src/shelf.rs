@@ -2,10 +2,11 @@
 
 use crate::client;
 use crate::life::{self, Checked, NotFit};
+use crate::list;
 use crate::store::Far;
 use crate::tls::Tls;
 use crate::url::{Address, PASSWORD_FILE, Secret, Server};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -175,6 +176,9 @@ fn check(url: &str) -> Result<(), String> {
     if let Some(tls) = &server.tls_with {
         tls.check().map_err(|why| format!("{name}: {why}"))?;
     }
+    if let Address::List(file) = &server.address {
+        return check_list(&server, file);
+    }
     let checked = life::check(&server).map_err(|NotFit { why, is_absent }| {
         if is_absent {
             ABSENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(url.to_owned());
@@ -186,6 +190,26 @@ fn check(url: &str) -> Result<(), String> {
     let mut known = CHECKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     known.retain(|(known, _)| known != url);
     known.push((url.to_owned(), checked));
+    Ok(())
+}
+
+/// Checks the servers of a list. One that gives no answer may be used later, if there is another.
+fn check_list(template: &Server, file: &Path) -> Result<(), String> {
+    let servers = list::servers(file).map_err(|why| format!("{} {why}", list::shown(file)))?;
+    let mut absent = Vec::new();
+    for &address in &servers {
+        let server = template.at(address);
+        let name = server.shown();
+        match life::check(&server) {
+            Ok(checked) => checked.warnings.iter().for_each(|what| warn(format!("{name} {what}"))),
+            Err(NotFit { why, is_absent: true }) => absent.push(format!("{name} {why}")),
+            Err(NotFit { why, is_absent: false }) => return Err(format!("{name} {why}")),
+        }
+    }
+    if absent.len() == servers.len() {
+        return absent.into_iter().next().map_or(Ok(()), Err);
+    }
+    absent.into_iter().for_each(|why| warn(format!("{why}: it gets blocks when it answers")));
     Ok(())
 }
 
@@ -221,6 +245,10 @@ fn open(url: &str, terms: Terms) -> Result<Box<dyn Store>, Error> {
         let found = client::resolve(host, *port)
             .map_err(|error| unfit(&server.shown(), format!("cannot be found: {error}")))?;
         server.numbers = found.into_iter().map(|address| address.ip()).collect();
+    }
+    if let Address::List(file) = &server.address {
+        let file = file.clone();
+        return list::open(server, &file, terms);
     }
     if let Some(limit) = terms.limit {
         server.limit_bytes = Some(server.limit_bytes.unwrap_or(limit).min(limit));

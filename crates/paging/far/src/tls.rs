@@ -177,7 +177,7 @@ fn name_of(server: &Server) -> Result<ServerName<'static>, String> {
     let name = match (&server.name, &server.address) {
         (Some(name), _) => name.clone(),
         (None, Address::Tcp(host, _)) => host.clone(),
-        (None, Address::Unix(_)) => String::new(),
+        (None, Address::Unix(_) | Address::List(_)) => String::new(),
     };
     let no = |_| format!("'{name}' is not a name that a certificate can have (name=NAME)");
     ServerName::try_from(name.clone()).map_err(no)
@@ -569,7 +569,7 @@ mod tests {
             let mut seen = Vec::new();
             assert_eq!(carry(&mut server, &mut client, step, &mut seen).unwrap(), b"");
             assert!(client.is_up());
-            let bytes: Vec<u8> = (0..100_000_u32).map(|at| ((at * at) >> 7) as u8).collect();
+            let bytes: Vec<u8> = (0..100_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
             server.set_buffer_limit(None);
             server.writer().write_all(&bytes).unwrap();
             bytes.chunks(RECORD).for_each(|part| client.encrypt(part).unwrap());

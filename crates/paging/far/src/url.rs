@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The default port, and that of a sentinel.
-const PORT: u16 = 6379;
+pub(crate) const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 /// The default time without an answer from a server before the program is stopped.
@@ -25,7 +25,17 @@ const STALL_MAX: Duration = Duration::from_secs(24 * 3600);
 pub const PASSWORD_FILE: &str = "TERAPAGE_STORE_PASSWORD_FILE";
 
 /// The schemes that this reads.
-pub const SCHEMES: [&str; 7] = ["valkey", "valkeys", "redis", "rediss", "valkey+unix", "redis+unix", "unix"];
+pub const SCHEMES: [&str; 9] = [
+    "valkey",
+    "valkeys",
+    "redis",
+    "rediss",
+    "valkey+unix",
+    "redis+unix",
+    "unix",
+    "valkey+list",
+    "valkeys+list",
+];
 
 /// The address at which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +44,8 @@ pub enum Address {
     Tcp(String, u16),
     /// A socket in the file system.
     Unix(PathBuf),
+    /// Those in a file, which may change.
+    List(PathBuf),
 }
 
 /// A password: never shown.
@@ -151,6 +163,7 @@ impl Server {
         }
         let (scheme, rest) = text.split_once(':').ok_or("a server's name begins with valkey://")?;
         let is_unix = matches!(scheme, "valkey+unix" | "redis+unix" | "unix");
+        let is_list = matches!(scheme, "valkey+list" | "valkeys+list");
         if !SCHEMES.contains(&scheme) {
             return Err(format!("servers of kind '{scheme}:' are unknown (write valkey://HOST)"));
         }
@@ -164,10 +177,14 @@ impl Server {
         let (who, place) = authority.rsplit_once('@').map_or((None, authority), |(who, at)| (Some(who), at));
         let names = |option: &str| options.split('&').any(|named| named.split('=').next() == Some(option));
         let port = if names("sentinel") { SENTINEL_PORT } else { PORT };
-        let (address, seeds) = if is_unix { (unix(place, path)?, Vec::new()) } else { hosts(place, port)? };
+        let (address, seeds) = match (is_unix, is_list) {
+            (true, _) => (unix(place, path)?, Vec::new()),
+            (_, true) => (list(place, path)?, Vec::new()),
+            _ => hosts(place, port)?,
+        };
         let mut server = Server {
             address,
-            tls: matches!(scheme, "valkeys" | "rediss"),
+            tls: matches!(scheme, "valkeys" | "rediss" | "valkeys+list"),
             user: None,
             password: None,
             database: 0,
@@ -191,7 +208,7 @@ impl Server {
         if let Some(who) = who {
             server.take_user(who)?;
         }
-        if !is_unix && !matches!(path, "" | "/") {
+        if !is_unix && !is_list && !matches!(path, "" | "/") {
             server.database = database(&path[1..])?;
         }
         for option in options.split('&').filter(|option| !option.is_empty()) {
@@ -210,8 +227,11 @@ impl Server {
         if !self.seeds.is_empty() && !is_several {
             return Err("each server needs a --store (or write cluster=yes or sentinel=NAME)".to_owned());
         }
-        if is_several && matches!(self.address, Address::Unix(_)) {
-            return Err("clusters and sentinels are named by hosts, not by a socket".to_owned());
+        if is_several && !matches!(self.address, Address::Tcp(..)) {
+            return Err("clusters and sentinels are named by hosts, not by a file".to_owned());
+        }
+        if self.spare.is_some() && matches!(self.address, Address::List(_)) {
+            return Err("spare= is for one server: those of a list take each other's place".to_owned());
         }
         if self.sentinel.is_some() && self.cluster == Some(true) {
             return Err("a cluster has no sentinels: write cluster=yes or sentinel=NAME".to_owned());
@@ -343,14 +363,19 @@ impl Server {
                 format!("valkey{tls}://{}", all.collect::<Vec<_>>().join(","))
             }
             Address::Unix(path) => format!("valkey+unix://{}", path.display()),
+            Address::List(path) => format!("valkey{tls}+list://{}", path.display()),
         }
     }
 
     /// The whole name without the password, as [`parse`](Self::parse) reads it.
     pub fn without_password(&self) -> String {
+        let tls = if self.tls { "s" } else { "" };
         let mut name = match &self.address {
             Address::Tcp(..) => self.place(),
             Address::Unix(path) => format!("valkey+unix://{}", encode(path.as_os_str().as_bytes(), b"/")),
+            Address::List(path) => {
+                format!("valkey{tls}+list://{}", encode(path.as_os_str().as_bytes(), b"/"))
+            }
         };
         let mut mark = '?';
         let mut add = |key: &str, value: &str| {
@@ -419,7 +444,7 @@ fn hosts(place: &str, port: u16) -> Result<(Address, Vec<(String, u16)>), String
 }
 
 /// `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`.
-fn tcp(place: &str, default: u16) -> Result<(String, u16), String> {
+pub(crate) fn tcp(place: &str, default: u16) -> Result<(String, u16), String> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or("a ']' is missing after the address")?;
@@ -447,6 +472,14 @@ fn unix(place: &str, path: &str) -> Result<Address, String> {
         return Err("a socket is named by its path (write valkey+unix:///run/valkey.sock)".to_owned());
     }
     Ok(Address::Unix(path.into()))
+}
+
+fn list(place: &str, path: &str) -> Result<Address, String> {
+    let path = OsString::from_vec(decode(path)?);
+    if !place.is_empty() || path.len() < 2 || path.as_bytes().contains(&0) {
+        return Err("a list is named by its path (write valkey+list:///etc/terapage/servers)".to_owned());
+    }
+    Ok(Address::List(path.into()))
 }
 
 fn database(text: &str) -> Result<u32, String> {
@@ -589,6 +622,9 @@ mod tests {
             "valkey://u:hushhush@h?ca=/x",
             "valkey+unix://run/sock",
             "valkey+unix:///",
+            "valkey+list://servers",
+            "valkey+list:///servers?spare=1m",
+            "valkey+list:///servers?cluster=yes",
             "nfs://u:hushhush@h",
         ];
         for name in wrong {
@@ -613,13 +649,18 @@ mod tests {
         fn a_name_without_its_password_means_the_same(
             user in proptest::option::of("[a-z@:% ]{1,9}"), prefix in "[a-z:.]{0,9}", database in 0u32..99,
             limit in proptest::option::of(1u64..1 << 50), stall in 100u64..100_000, path in "/[a-z %/?#]{1,60}",
-            is_unix in any::<bool>(), count in 0usize..3, secret in proptest::option::of(0..999),
+            is_unix in any::<bool>(), is_list in any::<bool>(), count in 0usize..3, secret in proptest::option::of(0..999),
             seeds in 0usize..3,
             encrypt in any::<Option<bool>>(), tls in any::<bool>(), certs in any::<bool>(),
             file in proptest::option::of("/[a-z %&=+]{1,20}"), handed in proptest::option::of(0..999),
         ) {
-            let seeds = if is_unix { 0 } else { seeds };
-            let address = if is_unix { Address::Unix(path.into()) } else { Address::Tcp("fe80::1".into(), 7) };
+            let is_list = is_list && !is_unix;
+            let seeds = if is_unix || is_list { 0 } else { seeds };
+            let address = match (is_unix, is_list) {
+                (true, _) => Address::Unix(path.into()),
+                (_, true) => Address::List(path.into()),
+                _ => Address::Tcp("fe80::1".into(), 7),
+            };
             let tls = tls && !is_unix;
             let file = file.filter(|_| tls);
             let both = file.clone().filter(|_| certs).map(PathBuf::from);

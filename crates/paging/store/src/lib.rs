@@ -20,11 +20,11 @@ pub use kinds::file::FileStore;
 pub use kinds::mirror::Mirror;
 pub use kinds::packed::{Packed, packed_bytes};
 pub use kinds::ram::Ram;
-pub use kinds::striped::{Placement, Striped};
+pub use kinds::striped::{Joins, Placement, Striped};
 pub use kinds::tiered::{Tier, Tiered};
 pub use open::{Elsewhere, OpenUrl, Shelf, Terms};
 pub use parts::member::takes_direct_io;
-pub use parts::spare::Spare;
+pub use parts::spare::{Relief, Spare};
 pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
 pub use terapage_config::Faults;
 use terapage_sys::ring::IoEngine;
@@ -79,6 +79,11 @@ mod tests {
         pub(crate) fn memory(&mut self) -> &mut [u8] {
             // SAFETY: mapped in `new`, never freed, and used only by this rig.
             unsafe { memory::bytes(self.at, self.len) }
+        }
+
+        /// Calls the store with its ring.
+        pub(crate) fn in_ring(&mut self, call: impl FnOnce(&mut S, &mut StoreRing<'_>)) {
+            call(&mut self.store, &mut StoreRing::new(&mut self.ring, 0, 48));
         }
 
         /// One operation, from its beginning to its completion, with the first `len` bytes of the

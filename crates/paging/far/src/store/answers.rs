@@ -77,7 +77,10 @@ impl Far {
                     self.look_for_dead();
                 }
             }
-            (Ask::Drain, Some(Reply::Bulk(says))) => self.drains = !says.is_empty(),
+            (Ask::Drain, Some(Reply::Bulk(says))) => {
+                self.drains = !says.is_empty();
+                self.member.iter().for_each(|member| member.note_drain(self.drains));
+            }
             (Ask::Beat, Some(Reply::Integer(new))) => self.has_shown_life(new),
             (Ask::Leave, _) if self.leaving == Leaving::Asked => self.leaving = Leaving::Noted,
             (Ask::Look, Some(reply)) => self.looked(index / CLASSES, &reply.text().unwrap_or_default()),

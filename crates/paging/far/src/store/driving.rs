@@ -53,7 +53,7 @@ impl Far {
         let place = node.addresses.get(node.dialled % node.addresses.len().max(1)).copied();
         let address = match &self.server.address {
             Address::Unix(path) => ring::Address::unix(path),
-            Address::Tcp(..) => place.map(ring::Address::from),
+            Address::Tcp(..) | Address::List(_) => place.map(ring::Address::from),
         };
         self.lanes[index].place = place;
         let session = self.server.tls.then(|| Session::new(&self.server)).transpose();

@@ -260,7 +260,8 @@ impl Store for Far {
     }
 
     fn presence(&self) -> Presence<'_> {
-        Presence { answers: self.trouble_now().is_none(), drains: self.drains, server: &self.nodes[0].run_id }
+        let drains = self.drains || self.member.as_ref().is_some_and(|member| member.is_left());
+        Presence { answers: self.trouble_now().is_none(), drains, server: &self.nodes[0].run_id }
     }
 
     fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {

@@ -26,6 +26,7 @@ use crate::connection::{Command, Connection, Event, plain};
 use crate::fleet;
 use crate::info::Info;
 use crate::life::{self, Holder};
+use crate::list::Member;
 use crate::namespace::{self, Namespace};
 use crate::receiver::{Answer, Want};
 use crate::refusals::{self, Remedy};
@@ -39,6 +40,7 @@ use planted::{Planted, is_planted};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sweep::Sweeper;
 use terapage_store::{EXTENT, Ended, Error, Failure, Notes, Op, OpKind, Presence, Store, StoreRing, Why};
@@ -214,6 +216,8 @@ pub struct Far {
     is_copy: bool,
     /// Somebody wants the server to be emptied.
     drains: bool,
+    /// What is known of the server as one of a list.
+    member: Option<Arc<Member>>,
     /// A sign of life was noted in the registry, which was there before.
     has_beat: bool,
     /// A server has taken the place of another, and may lack what was written last; when that was,
@@ -284,6 +288,7 @@ impl Far {
             untold: Vec::new(),
             is_copy: false,
             drains: false,
+            member: None,
             has_beat: false,
             why_lost: String::new(),
             taken_over: None,
@@ -303,6 +308,12 @@ impl Far {
             warned: false,
             leaving: Leaving::No,
         })
+    }
+
+    /// The same store, on a server of a list.
+    #[must_use]
+    pub(crate) fn in_list(self, member: Arc<Member>) -> Far {
+        Far { member: Some(member), ..self }
     }
 
     /// The namespace on the server.

@@ -15,7 +15,7 @@ use crate::parts::copies::{Copies, Side};
 use crate::parts::pieces::{KeptPieces, cut, each_block};
 use crate::parts::repair::{Repair, Saved};
 use crate::parts::resync::Resync;
-use crate::parts::spare::Spare;
+use crate::parts::spare::{Relief, Spare};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,6 +32,11 @@ const SAVED_MOST: usize = 8 << 20;
 pub struct Mirror {
     pub(crate) copies: Copies,
     pub(crate) spares: Vec<Spare>,
+    pub(crate) relief: Option<Relief>,
+    /// It has one copy, but while that is emptied.
+    is_alone: bool,
+    /// The time from which on relief may be asked for.
+    pub(crate) relief_from_ns: u64,
     pub(crate) block: usize,
     pub(crate) slots: u32,
     /// Slots that were written, and were not given up since.
@@ -55,6 +60,8 @@ pub struct Mirror {
     /// Writes that wait until their slots have been written back.
     pub(crate) waiting: Vec<u32>,
     pub(crate) saved_bytes: usize,
+    /// Forks whose children may still read the copies.
+    pub(crate) forks: Vec<u32>,
     /// This is a fork's child, which must not write.
     pub(crate) inherited: bool,
 }
@@ -129,10 +136,23 @@ impl Mirror {
             let why = format!("has {all} copies (2 to {} are possible)", StoreRing::INNER_MOST);
             return Err(Error::Unfit { name: "mirror".to_owned(), why });
         }
+        Ok(Mirror::of(stores, spares, block))
+    }
+
+    /// A store that has one copy of each block. When that store is to be emptied, its bytes move to
+    /// one that `relief` opens.
+    pub fn alone(store: Box<dyn Store>, relief: Relief, block: usize) -> Mirror {
+        Mirror { relief: Some(relief), is_alone: true, ..Mirror::of(vec![store], Vec::new(), block) }
+    }
+
+    fn of(stores: Vec<Box<dyn Store>>, spares: Vec<Spare>, block: usize) -> Mirror {
         let slots = stores.iter().map(|store| store.slots()).min().unwrap_or(0);
-        Ok(Mirror {
+        Mirror {
             copies: Copies::new(stores),
             spares,
+            relief: None,
+            is_alone: false,
+            relief_from_ns: 0,
             block,
             slots,
             used: Bits::default(),
@@ -147,8 +167,9 @@ impl Mirror {
             scratch: Vec::new(),
             waiting: Vec::new(),
             saved_bytes: 0,
+            forks: Vec::new(),
             inherited: false,
-        })
+        }
     }
 
     /// Calls a copy, and notes the completions that the call returned.
@@ -421,8 +442,9 @@ fn worse(kept: &mut Option<Failure>, failure: Failure) {
 
 impl Store for Mirror {
     fn name(&self) -> String {
-        let names: Vec<_> = self.copies.0.iter().map(|copy| copy.store.name()).collect();
-        format!("mirror of {}", names.join(" and "))
+        let in_use = self.copies.0.iter().filter(|copy| !copy.is_retired);
+        let names = in_use.map(|copy| copy.store.name()).collect::<Vec<_>>().join(" and ");
+        if self.is_alone { names } else { format!("mirror of {names}") }
     }
 
     fn slots(&self) -> u32 {
@@ -549,10 +571,18 @@ impl Store for Mirror {
                 failed = Some(error);
             }
         }
-        failed.filter(|_| self.copies.0.iter().all(Side::is_out)).map_or(Ok(()), Err)
+        failed.filter(|_| self.copies.0.iter().all(Side::is_out)).map_or_else(
+            || {
+                self.forks.push(fork);
+                Ok(())
+            },
+            Err,
+        )
     }
 
     fn unshare(&mut self, fork: u32) {
+        self.forks.retain(|&other| other != fork);
+        self.copies.0.iter_mut().for_each(|copy| copy.readers.retain(|&other| other != fork));
         self.copies.0.iter_mut().for_each(|copy| copy.store.unshare(fork));
     }
 
@@ -571,6 +601,8 @@ impl Store for Mirror {
         self.waiting.clear();
         self.given_up.clear();
         self.spares.clear();
+        self.relief = None;
+        self.forks.clear();
         self.resync = Resync::default();
         self.saved_bytes = 0;
         self.inherited = true;
@@ -598,11 +630,13 @@ impl Store for Mirror {
     }
 
     fn condition(&self) -> Option<String> {
-        self.copies.condition()
+        self.copies.condition(self.is_alone)
     }
 
+    /// A store that is alone has no copies to count: what it is behind is on its way.
     fn redundancy(&self) -> Redundancy {
-        Redundancy { resynced_bytes: self.resync.bytes, ..self.copies.redundancy() }
+        let all = Redundancy { resynced_bytes: self.resync.bytes, ..self.copies.redundancy() };
+        if self.is_alone { Redundancy { copies: 0, missing: 0, ..all } } else { all }
     }
 
     fn whereabouts(&self, slot: u32) -> Option<String> {

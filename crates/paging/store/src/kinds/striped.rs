@@ -4,6 +4,7 @@ use crate::parts::extents::{extents_of, extents_to_add, room_for_numbers, used_u
 use crate::{EXTENT, Ended, Error, Op, Redundancy, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;
+use terapage_sys::thread::{now_ns, say};
 
 /// How extents spread over several stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,12 @@ struct Part {
     used: u32,
 }
 
+/// Opens stores that join those of a [`Striped`]. It is called about once a second.
+pub type Joins = Box<dyn FnMut() -> Vec<Box<dyn Store>> + Send>;
+
+/// The time between two looks for stores that join, ns.
+const LOOK_NS: u64 = 1_000_000_000;
+
 /// Several stores as one.
 pub struct Striped {
     parts: Vec<Part>,
@@ -31,6 +38,9 @@ pub struct Striped {
     per_extent: u32,
     block: usize,
     limit: Option<u64>,
+    joins: Option<Joins>,
+    /// The time of the next look for stores that join.
+    look_ns: u64,
 }
 
 impl Striped {
@@ -47,8 +57,17 @@ impl Striped {
     ) -> Result<Striped, Error> {
         let per_extent = (EXTENT / block) as u32;
         let parts: Vec<_> = stores.into_iter().map(|store| Part { store, used: 0 }).collect();
-        let mut striped =
-            Striped { parts, extents: Vec::new(), placement, next: 0, per_extent, block, limit };
+        let mut striped = Striped {
+            parts,
+            extents: Vec::new(),
+            placement,
+            next: 0,
+            per_extent,
+            block,
+            limit,
+            joins: None,
+            look_ns: 0,
+        };
         if striped.parts.is_empty() || striped.parts.len() > StoreRing::INNER_MOST {
             let why = format!("are {} (1 to {} are possible)", striped.parts.len(), StoreRing::INNER_MOST);
             return Err(Error::Unfit { name: "stores".to_owned(), why });
@@ -59,11 +78,41 @@ impl Striped {
         Ok(striped)
     }
 
+    /// The same store, which takes up those that `joins` opens: new extents go there, too.
+    #[must_use]
+    pub fn joined_by(self, joins: Joins) -> Striped {
+        Striped { joins: Some(joins), ..self }
+    }
+
+    /// Takes up stores that join.
+    fn look(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        let Some(joins) = &mut self.joins else { return };
+        let now_ns = now_ns();
+        if now_ns < self.look_ns {
+            return;
+        }
+        self.look_ns = now_ns + LOOK_NS;
+        for store in joins() {
+            let index = self.parts.len();
+            if index == StoreRing::INNER_MOST {
+                say(&format!("terapage: warning: store {} is one too many: it is not used\n", store.name()));
+                continue;
+            }
+            self.parts.push(Part { store, used: 0 });
+            self.parts[index].store.open(&mut ring.inner(index), ended);
+        }
+    }
+
     fn add_extent(&mut self) -> Result<(), Error> {
         room_for_numbers(self.extents.len(), self.block, || self.name())?;
         let mut full = None;
-        for _ in 0..self.parts.len() {
+        // A store that does not answer gets no new extents if there is another.
+        for turn in 0..2 * self.parts.len() {
             let index = self.next;
+            if self.parts[index].store.presence().answers != (turn < self.parts.len()) {
+                self.next = (index + 1) % self.parts.len();
+                continue;
+            }
             match self.parts[index].take(self.per_extent) {
                 Ok(slot) => {
                     self.extents.push((index as u16, slot));
@@ -174,6 +223,7 @@ impl Store for Striped {
     fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
         let (part, done) = ring.inner_of(done).expect("only parts have something in the ring");
         self.parts[part].store.event(&mut ring.inner(part), done, ended);
+        self.look(ring, ended);
     }
 
     fn judge(
@@ -205,6 +255,7 @@ impl Store for Striped {
     }
 
     fn inherit(&mut self) -> Result<(), Error> {
+        self.joins = None;
         self.parts.iter_mut().try_for_each(|part| part.store.inherit())
     }
 
@@ -252,6 +303,29 @@ mod tests {
         let store = Striped::new(files, Placement::RoundRobin, BLOCK, Some(4 * EXTENT as u64)).unwrap();
         let edges: Vec<_> = (0..8).step_by(2).map(|slot| store.joins(slot)).collect();
         assert_eq!(edges, [false; 4]);
+    }
+
+    #[test]
+    fn stores_that_join_get_new_extents() {
+        let more: Vec<Box<dyn Store>> = vec![Box::new(Ram::new(BLOCK, 8 * EXTENT))];
+        let mut more = Some(more);
+        let first: Vec<Box<dyn Store>> = vec![Box::new(Ram::new(BLOCK, 2 * EXTENT))];
+        let store = Striped::new(first, Placement::RoundRobin, BLOCK, None).unwrap();
+        let store = store.joined_by(Box::new(move || more.take().unwrap_or_default()));
+        let Some(mut rig) = Rig::new(store, BLOCK) else { return };
+        while rig.store.grow().is_ok() {}
+        assert_eq!(rig.store.slots(), 4);
+        rig.in_ring(|store, ring| store.look(ring, &mut Vec::new()));
+        while rig.store.grow().is_ok() {}
+        assert_eq!(rig.store.slots(), 20);
+        for slot in 0..20 {
+            rig.memory().fill(slot as u8 + 1);
+            rig.operate(OpKind::Write, slot, BLOCK).unwrap();
+        }
+        for slot in 0..20 {
+            rig.operate(OpKind::Read, slot, BLOCK).unwrap();
+            assert!(rig.memory().iter().all(|&byte| byte == slot as u8 + 1), "slot {slot}");
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct Side {
     pub is_retired: bool,
     /// It was told to give up what it keeps.
     pub is_emptied: bool,
+    /// Forks whose children may still read it, as it has retired since.
+    pub readers: Vec<u32>,
     /// Operations under way.
     pub under_way: u32,
 }
@@ -62,6 +64,7 @@ impl Side {
             successor: None,
             is_retired: false,
             is_emptied: false,
+            readers: Vec::new(),
             under_way: 0,
         }
     }
@@ -225,8 +228,8 @@ impl Copies {
         all.map(of_copy).fold(Redundancy::default(), std::ops::Add::add)
     }
 
-    /// What is wrong, if anything.
-    pub fn condition(&self) -> Option<String> {
+    /// What is wrong, if anything; for copies of a mirror, or of a store that is `alone`.
+    pub fn condition(&self, alone: bool) -> Option<String> {
         let Redundancy { copies, missing, behind, .. } = self.redundancy();
         let in_use = self.0.iter().filter(|copy| !copy.is_retired);
         let mut words: Vec<String> = in_use.filter_map(|copy| copy.store.condition()).collect();
@@ -235,9 +238,14 @@ impl Copies {
         }
         let waits = |copy: &&Side| copy.store.presence().drains && copy.successor.is_none();
         if let Some(full) = self.0.iter().find(waits) {
-            words.push(format!("{} is to be emptied, and there is no spare", full.store.name()));
+            let other = if alone { "other server" } else { "spare" };
+            words.push(format!("{} is to be emptied, and there is no {other}", full.store.name()));
         }
-        if missing > 0 || behind > 0 {
+        if alone && behind > 0 && copies > 1 {
+            words.push(format!("{behind} slots are on their way to another server"));
+        } else if alone && behind > 0 {
+            words.push(format!("{behind} slots are lost"));
+        } else if !alone && (missing > 0 || behind > 0) {
             let lacks = if behind > 0 { format!(", {behind} slots behind") } else { String::new() };
             words.insert(0, format!("mirror: {} of {copies} copies{lacks}", copies - missing));
         }

@@ -1,8 +1,9 @@
-//! Spares of a mirror: stores that keep nothing until one takes the place of a copy.
+//! Spares of a mirror: stores that keep nothing until one takes the place of a copy. A mirror has
+//! some from the beginning, or gets each one when it needs it ([`Relief`]).
 //!
 //! It does so if a copy has not answered for a time, or is to be emptied. The resync fills it.
 //! Until it has all, a copy that is there goes on as one; from then on it has no part in anything,
-//! and gives up what it keeps.
+//! and gives up what it keeps, once no child of an earlier fork can read it.
 
 use crate::kinds::mirror::Mirror;
 use crate::parts::copies::Side;
@@ -18,6 +19,12 @@ pub struct Spare {
     pub after: Duration,
 }
 
+/// Opens a store for what a copy keeps that is to be emptied; `None` if there is no other now.
+pub type Relief = Box<dyn FnMut() -> Option<Box<dyn Store>> + Send>;
+
+/// The time between two stores that could not take the place of a copy, ns.
+const PAUSE_NS: u64 = 10_000_000_000;
+
 impl Mirror {
     /// Has spares take the place of copies, and copies retire in whose place one has all.
     pub(crate) fn see_to_spares(&mut self, ring: &mut StoreRing<'_>) {
@@ -26,23 +33,34 @@ impl Mirror {
         }
         self.retire(ring);
         let now_ns = now_ns();
-        while let Some(spare) = self.spares.last() {
-            let after_ns = spare.after.as_nanos() as u64;
+        loop {
+            // Only a copy that is to be emptied gets relief: one that is gone has the only bytes.
+            let after_ns = self.spares.last().map_or(u64::MAX, |spare| spare.after.as_nanos() as u64);
             let is_old = |copy: &Side| copy.is_to_be_replaced(now_ns, after_ns);
             let Some(index) = self.copies.0.iter().position(is_old) else { return };
-            let Some(spare) = self.spares.pop() else { return };
-            self.replace(ring, index, spare.store);
+            let spare = self.spares.pop().map(|spare| spare.store);
+            let Some(spare) = spare.or_else(|| self.relieve(now_ns)) else { return };
+            if !self.replace(ring, index, spare) {
+                self.relief_from_ns = now_ns + PAUSE_NS;
+            }
         }
     }
 
-    /// A spare takes the place of a copy.
-    fn replace(&mut self, ring: &mut StoreRing<'_>, index: usize, store: Box<dyn Store>) {
+    /// Another store for the bytes of a copy.
+    fn relieve(&mut self, now_ns: u64) -> Option<Box<dyn Store>> {
+        let has_room = self.copies.0.len() < StoreRing::INNER_MOST && now_ns >= self.relief_from_ns;
+        self.relief.as_mut().filter(|_| has_room)?()
+    }
+
+    /// A spare takes the place of a copy, if it has room. Returns whether it does.
+    fn replace(&mut self, ring: &mut StoreRing<'_>, index: usize, store: Box<dyn Store>) -> bool {
         let (old, new) = (self.copies.0[index].store.name(), store.name());
         let mut side = Side::new(store);
         while side.store.slots() < self.slots {
             if let Err(error) = side.store.grow() {
                 say(&format!("terapage: warning: store {new} cannot take the place of {old}: {error}\n"));
-                return side.store.close();
+                side.store.close();
+                return false;
             }
         }
         let mut from = 0;
@@ -55,6 +73,7 @@ impl Mirror {
         self.copies.0[index].successor = Some(successor);
         self.with_copy(successor, ring, |store, ring, ended| store.open(ring, ended));
         say(&format!("terapage: warning: store {new} takes the place of {old}\n"));
+        true
     }
 
     /// Copies in whose place another has all have no part in anything any more.
@@ -69,9 +88,11 @@ impl Mirror {
                 continue;
             }
             let copy = &mut self.copies.0[index];
-            copy.is_retired = true;
+            if !copy.is_retired {
+                (copy.is_retired, copy.readers) = (true, self.forks.clone());
+            }
             (copy.stale, copy.suspect) = Default::default();
-            if copy.under_way > 0 {
+            if copy.under_way > 0 || !copy.readers.is_empty() {
                 continue;
             }
             copy.is_emptied = true;

@@ -3,6 +3,7 @@
 use crate::rig::{BLOCK, Disk, Rig};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use terapage_store::{Delayed, Faults, Faulty, Mirror, Spare, Store};
 
@@ -183,5 +184,78 @@ fn a_spare_takes_the_place_of_a_copy() {
         rig.write(7, 77).unwrap();
         rig.read(7, 77).unwrap();
         assert_eq!((disks[0].slot(7), disks[2].slot(7)), (vec![7; BLOCK], vec![77; BLOCK]));
+    }
+}
+
+/// Random work while stores are emptied, one after the other, some of which fail or are late: the
+/// bytes move to the next one, and the program sees only its own.
+fn moves(seed: u64) -> Option<()> {
+    let disks = Arc::new(Mutex::new(Vec::<Disk>::new()));
+    let faults = match seed % 3 {
+        0 => Faults { errors: 20_000, short: 10_000, flips: 0, copy: 0 },
+        _ => Faults::default(),
+    };
+    let open = {
+        let disks = disks.clone();
+        move || {
+            let mut disks = disks.lock().unwrap();
+            let disk = Disk::default();
+            disks.push(disk.clone());
+            let number = seed * 100 + disks.len() as u64;
+            let late = Delayed::new(Faulty::new(disk, faults, number), 0..300_000, number);
+            Box::new(late) as Box<dyn Store>
+        }
+    };
+    let first = open();
+    let mut rig = Rig::with(Mirror::alone(first, Box::new(move || Some(open())), BLOCK))?;
+    let mut state = seed;
+    let mut random = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut truth: HashMap<u32, u8> = HashMap::new();
+    let mut moved = 0;
+    for _ in 0..600 {
+        let slot = random(200) as u32;
+        match random(8) {
+            0 => {
+                truth.remove(&slot);
+                rig.mirror.forget(slot..slot + 1);
+            }
+            1..4 => {
+                let byte = random(256) as u8;
+                let wrote = (0..20).find_map(|_| rig.write(slot, byte).ok());
+                assert!(wrote.is_some(), "seed {seed}: slot {slot} cannot be written");
+                truth.insert(slot, byte);
+            }
+            4..7 if truth.contains_key(&slot) => {
+                let read = (0..20).find_map(|_| rig.read(slot, truth[&slot]).ok());
+                assert!(read.is_some(), "seed {seed}: slot {slot} is lost");
+            }
+            _ => {}
+        }
+        let last = disks.lock().unwrap().last().unwrap().clone();
+        if rig.is_in_sync() && random(30) == 0 {
+            moved += 1;
+            // What was left before is gone for good.
+            let all = disks.lock().unwrap().clone();
+            all[..all.len() - 1].iter().for_each(|disk| disk.lose_all());
+            last.drains.store(true, SeqCst);
+        } else if !rig.is_in_sync() && random(30) == 0 {
+            rig.until_in_sync();
+        }
+    }
+    assert!(moved > 2, "seed {seed}: it moved {moved} times");
+    assert_eq!(rig.mirror.redundancy().copies, 0, "it is no mirror");
+    Some(())
+}
+
+#[test]
+fn what_is_emptied_moves_to_the_next_store() {
+    let first = std::env::var("TERAPAGE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    for seed in first..first + 24 {
+        if moves(seed).is_none() {
+            return;
+        }
     }
 }
