@@ -1,8 +1,8 @@
 //! A list of servers in a file, which may change while programs run.
 //!
 //! Each server of the list is a store of its own, with one copy of each block, and new extents are
-//! spread over all. A server that is added joins them. A server that is taken out of the list, or is
-//! to be emptied (`terapage far drain`), gives its blocks to another one of the list.
+//! spread over all. A server that is added joins them. A server that is taken out of the list, or
+//! is to be emptied (`terapage far drain`), gives its blocks to another one of the list.
 //!
 //! The file is read again about once a second by the pager's thread. If it cannot be read, or has a
 //! line that names no server, the last list stays in force.
