@@ -238,7 +238,7 @@ fn connect(server: &Server, until: Instant) -> Result<Stream, Error> {
         Address::Unix(path) => return UnixStream::connect(path).map(Stream::Unix).map_err(Error::Connect),
         Address::Tcp(host, port) => (host, *port),
         Address::List(_) => {
-            let why = "is a list: name one of its servers";
+            let why = "it is a list: name one of its servers";
             return Err(Error::Name(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)));
         }
     };

@@ -137,16 +137,13 @@ fn lock(list: &Mutex<List>) -> std::sync::MutexGuard<'_, List> {
 /// Has the list be `servers`. Returns stores on those that were not in the list before.
 fn join(list: &Arc<Mutex<List>>, found: (Vec<u8>, Vec<SocketAddr>)) -> Result<Vec<Box<dyn Store>>, Error> {
     let (text, servers) = found;
-    let mut new = Vec::new();
     let mut locked = lock(list);
-    for &server in &servers {
-        let member = locked.member(server);
-        if !member.is_listed.swap(true, Relaxed) {
-            new.push(Box::new(locked.open(&member)?) as Box<dyn Store>);
-        }
-    }
-    for member in locked.members.iter().filter(|member| !servers.contains(&member.address)) {
-        member.is_listed.store(false, Relaxed);
+    let members: Vec<_> = servers.iter().map(|&server| locked.member(server)).collect();
+    let new = members.iter().filter(|member| !member.is_listed.load(Relaxed));
+    let new = new.map(|member| Ok(Box::new(locked.open(member)?) as Box<dyn Store>));
+    let new = new.collect::<Result<Vec<_>, Error>>()?;
+    for member in &locked.members {
+        member.is_listed.store(servers.contains(&member.address), Relaxed);
     }
     locked.text = text;
     locked.complaint.clear();
