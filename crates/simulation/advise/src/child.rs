@@ -4,8 +4,10 @@
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,6 +43,8 @@ impl Drop for Stop {
 }
 
 const LOOK: Duration = Duration::from_millis(5);
+/// The processes that a program has started are looked for at each of this many looks.
+const LOOKS_FOR_CHILDREN: usize = 8;
 
 /// A program that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -51,14 +55,16 @@ pub struct Ended {
     pub seconds: f64,
     /// Its processor time, with that of children for which it waited, seconds.
     pub cpu_s: f64,
-    /// The most memory that it had at once, bytes, as far as seen; children are not counted.
+    /// The most memory that the largest of its processes had at once, bytes, as far as seen.
     pub peak_bytes: u64,
+    /// The sum of the peaks of its other processes, bytes, as far as seen.
+    pub others_bytes: u64,
     /// Whether it was killed because its time was up.
     pub timed_out: bool,
 }
 
 /// Runs a program until it ends, and checks it now and then. `look` receives the elapsed seconds.
-/// The program is killed after `limit`, or if a signal arrives.
+/// The program and the processes that it started are killed after `limit`, or if a signal arrives.
 ///
 /// # Errors
 /// The operating system's error at the start, or a signal.
@@ -69,8 +75,9 @@ pub fn watch(
     mut look: impl FnMut(f64),
 ) -> io::Result<Ended> {
     let start = Instant::now();
-    let mut child = command.spawn()?;
-    let (done, mut peak_bytes) = (AtomicBool::new(false), 0);
+    // A group of its own, so that what it started can be killed with it.
+    let mut child = command.process_group(0).spawn()?;
+    let (done, mut peaks, mut looks) = (AtomicBool::new(false), HashMap::new(), 0);
     let (mut killed, mut timed_out) = (false, false);
     let (mut seconds, mut cpu_s) = (0.0, 0.0);
     let id = child.id();
@@ -81,14 +88,18 @@ pub fn watch(
             ended
         });
         while !done.load(Relaxed) {
-            peak_bytes = peak_bytes.max(peak(id));
+            match looks % LOOKS_FOR_CHILDREN {
+                0 => note_peaks(id, &mut peaks),
+                _ => note_peak(id, &mut peaks),
+            }
+            looks += 1;
             look(start.elapsed().as_secs_f64());
             let late = limit.is_some_and(|limit| start.elapsed() > limit);
             if (late || stop.noted.load(Relaxed)) && !killed {
                 (killed, timed_out) = (true, late);
                 if let Some(pid) = Pid::from_raw(id as i32) {
-                    // The process may just have ended.
-                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                    // The processes may just have ended.
+                    let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
                 }
             }
             thread::park_timeout(LOOK);
@@ -99,7 +110,9 @@ pub fn watch(
     if stop.noted.load(Relaxed) {
         return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped by a signal"));
     }
-    Ok(Ended { status, seconds, cpu_s, peak_bytes, timed_out })
+    let peak_bytes = peaks.values().copied().max().unwrap_or(0);
+    let others_bytes = peaks.values().sum::<u64>() - peak_bytes;
+    Ok(Ended { status, seconds, cpu_s, peak_bytes, others_bytes, timed_out })
 }
 
 /// Runs a program, keeps its output, and returns its processor time in seconds.
@@ -147,6 +160,25 @@ fn peak(id: u32) -> u64 {
     line.trim().trim_end_matches("kB").trim().parse::<u64>().map_or(0, |kib| kib * 1024)
 }
 
+/// Notes the peak of a process.
+fn note_peak(id: u32, peaks: &mut HashMap<u32, u64>) {
+    let noted = peaks.entry(id).or_default();
+    *noted = peak(id).max(*noted);
+}
+
+/// Notes the peaks of a process and of all that it started. A kernel without lists of children
+/// shows the process alone.
+fn note_peaks(id: u32, peaks: &mut HashMap<u32, u64>) {
+    let mut left = vec![id];
+    while let Some(id) = left.pop() {
+        note_peak(id, peaks);
+        for thread in fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten() {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            left.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+    }
+}
+
 /// Says why this machine is too busy to measure now: more processes run than it has processors.
 /// `None` if it is idle, or if its load cannot be read.
 pub fn busy() -> Option<String> {
@@ -156,4 +188,24 @@ pub fn busy() -> Option<String> {
     // The measurement itself is part of the load.
     (load > processors as f64 + 1.0)
         .then(|| format!("the machine is busy: a load of {load:.1} on {processors} processors"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stop, watch};
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_memory_of_children_is_seen_and_they_are_killed_in_time() {
+        let stop = Stop::install().unwrap();
+        // The pipe keeps the shell from becoming `tail`, which holds the whole line in memory.
+        let mut command = Command::new("sh");
+        command.args(["-c", "head -c 48000000 /dev/zero | tail -n 1 | sleep 60"]);
+        let (start, limit) = (Instant::now(), Duration::from_secs(3));
+        let ended = watch(&mut command, Some(limit), &stop, |_| {}).unwrap();
+        assert!(ended.timed_out && start.elapsed() < Duration::from_secs(50));
+        assert!(ended.peak_bytes > 40_000_000, "{ended:?}");
+        assert!(ended.others_bytes > 0 && ended.others_bytes < ended.peak_bytes, "{ended:?}");
+    }
 }

@@ -17,6 +17,10 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
+/// Other processes are worth a word if together they had more than this part of the largest one's
+/// memory. Chosen, not measured.
+const OTHERS_PART: u64 = 8;
+
 /// Programs that use fewer bytes are not worth paging. Chosen, not measured.
 const LEAST_BYTES: u64 = 8 * MIB;
 
@@ -75,7 +79,10 @@ pub enum Error {
         used_mib: f64,
     },
     /// Not even the first recording ended.
-    #[error("no recording of {program} ended within {seconds:.0} s (raise --timeout)")]
+    #[error(
+        "no recording of {program} ended within {seconds:.0} s, since it touches its memory in no order \
+         (raise --timeout, or measure it instead: terapage lab program -- {program} ...)"
+    )]
     Slow {
         /// The program.
         program: String,
@@ -146,8 +153,24 @@ pub struct Native {
     pub seconds: f64,
     /// Processor time over time, at least 1.
     pub parallelism: f64,
-    /// The most memory that it had, bytes.
+    /// The most memory that the largest of its processes had, bytes.
     pub peak_bytes: u64,
+    /// The sum of the peaks of its other processes, bytes.
+    pub others_bytes: u64,
+}
+
+impl Native {
+    /// What the advice leaves out.
+    pub fn note(&self) -> Option<String> {
+        (self.others_bytes > self.peak_bytes / OTHERS_PART).then(|| {
+            format!(
+                "the largest process had {} MiB, all others together had peaks of {} MiB: the advice is for the largest alone; \
+                 --memory of terapage run is for all together",
+                self.peak_bytes / MIB,
+                self.others_bytes / MIB
+            )
+        })
+    }
 }
 
 impl Program {
@@ -189,12 +212,13 @@ impl Program {
         }
         runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let median = runs[runs.len() / 2];
-        let peak_bytes = runs.iter().map(|run| run.peak_bytes).max().unwrap_or(0);
+        let most = |bytes: fn(&Ended) -> u64| runs.iter().map(bytes).max().unwrap_or(0);
+        let (peak_bytes, others_bytes) = (most(|run| run.peak_bytes), most(|run| run.others_bytes));
         if peak_bytes < LEAST_BYTES {
             return Err(Error::Small { program: self.name(), used_mib: peak_bytes as f64 / MIB as f64 });
         }
         let parallelism = (median.cpu_s / median.seconds.max(1e-6)).max(1.0);
-        Ok(Native { seconds: median.seconds, parallelism, peak_bytes })
+        Ok(Native { seconds: median.seconds, parallelism, peak_bytes, others_bytes })
     }
 
     /// Records it with ever smaller windows, as long as each recording will probably end in time,
@@ -245,7 +269,8 @@ impl Program {
     ) -> Result<Option<Ended>, Error> {
         let mut errors = tempfile::tempfile()?;
         // Room for everything, so that nothing is read back.
-        let budget = (native.peak_bytes + native.peak_bytes / 8 + 16 * MIB).next_multiple_of(MIB);
+        let all = native.peak_bytes + native.others_bytes;
+        let budget = (all + all / 8 + 16 * MIB).next_multiple_of(MIB);
         let soft_per_mille = 1000 - (window * 1000 / budget).clamp(1, 900);
         let mut command = Command::new(&self.terapage);
         command.env("TERAPAGE_START_BYTES", "0").env("TERAPAGE_SOFT_PER_MILLE", soft_per_mille.to_string());

@@ -114,6 +114,8 @@ struct Subject {
     shown: String,
     /// The time that all recordings took, and the time that they may take, seconds.
     recording_s: Option<(f64, f64)>,
+    /// What the advice leaves out.
+    left_out: Option<String>,
 }
 
 impl Advise {
@@ -206,7 +208,7 @@ impl Advise {
         ensure!(self.parallelism >= 1.0, "--parallelism {}: at least 1 thread runs", self.parallelism);
         let recording = Recording::open(trace)?;
         let shown = format!("{} ...", recording.program);
-        Ok(Subject { recording, native_s, parallelism: self.parallelism, shown, recording_s: None })
+        Ok(Subject { recording, native_s, parallelism: self.parallelism, shown, recording_s: None, left_out: None })
     }
 
     fn recorded(&self, terapage: &Path, block_bytes: u64, progress: &Progress) -> anyhow::Result<Subject> {
@@ -245,6 +247,7 @@ impl Advise {
             parallelism: native.parallelism,
             shown,
             recording_s: Some((took_s, limit_s)),
+            left_out: native.note(),
         })
     }
 
@@ -258,7 +261,7 @@ impl Advise {
             references: recording.steps.len(),
             window_bytes: recording.window as u64 * recording.block_bytes,
             recording_s: subject.recording_s,
-            notes: advice.notes(subject.parallelism),
+            notes: subject.left_out.iter().cloned().chain(advice.notes(subject.parallelism)).collect(),
             trouble: measured.trouble.iter().cloned().chain(busy()).collect(),
             device: self.device.clone().unwrap_or_else(|| measured.device.clone()),
             costs: measured.costs.clone(),
