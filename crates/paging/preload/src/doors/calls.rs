@@ -1,10 +1,10 @@
 //! The hook of `syscall()`: calls that the program makes by number.
 //!
-//! The library serves calls of mmap's family that concern memory that may be paged, like the
-//! functions. All others are passed on, at the cost of a comparison. Calls that the program makes
+//! The library serves calls of mmap's family that concern memory that may be paged, and calls that
+//! close descriptors, like the functions. All others are passed on, at the cost of a comparison. Calls that the program makes
 //! by its own system call instruction are not seen here; the kernel reports them to the pager.
 
-use crate::{advise, arena, locked, maps, paged, remap, rights, shm};
+use crate::{advise, arena, exit, locked, maps, paged, remap, rights, shm};
 use libc::{c_int, c_long, c_uint, c_void};
 
 /// # Safety
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn syscall(
 ) -> c_long {
     // SAFETY: the caller keeps the contract of `syscall`.
     unsafe {
-        if is_of_memory(number)
+        if may_be_served(number)
             && let Some(answer) = serve(number, [a, b, c, d, e, f])
         {
             return answer;
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn syscall(
     }
 }
 
-fn is_of_memory(number: c_long) -> bool {
+fn may_be_served(number: c_long) -> bool {
     matches!(
         number,
         libc::SYS_mmap
@@ -46,6 +46,9 @@ fn is_of_memory(number: c_long) -> bool {
             | libc::SYS_mlockall
             | libc::SYS_shmat
             | libc::SYS_shmdt
+            | libc::SYS_close
+            | libc::SYS_close_range
+            | libc::SYS_dup3
     )
 }
 
@@ -80,6 +83,9 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
                 shm::shmat(a as c_int, b as *const c_void, c as c_int) as c_long
             }
             libc::SYS_shmdt if meets(a, 1) => shm::shmdt(at).into(),
+            libc::SYS_close => exit::close(a as c_int).into(),
+            libc::SYS_close_range => exit::close_range(a as c_uint, b as c_uint, c as c_int).into(),
+            libc::SYS_dup3 => exit::dup3(a as c_int, b as c_int, c as c_int).into(),
             _ => return None,
         }
     };
