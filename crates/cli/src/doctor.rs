@@ -165,7 +165,8 @@ impl Doctor {
             }
             Err(error) => checks.push(Check::of("settings", &format!("{error:#}"), "correct the setting")),
         }
-        let missing = checks.iter().any(|check| check.status != Status::Ok);
+        // A container has no part in the name of a variable.
+        let missing = checks.iter().any(|check| check.status != Status::Ok && check.name != "variable");
         checks.extend(container::checks(missing));
         checks.push(match library::find() {
             Ok(path) => Check::ok("library", path.display().to_string()),
