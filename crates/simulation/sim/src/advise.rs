@@ -208,7 +208,14 @@ impl Advise {
         ensure!(self.parallelism >= 1.0, "--parallelism {}: at least 1 thread runs", self.parallelism);
         let recording = Recording::open(trace)?;
         let shown = format!("{} ...", recording.program);
-        Ok(Subject { recording, native_s, parallelism: self.parallelism, shown, recording_s: None, left_out: None })
+        Ok(Subject {
+            recording,
+            native_s,
+            parallelism: self.parallelism,
+            shown,
+            recording_s: None,
+            left_out: None,
+        })
     }
 
     fn recorded(&self, terapage: &Path, block_bytes: u64, progress: &Progress) -> anyhow::Result<Subject> {
