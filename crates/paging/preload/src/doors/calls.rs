@@ -1,8 +1,9 @@
 //! The hook of `syscall()`: calls that the program makes by number.
 //!
 //! The library serves calls of mmap's family that concern memory that may be paged, and calls that
-//! close descriptors, like the functions. All others are passed on, at the cost of a comparison. Calls that the program makes
-//! by its own system call instruction are not seen here; the kernel reports them to the pager.
+//! close descriptors, like the functions. All others are passed on, at the cost of a comparison.
+//! Calls that the program makes by its own system call instruction are not seen here; the kernel
+//! reports those of memory to the pager.
 
 use crate::{advise, arena, exit, locked, maps, paged, remap, rights, shm};
 use libc::{c_int, c_long, c_uint, c_void};
