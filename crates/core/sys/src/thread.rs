@@ -272,8 +272,9 @@ fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -
 
 /// The id of the calling thread, as in a fault.
 pub fn id() -> u32 {
+    // glibc has gettid since 2.30 only.
     // SAFETY: no memory is touched.
-    unsafe { libc::gettid() as u32 }
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
 /// The C library's `pthread_setcancelstate`, if [`find`] found it; otherwise 0. A sanitizer has its

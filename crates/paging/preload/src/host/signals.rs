@@ -79,7 +79,7 @@ extern "C" fn ends(signal: c_int) {
         libc::syscall(
             libc::SYS_tgkill,
             i64::from(libc::getpid()),
-            i64::from(libc::gettid()),
+            i64::from(thread::id()),
             i64::from(signal),
         );
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, null_mut());
