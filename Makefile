@@ -71,6 +71,7 @@ test:
 	$(CARGO_TEST) --workspace
 	tests/programs/run-all ci
 	tests/programs/run-all ci always
+	tests/programs/gallery
 	tests/faults/run
 	tools/together tests/far/run "$$BESIDE_FAR"
 
