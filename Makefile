@@ -17,7 +17,7 @@ help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
 	@echo "make build    build target/release/terapage and its library"
 	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
-	@echo "make check    formatting, lints, width of comments, unit tests: the fast loop; a minute or two"
+	@echo "make check    formatting, lints, width of comments, crates, unit tests: the fast loop; a minute or two"
 	@echo "make test     formatting, lints, unit tests, real programs, faults; about half an hour on 2 cores"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
@@ -48,6 +48,7 @@ demo:
 check:
 	cargo fmt --all --check
 	tools/check-width
+	tools/check-crates
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	$(CARGO_TEST) --workspace --lib --bins --examples
 
@@ -66,6 +67,7 @@ export BESIDE_FAR
 test:
 	cargo fmt --all --check
 	tools/check-width
+	tools/check-crates
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --release --locked
 	$(CARGO_TEST) --workspace
