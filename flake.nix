@@ -1,4 +1,4 @@
-# For Nix: nix run . -- run --memory 4G -- ./program. Not tested.
+# For Nix: nix run . -- run --memory 4G -- ./program. Nix reads it; nothing was built with it.
 {
   description = "Run programs on data far larger than memory";
 

@@ -1,4 +1,4 @@
-# For Homebrew on Linux: brew install ./terapage.rb. Not tested.
+# For Homebrew on Linux: brew install ./terapage.rb. Its syntax is checked; Homebrew has not run it.
 class Terapage < Formula
   desc "Run programs on data far larger than memory"
   homepage "https://github.com/terapage/terapage"
