@@ -2,7 +2,8 @@
 # PostgreSQL: a server of its own that joins, groups and sorts 300,000 rows with one large work_mem.
 set -e
 place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
+stop() { [ ! -e "$place/db/postmaster.pid" ] || kill -INT "$(head -1 "$place/db/postmaster.pid")"; wait; rm -rf "$place"; }
+trap stop EXIT
 # The server does not run as root.
 as() { if [ "$(id -u)" = 0 ]; then setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; else "$@"; fi; }
 [ "$(id -u)" != 0 ] || chown 65534:65534 "$place"
@@ -18,5 +19,3 @@ SELECT 'pairs', count(*) FROM a JOIN a b ON a.k = b.k AND a.i < b.i;
 SELECT 'groups', count(*), max(c) FROM (SELECT k, count(*) c, max(t) FROM a GROUP BY k) g;
 SELECT 'in order', t FROM (SELECT t, row_number() OVER (ORDER BY t) n FROM a) s WHERE n % 100000 = 0;
 SQL
-kill -INT "$(head -1 db/postmaster.pid)"
-wait
