@@ -247,10 +247,16 @@ def server(runner, scale):
     runner.run([runner.shared("server"), str(scale.amount)])
 
 
-def namespaces_prepare(runner, scale):
-    if subprocess.run(["unshare", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL).returncode != 0:
-        raise Skipped("a namespace of processes takes root")
-    c_program("namespaces.c")["prepare"](runner, scale)
+def namespaces(*flags):
+    """Processes whose children get a namespace of processes of their own."""
+    case = c_program("namespaces.c", *flags)
+
+    def prepare(runner, scale):
+        if subprocess.run(["unshare", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            raise Skipped("a namespace of processes takes root")
+        case["prepare"](runner, scale)
+
+    return {**case, "prepare": prepare}
 
 
 def text(runner, scale):
@@ -611,7 +617,8 @@ CASES = [
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c"), per_process=True),
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
-    Case("namespaces", Scale(8, 16), Scale(64, 320), namespaces_prepare, c_program("namespaces.c")["body"]),
+    Case("namespaces", Scale(8, 16), Scale(64, 320), **namespaces()),
+    Case("namespaces-static", Scale(8, 16), Scale(64, 320), **namespaces("-static")),
     Case("personality", Scale(8, 16), Scale(64, 320), **c_program("personality.c")),
     Case("static", Scale(32, 96), Scale(256, 512), **hosted("gcc", "-static", "-pthread"), per_process=True),
     Case("static-pie", Scale(32, 96), Scale(256, 512), **hosted("gcc", "-static-pie", "-pthread"), per_process=True),
