@@ -184,7 +184,7 @@ SELECT t FROM (SELECT t, row_number() OVER (ORDER BY t) n FROM a) s WHERE n % 10
 """}),
     Program("QEMU", "a machine that fills and reads 300 MiB", ["sh", "-c", "qemu-system-x86_64 -accel tcg -m 600 -display none -monitor none -serial stdio -no-reboot "
             "-drive file={place}/disk,format=raw,if=ide,snapshot=on -device isa-debug-exit,iobase=0xf4,iosize=4; test $? = 33"],
-            apt="qemu-system-x86 seabios binutils", tool="qemu-system-x86_64", prepare=(boot, 300), remark="the code that it makes at run time is not paged"),
+            apt="qemu-system-x86 seabios binutils", tool="qemu-system-x86_64", prepare=(boot, 300), remark="code made at run time is not paged"),
     Program("GCC", "compiles 40 functions of templates", ["g++", "-O1", "-c", "{place}/many.cpp", "-o", "{out}/many.o"], apt="g++", outputs=("many.o",),
             files={"many.cpp": "#include <map>\n#include <regex>\n#include <string>\n" + "".join(
                 f"int f{n}() {{ std::map<std::string, int> m; auto g = [&](auto x) {{ m[std::to_string(x + {n})]++; }}; g({n}); g({n}.0); return std::regex_match(\"a{n}\", std::regex(\"a.*\")) + m.size(); }}\n"
