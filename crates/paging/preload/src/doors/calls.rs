@@ -1,7 +1,7 @@
 //! The hook of `syscall()`: calls that the program makes by number.
 //!
 //! The library serves exec, calls of mmap's family that concern memory that may be paged, and calls
-//! that close descriptors, like the functions. All others are passed on, at the cost of a comparison.
+//! that close descriptors, like the functions. Others are passed on, at the cost of a comparison.
 //! Calls that the program makes by its own system call instruction are not seen here; the kernel
 //! reports those of memory to the pager.
 
