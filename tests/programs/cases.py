@@ -15,72 +15,13 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
-from typing import Callable
 
+from case import SOURCES, Case, Scale, build, c_program, compiled
 from harness import ROOT, Failed, Skipped, check, need, wait_for
+from hosts import all_hosted, bbolt, go, hosted, musl_root, nim, own_filter, own_filter_prepare, raw_exit, raw_exit_prepare, rust_musl, tools, zig
 
-SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "src")
 SYSTEM_PYTHON = "/usr/bin/python3"
 LIBRARY = "libterapage_preload.so"
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The budget in MiB, and the amount of a program's work, in a unit of the case."""
-
-    memory_mib: int
-    amount: int
-
-
-@dataclass(frozen=True)
-class Case:
-    """One program."""
-
-    name: str
-    ci: Scale
-    soak: Scale
-    prepare: Callable
-    body: Callable
-    outputs: tuple = ("stdout",)
-    pages: bool = True
-    only_soak: bool = False
-    # Whether all processes together keep the budget, even right after a fork.
-    shares: bool = False
-    # Whether each process has a budget of its own: many processes within one would take minutes.
-    per_process: bool = False
-
-
-def nothing(_runner, _scale):
-    """For a case that needs no preparation."""
-
-
-def build(runner, command, name):
-    """Runs a compiler; both runs use the program. The compiler's output says why it failed."""
-    need(command[0])
-    built = subprocess.run(
-        [*command, "-o", runner.shared(name)], capture_output=True, text=True, timeout=300, check=False
-    )
-    check(built.returncode == 0, f"{command[0]}: {built.stderr.strip()[-300:]}")
-
-
-def compiled(compiler, source, *flags, arguments=lambda scale: [str(scale.amount)]):
-    """Preparation and body of a case that compiles one source file and runs it."""
-    name = source.split(".")[0]
-
-    def prepare(runner, scale):
-        options = [flag.format(amount=scale.amount) for flag in flags]
-        build(runner, [compiler, *options, os.path.join(SOURCES, source)], name)
-
-    def body(runner, scale):
-        runner.run([runner.shared(name), *arguments(scale)], env={"OMP_NUM_THREADS": "2"})
-
-    return {"prepare": prepare, "body": body}
-
-
-def c_program(source, *flags, **more):
-    """A case in C."""
-    return compiled("gcc", source, "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", *flags, **more)
 
 
 def plugin_prepare(runner, _scale):
@@ -306,10 +247,16 @@ def server(runner, scale):
     runner.run([runner.shared("server"), str(scale.amount)])
 
 
-def namespaces_prepare(runner, scale):
-    if subprocess.run(["unshare", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL).returncode != 0:
-        raise Skipped("a namespace of processes takes root")
-    c_program("namespaces.c")["prepare"](runner, scale)
+def namespaces(*flags):
+    """Processes whose children get a namespace of processes of their own."""
+    case = c_program("namespaces.c", *flags)
+
+    def prepare(runner, scale):
+        if subprocess.run(["unshare", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            raise Skipped("a namespace of processes takes root")
+        case["prepare"](runner, scale)
+
+    return {**case, "prepare": prepare}
 
 
 def text(runner, scale):
@@ -605,90 +552,6 @@ def stress(runner, scale):
             raise Failed(f"{method}: {words.strip()[-300:]}")
 
 
-STRICT = ("-O2", "-Wall", "-Wextra", "-Werror")
-
-
-def hosted(compiler, *flags):
-    """A program that loads no library, executes a dynamic program, and is executed by one."""
-
-    def prepare(runner, _scale):
-        source = os.path.join(SOURCES, "hosted.c")
-        build(runner, [compiler, *flags, *STRICT, source], "hosted")
-        build(runner, ["gcc", "-pthread", *STRICT, source], "other")
-
-    def body(runner, scale):
-        names = [runner.shared("hosted"), runner.shared("other")]
-        for out, (one, other) in (("stdout", names), ("other", reversed(names))):
-            runner.run([one, str(scale.amount), other], stdout=out, expect=5)
-
-    return {"prepare": prepare, "body": body, "outputs": ("stdout", "other")}
-
-
-def built_by_go(runner, source, with_c=False):
-    """Builds a Go program of one file."""
-    need("go")
-    env = {**os.environ, "CGO_ENABLED": "1" if with_c else "0", "GOCACHE": runner.shared("cache"), "GO111MODULE": "off"}
-    command = ["go", "build", "-o", runner.shared("hosted"), source]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=env)
-    check(built.returncode == 0, f"go: {built.stderr.strip()[-300:]}")
-
-
-def go(name="hosted.go", with_c=False):
-    """A Go program, without or with C."""
-
-    def prepare(runner, _scale):
-        source = os.path.join(SOURCES, name)
-        if with_c:
-            text = open(source, encoding="utf-8").read()
-            source = runner.shared("with_c.go")
-            with open(source, "w", encoding="utf-8") as file:
-                file.write(text.replace("package main\n", "package main\n\n// int one(void) { return 1; }\nimport \"C\"\n", 1))
-                file.write("\nfunc init() {\n\tif C.one() != 1 {\n\t\tpanic(\"C\")\n\t}\n}\n")
-        built_by_go(runner, source, with_c)
-
-    def body(runner, scale):
-        runner.run([runner.shared("hosted"), str(scale.amount)])
-
-    return {"prepare": prepare, "body": body}
-
-
-def all_hosted(prepare, body):
-    """A case whose dynamic program is hosted, so that all its calls are heard."""
-
-    class Hosting:
-        """A runner with that setting."""
-
-        def __init__(self, runner):
-            self.runner = runner
-
-        def __getattr__(self, name):
-            return getattr(self.runner, name)
-
-        def run(self, argv, env=None, **more):
-            self.runner.run(argv, env={**(env or {}), "TERAPAGE_STATIC": "all"}, **more)
-
-    return {"prepare": prepare, "body": lambda runner, scale: body(Hosting(runner), scale)}
-
-
-def own_filter_prepare(runner, _scale):
-    build(runner, ["gcc", "-static", *STRICT, os.path.join(SOURCES, "own_filter.c")], "own_filter")
-
-
-def own_filter(runner, scale):
-    """A static program with its own filter of system calls."""
-    runner.run([runner.shared("own_filter"), str(scale.amount)])
-
-
-def raw_exit_prepare(runner, scale):
-    source = os.path.join(SOURCES, "raw_exit.s")
-    build(runner, ["gcc", "-static", "-nostdlib", f"-Wa,--defsym,BYTES={scale.amount << 20}", source], "raw_exit")
-
-
-def raw_exit(runner, _scale):
-    """A program that ends its only thread: the pager's thread must end, too."""
-    runner.run([runner.shared("raw_exit")], expect=37)
-
-
 def busybox_prepare(runner, scale):
     need("busybox")
     sort_prepare(runner, scale)
@@ -697,20 +560,6 @@ def busybox_prepare(runner, scale):
 def busybox(runner, _scale):
     """BusyBox: static, in the package busybox-static."""
     runner.run([shutil.which("busybox"), "sort", runner.shared("text")], env={"LC_ALL": "C"})
-
-
-def rust_musl_prepare(runner, _scale):
-    need("rustc")
-    command = ["rustc", "--edition", "2024", "-O", "--target", "x86_64-unknown-linux-musl", os.path.join(SOURCES, "hosted.rs")]
-    built = subprocess.run([*command, "-o", runner.shared("hosted")], capture_output=True, text=True, timeout=300, check=False)
-    if "can't find crate for `std`" in built.stderr:
-        raise Skipped("rustup has no target x86_64-unknown-linux-musl")
-    check(built.returncode == 0, f"rustc: {built.stderr.strip()[-300:]}")
-
-
-def rust_musl(runner, scale):
-    """A Rust program with musl."""
-    runner.run([runner.shared("hosted"), str(scale.amount)])
 
 
 CASES = [
@@ -768,7 +617,8 @@ CASES = [
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c"), per_process=True),
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
-    Case("namespaces", Scale(8, 16), Scale(64, 320), namespaces_prepare, c_program("namespaces.c")["body"]),
+    Case("namespaces", Scale(8, 16), Scale(64, 320), **namespaces()),
+    Case("namespaces-static", Scale(8, 16), Scale(64, 320), **namespaces("-static")),
     Case("personality", Scale(8, 16), Scale(64, 320), **c_program("personality.c")),
     Case("static", Scale(32, 96), Scale(256, 512), **hosted("gcc", "-static", "-pthread"), per_process=True),
     Case("static-pie", Scale(32, 96), Scale(256, 512), **hosted("gcc", "-static-pie", "-pthread"), per_process=True),
@@ -777,7 +627,12 @@ CASES = [
     Case("go", Scale(48, 500_000), Scale(400, 4_000_000), **go(), per_process=True),
     Case("go-with-c", Scale(48, 500_000), Scale(400, 4_000_000), **go(with_c=True), per_process=True),
     Case("go-server", Scale(64, 160), Scale(400, 1024), **go("server.go"), per_process=True, only_soak=True),
-    Case("rust-musl", Scale(32, 6_000_000), Scale(256, 60_000_000), rust_musl_prepare, rust_musl),
+    Case("rust-musl", Scale(32, 6_000_000), Scale(256, 60_000_000), **rust_musl()),
+    Case("bbolt", Scale(20, 60_000), Scale(120, 400_000), **bbolt(), per_process=True),
+    Case("nim", Scale(56, 400_000), Scale(400, 4_000_000), **nim()),
+    Case("zig", Scale(32, 96), Scale(256, 512), **zig()),
+    Case("musl-root", Scale(32, 96), Scale(256, 512), **musl_root(), outputs=("stdout", "sorted"), per_process=True),
+    Case("tools", Scale(32, 64), Scale(128, 256), **tools(), outputs=("stdout", "traced", "counted", "stopped"), per_process=True),
     Case("busybox", Scale(48, 24), Scale(900, 300), busybox_prepare, busybox),
     Case("own-filter", Scale(32, 96), Scale(256, 512), own_filter_prepare, own_filter, per_process=True),
     Case("raw-exit", Scale(32, 96), Scale(256, 512), raw_exit_prepare, raw_exit, pages=False),

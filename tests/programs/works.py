@@ -184,7 +184,7 @@ SELECT t FROM (SELECT t, row_number() OVER (ORDER BY t) n FROM a) s WHERE n % 10
 """}),
     Program("QEMU", "a machine that fills and reads 300 MiB", ["sh", "-c", "qemu-system-x86_64 -accel tcg -m 600 -display none -monitor none -serial stdio -no-reboot "
             "-drive file={place}/disk,format=raw,if=ide,snapshot=on -device isa-debug-exit,iobase=0xf4,iosize=4; test $? = 33"],
-            apt="qemu-system-x86 seabios binutils", tool="qemu-system-x86_64", prepare=(boot, 300), remark="the code that it makes at run time is not paged"),
+            apt="qemu-system-x86 seabios binutils", tool="qemu-system-x86_64", prepare=(boot, 300), remark="code made at run time is not paged"),
     Program("GCC", "compiles 40 functions of templates", ["g++", "-O1", "-c", "{place}/many.cpp", "-o", "{out}/many.o"], apt="g++", outputs=("many.o",),
             files={"many.cpp": "#include <map>\n#include <regex>\n#include <string>\n" + "".join(
                 f"int f{n}() {{ std::map<std::string, int> m; auto g = [&](auto x) {{ m[std::to_string(x + {n})]++; }}; g({n}); g({n}.0); return std::regex_match(\"a{n}\", std::regex(\"a.*\")) + m.size(); }}\n"
@@ -238,16 +238,19 @@ func main() { m := map[int]string{}; for i := 0; i < 1000000; i++ { m[i*7919%100
     Program("fzf", "Go: ranks 300,000 lines", ["bash", "-o", "pipefail", "-c", "fzf --filter 7a3f < {place}/text | sha256sum"], apt="fzf", tool="fzf", prepare=(lines, "text", 300_000)),
     Program("BusyBox", "static: sorts 500,000 lines", ["busybox", "sort", "{place}/text", "-o", "{out}/sorted"], apt="busybox-static", prepare=(lines, "text", 500_000),
             outputs=("sorted",), env={"LC_ALL": "C"}, version=()),
-    Program("musl", "C, for musl's loader: a list of 2 million, sorted", ["{place}/p"], apt="musl-tools", tool="/lib/ld-musl-x86_64.so.1", version=(),
+    Program("musl", "C, for musl's loader: a radix sort of 8 million numbers", ["{place}/p"], apt="musl-tools", tool="/lib/ld-musl-x86_64.so.1", version=(),
             prepare=(built, "musl-gcc", "-O2", "p.c", "-o", "p"), files={"p.c": """
 #include <stdio.h>
 #include <stdlib.h>
-struct node { struct node *next; unsigned long value; };
-static int less(const void *a, const void *b) { unsigned long x = (*(struct node **)a)->value, y = (*(struct node **)b)->value; return (x > y) - (x < y); }
-int main(void) { size_t n = 2000000, i = 0; struct node *first = NULL, **all = malloc(n * sizeof *all); unsigned long x = 1, s = 0;
- for (; i < n; i++) { struct node *one = malloc(sizeof *one); x = x * 6364136223846793005UL + 1442695040888963407UL; *one = (struct node){first, x >> 20}; first = one; }
- for (i = 0; first; first = first->next) all[i++] = first;
- qsort(all, n, sizeof *all, less); for (i = 0; i < n; i += 1000) s = s * 31 + all[i]->value; printf("%zu %lu\\n", n, s); }
+typedef unsigned long number;
+int main(void) { size_t n = 8000000, i; number *from = malloc(n * 8), *to = malloc(n * 8), *swap, x = 1, s = 0;
+ for (i = 0; i < n; i++) from[i] = x = x * 6364136223846793005UL + 1442695040888963407UL;
+ for (int shift = 0; shift < 64; shift += 8) { size_t at[257] = {0};
+  for (i = 0; i < n; i++) at[(from[i] >> shift & 255) + 1]++;
+  for (i = 1; i < 257; i++) at[i] += at[i - 1];
+  for (i = 0; i < n; i++) to[at[from[i] >> shift & 255]++] = from[i];
+  swap = from, from = to, to = swap; }
+ for (i = 1; i < n; i++) s = s * 31 + from[i] + (from[i] < from[i - 1]); printf("%zu %lu\\n", n, s); }
 """}),
     Program("FFmpeg", "encodes 3 s of 1080p with x264", ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=25:duration=3", "-c:v", "libx264", "-preset", "medium", "-threads", "2", "-f", "framemd5", "-"], apt="ffmpeg", version=("-version",)),
     Program("samtools", "sorts 100,000 alignments", ["bash", "-o", "pipefail", "-c", "samtools sort -m 1G -O sam --no-PG {place}/reads.sam 2>/dev/null | sha256sum"], apt="samtools", tool="samtools", prepare=(reads, 2_000_000, 100_000)),

@@ -37,6 +37,7 @@ pub unsafe fn serve(slot: *mut Slot) -> isize {
             libc::SYS_clone if arguments[0] as i32 & libc::CLONE_VM != 0 => vfork(slot, arguments),
             libc::SYS_clone => fork(slot, arguments),
             libc::SYS_mmap if place::is_refused(arguments) => error(libc::ENOMEM),
+            libc::SYS_mmap if place::is_table(arguments) => raw::call(number, arguments),
             libc::SYS_mmap => {
                 (*slot).arguments = place::of_mapping(arguments);
                 by_library(slot)

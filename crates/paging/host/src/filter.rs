@@ -129,6 +129,7 @@ fn calls(descriptors: u32) -> Vec<(i64, When)> {
         SYS_seccomp,
         SYS_close_range,
         SYS_unshare,
+        SYS_setns,
         SYS_readlink,
         SYS_readlinkat,
     ];

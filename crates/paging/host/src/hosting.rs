@@ -111,7 +111,7 @@ fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> 
         trap::stop("cannot be loaded, since the host has no memory");
     }
     close_named(flags);
-    program::set_path(program.path);
+    program::set_path(&program.path);
     let name = path.as_bytes().rsplit(|&b| b == b'/').next().unwrap_or_default();
     let mut comm = [0; 16];
     let len = name.len().min(15);

@@ -70,15 +70,32 @@ pub fn is_refused([at, len, rights, flags, ..]: [usize; 6]) -> bool {
     REFUSED.fetch_update(Relaxed, Relaxed, |refused| (refused < ENOUGH).then_some(refused + 1)).is_ok()
 }
 
+/// Bytes of Go's table of the arenas of its heap. It has a word for each, and is nearly empty.
+const TABLE: usize = 32 << 20;
+
+/// Whether an `mmap` is for that table, which the kernel then maps: the table is not paged, so that
+/// small Go programs need no pager.
+pub fn is_table([at, len, rights, flags, ..]: [usize; 6]) -> bool {
+    static SEEN: AtomicBool = AtomicBool::new(false);
+    let writable = libc::PROT_READ | libc::PROT_WRITE;
+    let is_new = flags as i32 == libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let is_such = at == 0 && len == TABLE && rights as i32 == writable && is_new;
+    is_such && IS_GO.load(Relaxed) && !SEEN.swap(true, Relaxed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn go_is_refused_the_places_that_it_names_until_it_takes_any() {
+    fn go_has_its_table_and_is_refused_the_places_that_it_names_until_it_takes_any() {
         let asks = |at: usize, len: usize| is_refused([at, len, 0, 0x22, usize::MAX, 0]);
         assert!(!asks(1 << 40, ARENA));
+        let table = [0, TABLE, 3, 0x22, usize::MAX, 0];
+        assert!(!is_table(table));
         is_go();
+        assert!(!is_table([0, TABLE + 1, 3, 0x22, usize::MAX, 0]));
+        assert!(is_table(table) && !is_table(table));
         assert!(!asks(0, 8 * ARENA) && !asks(1 << 40, ARENA / 2));
         assert!((1..100).all(|i| asks(i << 40, ARENA)));
         assert!(!asks(0, 2 * ARENA));

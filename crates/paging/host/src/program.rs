@@ -4,11 +4,17 @@
 use crate::raw::{self, error, raw};
 use std::sync::OnceLock;
 
-static PATH: OnceLock<Vec<u8>> = OnceLock::new();
+static PATH: OnceLock<&'static [u8]> = OnceLock::new();
 
-/// Notes the program's path, in the kernel's form.
-pub fn set_path(path: Vec<u8>) {
-    PATH.set(path).ok();
+/// Notes the program's path, in the kernel's form. The copy is not in the heap, which is paged: a
+/// child of `vfork` reads it while a debugger may have stopped the pager.
+pub fn set_path(path: &[u8]) {
+    if let Some(at) = raw::map(path.len()) {
+        // SAFETY: the mapping was made just now, has this length, and stays.
+        let copy = unsafe { std::slice::from_raw_parts_mut(at as *mut u8, path.len()) };
+        copy.copy_from_slice(path);
+        PATH.set(copy).ok();
+    }
 }
 
 /// The longest name of the link.
@@ -20,7 +26,7 @@ pub fn path_if_own(path: &[u8]) -> Option<&'static [u8]> {
     let mut digits = itoa::Buffer::new();
     let number = digits.format(raw::own_id()).as_bytes();
     let is_own = rest == b"self" || rest == b"thread-self" || rest == number;
-    if is_own { PATH.get().map(Vec::as_slice) } else { None }
+    if is_own { PATH.get().copied() } else { None }
 }
 
 /// Serves `readlink` and `readlinkat`.

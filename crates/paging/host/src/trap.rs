@@ -6,7 +6,7 @@
 
 use crate::calls;
 use crate::frame::{self, Context, FROM_FILTER, Trapped};
-use crate::raw::{self, raw};
+use crate::raw::{self, is_error, raw};
 use crate::signals;
 use crate::slots::{self, Slot};
 use crate::{filter::MARK, seat};
@@ -115,6 +115,7 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
         if stack != 0 {
             (*context).rsp = stack;
         }
+        bring((*context).rsp);
         let answer: isize;
         asm!(
             "syscall",
@@ -143,6 +144,22 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
             slots::of_ended(child, |slot| crate::exec::forget(slot));
         }
         answer
+    }
+}
+
+/// Brings in the stack of a child that begins there. gdb stops all other threads of the process,
+/// and so the pager, until such a child has executed a program.
+fn bring(stack: usize) {
+    const PAGE: usize = 4096;
+    const PAGES: usize = 8;
+    let top = stack.wrapping_sub(1) & !(PAGE - 1);
+    for page in 0..PAGES {
+        let at = top.wrapping_sub(page * PAGE);
+        // SAFETY: the bytes stay as they are, and the kernel checks the address.
+        let answer = unsafe { raw!(libc::SYS_madvise, at, PAGE, libc::MADV_POPULATE_WRITE) };
+        if is_error(answer) {
+            break;
+        }
     }
 }
 

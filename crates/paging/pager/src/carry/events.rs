@@ -14,6 +14,7 @@
 
 use super::mover::{Lost, Mover};
 use crate::spans::Spans;
+use std::time::Duration;
 use terapage_sys::userfaultfd::{Change, Changed, Fault, Stuck};
 use terapage_sys::{memory, page_bytes, thread};
 
@@ -22,6 +23,11 @@ const EAGAIN: i32 = 11;
 /// After a removal, its pages may still vanish for this long, ns, or at most for twice as long.
 /// Chosen, not measured.
 const GOING_NS: u64 = 1_000_000_000;
+
+/// How often, and how far apart, the report of a call that took pages away is looked for. A loaded
+/// machine may keep the calling thread waiting before it reports. Chosen, not measured.
+const BLAME_TRIES: usize = 200;
+const BLAME_STEP: Duration = Duration::from_millis(5);
 
 /// Events that were read from the program's userfaultfd, and what follows from them.
 #[derive(Default)]
@@ -112,8 +118,7 @@ impl Events {
                 self.going[0].insert(from, to);
                 self.emptied[0].insert(from, to);
             }
-            Change::Unmapped => refuse("unmapped or mapped over", from, to),
-            Change::Moved => refuse("moved", from, to),
+            Change::Unmapped | Change::Moved => refuse(change, from, to),
         }
     }
 
@@ -164,6 +169,21 @@ impl Mover {
             if got < most || most == 1 {
                 return Ok(());
             }
+        }
+    }
+
+    /// Pages were lost: stops the program with the reason if a call has unmapped or moved memory.
+    /// The kernel reports such a call only after the pages are gone.
+    pub fn blame_call(&self) {
+        let (mut faults, mut changes) = (Vec::new(), Vec::new());
+        for _ in 0..BLAME_TRIES {
+            self.program.read(16, &mut faults, &mut changes).ok();
+            for Changed { change, from, to } in changes.drain(..) {
+                if change != Change::Removed {
+                    refuse(change, from, to);
+                }
+            }
+            std::thread::sleep(BLAME_STEP);
         }
     }
 
@@ -276,7 +296,8 @@ impl Mover {
 
 /// Stops the program after a call that paging cannot follow: the kernel has already executed the
 /// call, and may map other memory there.
-fn refuse(what: &str, from: usize, to: usize) -> ! {
+fn refuse(change: Change, from: usize, to: usize) -> ! {
+    let what = if change == Change::Moved { "moved" } else { "unmapped or mapped over" };
     thread::stop(&format!(
         "terapage: paged memory, {from:#x} to {to:#x}, was {what} by a direct system call, past the C library; the program is stopped rather than given wrong bytes (try: --static all)\n"
     ))

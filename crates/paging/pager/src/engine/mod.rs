@@ -365,7 +365,10 @@ impl Engine {
     }
 
     pub fn or_stop<T>(&self, result: Result<T, Lost>) -> T {
-        result.unwrap_or_else(|lost| self.stop(&lost.to_string()))
+        result.unwrap_or_else(|lost| {
+            self.mover.blame_call();
+            self.stop(&lost.to_string())
+        })
     }
 
     /// Waits until an operation ends, and handles that.
@@ -452,6 +455,7 @@ impl Engine {
                         let done = self.mover.fresh(fault.at, terapage_sys::page_bytes());
                         return self.or_stop(done);
                     }
+                    self.mover.blame_call();
                     self.stop(&format!("page {:#x} has vanished from the program", fault.at));
                 }
                 if fault.protected {

@@ -1,12 +1,13 @@
 //! The hook of `syscall()`: calls that the program makes by number.
 //!
-//! The library serves calls of mmap's family that concern memory that may be paged, and calls that
-//! close descriptors, like the functions. All others are passed on, at the cost of a comparison.
+//! The library serves exec, calls of mmap's family that concern memory that may be paged, and calls
+//! that close descriptors, like the functions. Others are passed on, at the cost of a comparison.
 //! Calls that the program makes by its own system call instruction are not seen here; the kernel
 //! reports those of memory to the pager.
 
-use crate::{advise, arena, exit, locked, maps, paged, remap, rights, shm};
-use libc::{c_int, c_long, c_uint, c_void};
+use crate::real::Texts;
+use crate::{advise, arena, exec, exit, locked, maps, paged, remap, rights, shm};
+use libc::{c_char, c_int, c_long, c_uint, c_void};
 
 /// # Safety
 /// The contract is that of the C library's function. All six arguments are passed on, even if a
@@ -50,6 +51,8 @@ fn may_be_served(number: c_long) -> bool {
             | libc::SYS_close
             | libc::SYS_close_range
             | libc::SYS_dup3
+            | libc::SYS_execve
+            | libc::SYS_execveat
     )
 }
 
@@ -87,6 +90,10 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             libc::SYS_close => exit::close(a as c_int).into(),
             libc::SYS_close_range => exit::close_range(a as c_uint, b as c_uint, c as c_int).into(),
             libc::SYS_dup3 => exit::dup3(a as c_int, b as c_int, c as c_int).into(),
+            libc::SYS_execve => exec::execve(a as *const c_char, b as Texts, c as Texts).into(),
+            libc::SYS_execveat => {
+                exec::execveat(a as c_int, b as *const c_char, c as Texts, d as Texts, e as c_int).into()
+            }
             _ => return None,
         }
     };

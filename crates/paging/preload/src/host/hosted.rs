@@ -82,6 +82,7 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             libc::SYS_dup3 => exit::dup3(a as c_int, b as c_int, c as c_int) as isize,
             libc::SYS_close_range => exit::close_range(a as c_uint, b as c_uint, c as c_int) as isize,
             libc::SYS_unshare => namespaces::unshare(a as c_int) as isize,
+            libc::SYS_setns => namespaces::setns(a as c_int, b as c_int) as isize,
             #[cfg(target_arch = "x86_64")]
             libc::SYS_fork => crate::fork::fork() as isize,
             libc::SYS_exit_group => exit::_exit(a as c_int),
