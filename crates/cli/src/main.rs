@@ -136,7 +136,8 @@ fn command() -> ExitCode {
 /// Writes one line to standard error. A failure to write it is ignored.
 fn complain(message: &str) {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ").replace(" ;", ";");
-    let _ = writeln!(std::io::stderr(), "terapage: {line}");
+    // By one write, so that the program's own lines do not come between.
+    let _ = std::io::stderr().write_all(format!("terapage: {line}\n").as_bytes());
 }
 
 /// Prints to standard output.
