@@ -71,6 +71,37 @@ fn what_is_given_up_while_it_is_written_back_is_not_missed() {
     assert_eq!(a.slot(3), [8; BLOCK]);
 }
 
+/// Random numbers below what is asked for.
+fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+/// Writes, reads or gives up a slot at random. An error of the only copy that is there passes.
+fn work(rig: &mut Rig, truth: &mut HashMap<u32, u8>, random: &mut impl FnMut(u64) -> u64, seed: u64) {
+    let slot = random(200) as u32;
+    match random(8) {
+        0 => {
+            truth.remove(&slot);
+            rig.mirror.forget(slot..slot + 1);
+        }
+        1..4 => {
+            let byte = random(256) as u8;
+            let wrote = (0..20).find_map(|_| rig.write(slot, byte).ok());
+            assert!(wrote.is_some(), "seed {seed}: slot {slot} cannot be written");
+            truth.insert(slot, byte);
+        }
+        4..6 if truth.contains_key(&slot) => {
+            let read = (0..20).find_map(|_| rig.read(slot, truth[&slot]).ok());
+            assert!(read.is_some(), "seed {seed}: slot {slot} is lost");
+        }
+        _ => {}
+    }
+}
+
 /// Random work, with servers that go away and come back with nothing, one at a time, against a
 /// naive model. Whenever the mirror says that it is in sync, each copy has all that was written.
 fn in_sync_is_true(seed: u64) -> Option<()> {
@@ -82,11 +113,7 @@ fn in_sync_is_true(seed: u64) -> Option<()> {
         Box::new(Delayed::new(inner, 0..300_000, seed * 2 + index)) as Box<dyn Store>
     });
     let mut rig = Rig::new(copies.collect())?;
-    let mut state = seed;
-    let mut random = move |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = numbers(seed);
     let mut truth: HashMap<u32, u8> = HashMap::new();
     // Who is away, and for how many rounds more.
     let (mut away, mut claims): (Option<(usize, u64)>, u32) = (None, 0);
@@ -97,25 +124,7 @@ fn in_sync_is_true(seed: u64) -> Option<()> {
         u32::from(rig.is_in_sync())
     };
     for _ in 0..300 {
-        let slot = random(200) as u32;
-        match random(8) {
-            0 => {
-                truth.remove(&slot);
-                rig.mirror.forget(slot..slot + 1);
-            }
-            1..4 => {
-                let byte = random(256) as u8;
-                let wrote = (0..20).find_map(|_| rig.write(slot, byte).ok());
-                assert!(wrote.is_some(), "seed {seed}: slot {slot} cannot be written");
-                truth.insert(slot, byte);
-            }
-            4..6 if truth.contains_key(&slot) => {
-                // An error of the one copy that is there passes.
-                let read = (0..20).find_map(|_| rig.read(slot, truth[&slot]).ok());
-                assert!(read.is_some(), "seed {seed}: slot {slot} is lost");
-            }
-            _ => {}
-        }
+        work(&mut rig, &mut truth, &mut random, seed);
         claims += holds(&rig, &truth);
         match &mut away {
             Some((index, 0)) => {
@@ -208,32 +217,11 @@ fn moves(seed: u64) -> Option<()> {
     };
     let first = open();
     let mut rig = Rig::with(Mirror::alone(first, Box::new(move || Some(open())), BLOCK))?;
-    let mut state = seed;
-    let mut random = move |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = numbers(seed);
     let mut truth: HashMap<u32, u8> = HashMap::new();
     let mut moved = 0;
     for _ in 0..600 {
-        let slot = random(200) as u32;
-        match random(8) {
-            0 => {
-                truth.remove(&slot);
-                rig.mirror.forget(slot..slot + 1);
-            }
-            1..4 => {
-                let byte = random(256) as u8;
-                let wrote = (0..20).find_map(|_| rig.write(slot, byte).ok());
-                assert!(wrote.is_some(), "seed {seed}: slot {slot} cannot be written");
-                truth.insert(slot, byte);
-            }
-            4..7 if truth.contains_key(&slot) => {
-                let read = (0..20).find_map(|_| rig.read(slot, truth[&slot]).ok());
-                assert!(read.is_some(), "seed {seed}: slot {slot} is lost");
-            }
-            _ => {}
-        }
+        work(&mut rig, &mut truth, &mut random, seed);
         let last = disks.lock().unwrap().last().unwrap().clone();
         if rig.is_in_sync() && random(30) == 0 {
             moved += 1;
@@ -258,4 +246,26 @@ fn what_is_emptied_moves_to_the_next_store() {
             return;
         }
     }
+}
+
+/// A child of a fork reads the copies that its parent had: they keep their bytes until it ends.
+#[test]
+fn a_store_that_a_child_reads_is_not_emptied() {
+    let (a, b) = (Disk::default(), Disk::default());
+    let mut next = Some(Box::new(b.clone()) as Box<dyn Store>);
+    let mirror = Mirror::alone(Box::new(a.clone()), Box::new(move || next.take()), BLOCK);
+    let Some(mut rig) = Rig::with(mirror) else { return };
+    (0..20).for_each(|slot| rig.write(slot, 7).unwrap());
+    rig.mirror.share(3).unwrap();
+    a.drains.store(true, SeqCst);
+    rig.write(0, 8).unwrap();
+    rig.until_in_sync();
+    // With this, the mirror finds that the first store has no part any more.
+    rig.write(0, 9).unwrap();
+    rig.write(1, 8).unwrap();
+    assert_eq!((a.slot(1), b.slot(1)), (vec![7; BLOCK], vec![8; BLOCK]), "it has moved");
+    assert!(!a.was_emptied.load(SeqCst));
+    rig.mirror.unshare(3);
+    rig.write(2, 8).unwrap();
+    assert!(a.was_emptied.load(SeqCst));
 }

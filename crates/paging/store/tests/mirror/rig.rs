@@ -20,6 +20,8 @@ pub struct Disk {
     pub drains: Arc<AtomicBool>,
     /// Its server does not answer.
     pub is_away: Arc<AtomicBool>,
+    /// It was told to give up all that it keeps.
+    pub was_emptied: Arc<AtomicBool>,
     /// What it has lost, and has not told yet.
     pub lost: Arc<Mutex<Vec<Range<u32>>>>,
 }
@@ -86,6 +88,10 @@ impl Store for Disk {
     }
 
     fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {}
+
+    fn forget(&mut self, slots: Range<u32>) {
+        self.was_emptied.fetch_or(slots == (0..self.slots()), SeqCst);
+    }
 
     fn presence(&self) -> Presence<'_> {
         Presence { answers: !self.is_away.load(SeqCst), drains: self.drains.load(SeqCst), server: "" }
