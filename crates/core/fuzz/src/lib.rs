@@ -1,5 +1,5 @@
-//! Fuzzers, as tests: each makes cases from random numbers for `TERAPAGE_FUZZ_S` seconds, by default
-//! for a fifth of one. Each case has a seed of its own; `TERAPAGE_SEED` names that of the first.
+//! Fuzzers, as tests: each makes cases from random numbers for `TERAPAGE_FUZZ_S` seconds, or for a
+//! fifth of one. Each case has a seed of its own; `TERAPAGE_SEED` names that of the first.
 //!
 //! Names of such tests begin with `fuzzed`: `make fuzz` runs them all.
 #![forbid(unsafe_code)]
