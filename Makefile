@@ -83,7 +83,7 @@ test:
 # Replies of servers, ELF headers, configuration, traces of blocks and of devices: one test at a time.
 fuzz:
 	TERAPAGE_FUZZ_S=$${TERAPAGE_FUZZ_S:-3600} $(CARGO_TEST) -p terapage-far -p terapage-sys -p terapage-host \
-	    -p terapage-config -p terapage-trace -p terapage-blocktrace --lib --bins --test fuzz \
+	    -p terapage-config -p terapage-trace -p terapage-blocktrace -p terapage-advise --lib --bins --test fuzz \
 	    -- fuzzed --nocapture --test-threads 1
 
 soak: build

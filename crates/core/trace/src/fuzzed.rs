@@ -24,7 +24,7 @@ fn trace(random: &mut Random) -> Vec<u8> {
     let program = random.one(&["sort", "", "\u{1F600}\n"]).to_owned();
     let number = random.one(&[0, 1, 4096, 1 << 32, u64::MAX]);
     let header = Header {
-        block_bytes: number as u32,
+        block_bytes: random.one(&[4096, 1 << 31, number as u32]),
         pid: number as u32,
         start_us: number,
         budget_bytes: number,
