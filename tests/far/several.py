@@ -360,6 +360,11 @@ def contrib(bench):
             with open(os.path.join(root, "kubernetes", "server.yaml"), encoding="utf-8") as file:
                 plain = {part["kind"]: part for part in yaml.safe_load_all(file)}
             check({part["kind"]: part for part in yaml.safe_load_all(made)} == plain, f"the chart makes something else than server.yaml: {made}")
+            values = os.path.join(bench.place, "values.yaml")
+            with open(values, "w", encoding="ascii") as file:
+                file.write("maxmemoryBytes: 1000000000000\n")
+            made = subprocess.run(["helm", "template", "far", chart, "-f", values], capture_output=True, text=True, check=True).stdout
+            check('value: "1000000000000"' in made, f"a large number becomes another: {made}")
         else:
             told.append("no helm")
     except ImportError:
