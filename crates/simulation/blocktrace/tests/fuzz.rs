@@ -89,7 +89,7 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>, donor: &[u8]) {
             2 => drop(bytes.drain(at..at + length)),
             3 => {
                 let part = bytes[at..at + length].to_vec();
-                let to = random.below(bytes.len());
+                let to = random.below(bytes.len() + 1);
                 bytes.splice(to..to, part.repeat(1 + random.below(4)));
             }
             4 => {
