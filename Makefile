@@ -89,7 +89,7 @@ fuzz:
 soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 $(CARGO_TEST) -p terapage-model
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=500 $(CARGO_TEST) -p terapage-far --lib protocol
-	TERAPAGE_FUZZ_S=300 $(MAKE) fuzz
+	TERAPAGE_FUZZ_S=60 $(MAKE) fuzz
 	tests/far/run soak
 	tests/programs/run-all soak
 	TERAPAGE_IO=aio tests/programs/run-all ci
