@@ -11,7 +11,7 @@ COMPLETIONS := target/completions
 PROCESSOR := $(shell uname -m)
 ARM := aarch64-unknown-linux-gnu
 
-.PHONY: help setup build arm demo check test soak guest works-with people-figures install stage wheel deb rpm dist release site
+.PHONY: help setup build arm demo check test fuzz soak guest works-with people-figures install stage wheel deb rpm dist release site
 
 help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
@@ -19,6 +19,7 @@ help:
 	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
 	@echo "make check    formatting, lints, width of comments, crates, unit tests: the fast loop; a minute or two"
 	@echo "make test     formatting, lints, unit tests, real programs, faults; about half an hour on 2 cores"
+	@echo "make fuzz     the parsers of what others write, each for an hour (TERAPAGE_FUZZ_S=60 for a minute)"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
 	@echo "make guest    kernels from Linux 6.1 to the newest, and 64-bit Arm, in emulated machines; an hour"
@@ -49,14 +50,15 @@ check:
 	cargo fmt --all --check
 	tools/check-width
 	tools/check-crates
+	tools/version
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	$(CARGO_TEST) --workspace --lib --bins --examples
 
-# Memory servers, which wait for one another, need little of the processors: the fuzzer of their
-# replies, the report pages and the packages are tried meanwhile.
+# Memory servers, which wait for one another, need little of the processors: the fuzzers, the report
+# pages and the packages are tried meanwhile.
 define BESIDE_FAR
 set -e
-TERAPAGE_FUZZ_S=60 $(CARGO_TEST) -p terapage-far --lib -- resp::
+TERAPAGE_FUZZ_S=10 $(MAKE) fuzz
 tests/report/run
 packaging/stage
 packaging/wheel || test $$? = 77
@@ -68,6 +70,7 @@ test:
 	cargo fmt --all --check
 	tools/check-width
 	tools/check-crates
+	tools/version
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --release --locked
 	$(CARGO_TEST) --workspace
@@ -77,10 +80,16 @@ test:
 	tests/faults/run
 	tools/together tests/far/run "$$BESIDE_FAR"
 
+# Replies of servers, ELF headers, configuration, traces of blocks and of devices: one test at a time.
+fuzz:
+	TERAPAGE_FUZZ_S=$${TERAPAGE_FUZZ_S:-3600} $(CARGO_TEST) -p terapage-far -p terapage-sys -p terapage-host \
+	    -p terapage-config -p terapage-trace -p terapage-blocktrace -p terapage-advise --lib --bins --test fuzz \
+	    -- fuzzed --nocapture --test-threads 1
+
 soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 $(CARGO_TEST) -p terapage-model
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=500 $(CARGO_TEST) -p terapage-far --lib protocol
-	TERAPAGE_FUZZ_SEED=$$RANDOM TERAPAGE_FUZZ_CASES=200000 $(CARGO_TEST) -p terapage-blocktrace --test fuzz
+	TERAPAGE_FUZZ_S=60 $(MAKE) fuzz
 	tests/far/run soak
 	tests/programs/run-all soak
 	TERAPAGE_IO=aio tests/programs/run-all ci

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -333,14 +334,14 @@ def contrib(bench):
         said = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
         check(said.returncode == 0, f"{name}: {said.stdout}{said.stderr}")
     if shutil.which("systemd-analyze"):
-        for name in ("terapage-far.service", "terapage-far@.service"):
-            with open(os.path.join(root, "systemd", name), encoding="utf-8") as file:
-                text = file.read().replace("/usr/local/bin/terapage", "/bin/true").replace("Documentation=", "#")
+        for unit in sorted(pathlib.Path(root, "systemd").iterdir()):
+            name, text = unit.name, unit.read_text(encoding="utf-8").replace("/usr/local/bin/terapage", "/bin/true")
+            text = text.replace("Documentation=", "#")
             path = os.path.join(bench.place, name.replace("@", "@1"))
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
             said = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)
-            about = [line for line in said.stderr.splitlines() if "terapage-far" in line]
+            about = [line for line in said.stderr.splitlines() if "terapage-" in line]
             check(said.returncode == 0 and not about, f"{name}: {about}")
     else:
         told.append("no systemd-analyze")
@@ -359,6 +360,11 @@ def contrib(bench):
             with open(os.path.join(root, "kubernetes", "server.yaml"), encoding="utf-8") as file:
                 plain = {part["kind"]: part for part in yaml.safe_load_all(file)}
             check({part["kind"]: part for part in yaml.safe_load_all(made)} == plain, f"the chart makes something else than server.yaml: {made}")
+            values = os.path.join(bench.place, "values.yaml")
+            with open(values, "w", encoding="ascii") as file:
+                file.write("maxmemoryBytes: 1000000000000\n")
+            made = subprocess.run(["helm", "template", "far", chart, "-f", values], capture_output=True, text=True, check=True).stdout
+            check('value: "1000000000000"' in made, f"a large number becomes another: {made}")
         else:
             told.append("no helm")
     except ImportError:

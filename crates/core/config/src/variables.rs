@@ -22,9 +22,7 @@ const OTHERS: &[&str] = &[
 /// Variables that only the tests of this project read.
 const OF_TESTS: &[&str] = &[
     "TERAPAGE_ALLOCATORS",
-    "TERAPAGE_FUZZ_CASES",
     "TERAPAGE_FUZZ_S",
-    "TERAPAGE_FUZZ_SEED",
     "TERAPAGE_INSTALLED",
     "TERAPAGE_KEEP",
     "TERAPAGE_NATIVE",

@@ -75,8 +75,13 @@ impl Header {
             expected: "a name in UTF-8",
             found: error.to_string(),
         })?;
+        let block_bytes = u32_at(&bytes, 8);
+        if !block_bytes.is_power_of_two() {
+            let found = format!("{block_bytes} bytes");
+            return Err(Error::Corrupt { offset: 8, expected: "blocks of a power of two", found });
+        }
         let header = Header {
-            block_bytes: u32_at(&bytes, 8),
+            block_bytes,
             pid: u32_at(&bytes, 12),
             start_us: u64_at(&bytes, 16),
             budget_bytes: u64_at(&bytes, 24),

@@ -6,6 +6,8 @@
 //! `docs/trace-format.md` has the layout, with an example in bytes.
 
 mod compressor;
+#[cfg(test)]
+mod fuzzed;
 mod header;
 mod learnt;
 mod reader;

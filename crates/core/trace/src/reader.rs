@@ -18,6 +18,8 @@ pub struct Reader<R: Read> {
     raw: Vec<u8>,
     at: usize,
     before: Before,
+    /// The time of the last record.
+    last_us: u64,
     packed: Vec<u8>,
     ended: bool,
     allow_cut_short: bool,
@@ -50,6 +52,7 @@ impl<R: Read> Reader<R> {
             raw: Vec::new(),
             at: 0,
             before: Before::default(),
+            last_us: 0,
             packed: Vec::new(),
             ended: false,
             allow_cut_short: false,
@@ -137,6 +140,11 @@ impl<R: Read> Reader<R> {
             found: format!("unknown bytes at byte {} of the frame's records", self.at),
         })?;
         self.at = self.raw.len() - rest.len();
+        if record.time_us < self.last_us {
+            let found = format!("{} us after {} us", record.time_us, self.last_us);
+            return Err(Error::Corrupt { offset: self.frame, expected: "times in order", found });
+        }
+        self.last_us = record.time_us;
         Ok(Some(record))
     }
 }

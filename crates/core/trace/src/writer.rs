@@ -57,6 +57,12 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
+    /// Changes the bytes of the records that make up the next frame.
+    #[cfg(test)]
+    pub(crate) fn damage(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
+        change(&mut self.raw);
+    }
+
     /// Ends the trace.
     ///
     /// # Errors

@@ -341,40 +341,30 @@ mod tests {
         assert_eq!(parse(2, &both).unwrap_err(), "has odd segments");
     }
 
-    /// No headers make it panic, and what it takes lies in the file's own pages: a minute's worth
-    /// where `TERAPAGE_FUZZ_S=60` asks for it.
+    /// No headers make it panic, and what it takes lies in the file's own pages.
     #[test]
-    fn any_headers_are_taken_or_refused() {
-        let seconds = std::env::var("TERAPAGE_FUZZ_S").ok().and_then(|text| text.parse().ok()).unwrap_or(0.2);
-        let fresh = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-        let seed = std::env::var("TERAPAGE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(fresh);
-        println!("TERAPAGE_SEED={seed}");
-        let mut state: u64 = seed;
-        let mut random = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as usize
-        };
+    fn fuzzed_headers_are_taken_or_refused() {
         let words =
             [0, 1, 2, 6, 0x1000, 0x40_0000, 0x40_1000, 1 << 46, 1 << 63, usize::MAX - 0xfff, usize::MAX];
-        let until = std::time::Instant::now() + std::time::Duration::from_secs_f64(seconds);
-        let (mut cases, mut taken) = (0, 0);
-        while cases < 10_000 || std::time::Instant::now() < until {
+        let (mut taken, mut refused) = (0, 0);
+        terapage_fuzz::fuzz("headers to load", 10_000, |random| {
             let text = [1, 5, 0, 0x40_0000, 0x1800, 0x1800, 0x1000];
             let mut headers = vec![text, [1, 6, 0x1800, 0x40_2800, 0x100, 0x5000, 0x20_0000]];
-            headers.extend((0..random() % 3).map(|_| [words[random() % 4], 6, 0, 0x40_9000, 8, 8, 16]));
-            for _ in 0..random() % 4 {
-                let header = random() % headers.len();
-                headers[header][random() % 7] = words[random() % words.len()];
+            headers
+                .extend((0..random.below(3)).map(|_| [random.one(&words[..4]), 6, 0, 0x40_9000, 8, 8, 16]));
+            for _ in 0..random.below(4) {
+                let header = random.below(headers.len());
+                headers[header][random.below(7)] = random.one(&words);
             }
-            let (mut head, mut table) = file(2 + (random() % 2) as u16, &headers);
+            let (mut head, mut table) = file(random.one(&[2, 3]), &headers);
             for bytes in [&mut head, &mut table] {
-                if random() % 8 == 0 {
-                    let at = random() % bytes.len();
-                    bytes[at] = random() as u8;
+                if random.below(8) == 0 {
+                    let at = random.below(bytes.len());
+                    bytes[at] = random.number() as u8;
                 }
-                bytes.truncate(if random() % 16 == 0 { random() % bytes.len() } else { bytes.len() });
+                bytes.truncate(if random.below(16) == 0 { random.below(bytes.len()) } else { bytes.len() });
             }
-            cases += 1;
+            refused += 1;
             if let Ok(image) = Image::parse(&head, &table) {
                 let pages = image.pages();
                 assert!(pages.start < pages.end && pages.end < 1 << 63, "{image:?}");
@@ -383,10 +373,10 @@ mod tests {
                         pages.start <= segment.at && segment.at + segment.bytes <= pages.end
                     })
                 );
-                taken += 1;
+                (taken, refused) = (taken + 1, refused - 1);
             }
-        }
-        assert!(taken > 0 && taken < cases, "{taken} of {cases} were taken");
+        });
+        assert!(taken > 0 && refused > 0, "{taken} were taken, {refused} refused");
     }
 
     #[test]

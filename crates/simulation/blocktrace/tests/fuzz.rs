@@ -1,8 +1,7 @@
 //! Damaged traces: whatever the bytes, a reader returns valid requests or one error, and ends.
 //!
 //! Small samples of every format are damaged by a seeded mutator: bits are flipped, and parts cut,
-//! moved, repeated, or replaced by extreme numbers or parts of other formats. `TERAPAGE_FUZZ_SEED`
-//! repeats a run, `TERAPAGE_FUZZ_CASES` makes it longer (cases of each format; by default 4,000).
+//! moved, repeated, or replaced by extreme numbers or parts of other formats.
 
 mod common;
 
@@ -10,6 +9,7 @@ use common::{requests, written};
 use std::io::Cursor;
 use terapage_blocktrace::{Compression, Format, Kind, Options, Request, WriterOptions, read};
 use terapage_figures::SplitMix;
+use terapage_fuzz::{Random, fuzz};
 
 /// The samples: the name of each format, and a trace of it.
 fn samples() -> Vec<(Format, Vec<u8>)> {
@@ -79,33 +79,31 @@ const EXTREMES: [&[u8]; 14] = [
     b"\r\n\n",
 ];
 
-fn mutate(random: &mut SplitMix, bytes: &mut Vec<u8>, donor: &[u8]) {
-    for _ in 0..=random.index(4) {
-        let at = random.index(bytes.len() + 1);
-        let length = random.index(bytes.len() - at + 1).min(random.index(64));
-        match random.index(8) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << random.index(8),
+fn mutate(random: &mut Random, bytes: &mut Vec<u8>, donor: &[u8]) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let length = random.below(bytes.len() - at + 1).min(random.below(64));
+        match random.below(8) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
             1 => bytes.truncate(at),
             2 => drop(bytes.drain(at..at + length)),
             3 => {
                 let part = bytes[at..at + length].to_vec();
-                let to = random.index(bytes.len());
-                bytes.splice(to..to, part.repeat(1 + random.index(4)));
+                let to = random.below(bytes.len() + 1);
+                bytes.splice(to..to, part.repeat(1 + random.below(4)));
             }
             4 => {
-                let from = random.index(donor.len());
-                let part = &donor[from..(from + random.index(200)).min(donor.len())];
+                let from = random.below(donor.len());
+                let part = &donor[from..(from + random.below(200)).min(donor.len())];
                 bytes.splice(at..at + length, part.iter().copied());
             }
-            5 | 6 => {
-                drop(bytes.splice(at..at + length, EXTREMES[random.index(EXTREMES.len())].iter().copied()))
-            }
+            5 | 6 => drop(bytes.splice(at..at + length, random.one(&EXTREMES).iter().copied())),
             _ => {
                 // Replaces a whole field of a line.
                 let blank = |byte: &u8| matches!(byte, b' ' | b',' | b'\n');
                 let start = bytes[..at].iter().rposition(blank).map_or(0, |place| place + 1);
                 let end = bytes[at..].iter().position(blank).map_or(bytes.len(), |place| at + place);
-                bytes.splice(start..end.max(start), EXTREMES[random.index(EXTREMES.len())].iter().copied());
+                bytes.splice(start..end.max(start), random.one(&EXTREMES).iter().copied());
             }
         }
     }
@@ -142,59 +140,43 @@ fn holds(request: &Request, last_ns: u64, options: &Options) -> bool {
     request.bytes > 0 && request.time_ns >= last_ns && end.is_some_and(|end| end <= limit)
 }
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
-}
-
 #[test]
-fn damaged_traces_do_no_harm() {
-    let cases = number("TERAPAGE_FUZZ_CASES").unwrap_or(4000);
-    let seed = number("TERAPAGE_FUZZ_SEED").unwrap_or(20_260_101);
-    eprintln!("TERAPAGE_FUZZ_SEED={seed} TERAPAGE_FUZZ_CASES={cases}");
+fn fuzzed_traces_do_no_harm() {
     let samples = samples();
-    let mut random = SplitMix(seed);
-    for case in 0..cases {
-        for (format, sample) in &samples {
-            let mut bytes = sample.clone();
-            let donor = &samples[random.index(samples.len())].1;
-            mutate(&mut random, &mut bytes, donor);
-            let options = Options {
-                format: [None, Some(*format)][random.index(2)],
-                skip_bad: [0, 0, 3, u64::MAX][random.index(4)],
-                capacity: [None, Some(1 << 30)][random.index(2)],
-                disorder_ns: [0, 1_000_000, u64::MAX][random.index(3)],
-                unit_bytes: [None, Some(u32::MAX)][random.index(2)],
-                ..Options::default()
-            };
-            let outcome = std::panic::catch_unwind(|| survives(&bytes, &options));
-            let shown = bytes.escape_ascii();
-            assert!(outcome.is_ok(), "seed {seed}, case {case}, {format}, {options:?}: \"{shown}\"");
-        }
-    }
+    fuzz("block traces", 80_000, |random| {
+        let (format, sample) = &samples[random.below(samples.len())];
+        let mut bytes = sample.clone();
+        let donor = &samples[random.below(samples.len())].1;
+        mutate(random, &mut bytes, donor);
+        let options = Options {
+            format: random.one(&[None, Some(*format)]),
+            skip_bad: random.one(&[0, 0, 3, u64::MAX]),
+            capacity: random.one(&[None, Some(1 << 30)]),
+            disorder_ns: random.one(&[0, 1_000_000, u64::MAX]),
+            unit_bytes: random.one(&[None, Some(u32::MAX)]),
+            ..Options::default()
+        };
+        let outcome = std::panic::catch_unwind(|| survives(&bytes, &options));
+        assert!(outcome.is_ok(), "{format}, {options:?}: \"{}\"", bytes.escape_ascii());
+    });
     assert_memory_is_bounded();
 }
 
 #[test]
-fn damaged_compression_does_no_harm() {
-    let cases = number("TERAPAGE_FUZZ_CASES").unwrap_or(4000) / 10;
-    let seed = number("TERAPAGE_FUZZ_SEED").unwrap_or(20_260_101);
+fn fuzzed_compression_does_no_harm() {
     let requests = requests(&mut SplitMix(11), 300, 3, 1000, false);
-    let mut random = SplitMix(seed ^ 1);
-    for compression in [Compression::Gzip, Compression::Zstd, Compression::Xz] {
+    let samples = [Compression::Gzip, Compression::Zstd, Compression::Xz].map(|compression| {
         let options = WriterOptions::default();
-        let (sample, _) =
-            written(&requests, Format::Msr, Some(compression), &options, |v| v.to_string()).unwrap();
-        for case in 0..cases {
-            let mut bytes = sample.clone();
-            mutate(&mut random, &mut bytes, &sample);
-            let outcome = std::panic::catch_unwind(|| survives(&bytes, &Options::default()));
-            assert!(
-                outcome.is_ok(),
-                "seed {seed}, case {case}, {compression:?}: \"{}\"",
-                bytes.escape_ascii()
-            );
-        }
-    }
+        let packed = written(&requests, Format::Msr, Some(compression), &options, |v| v.to_string());
+        (compression, packed.unwrap().0)
+    });
+    fuzz("compressed block traces", 1200, |random| {
+        let (compression, sample) = &samples[random.below(samples.len())];
+        let mut bytes = sample.clone();
+        mutate(random, &mut bytes, sample);
+        let outcome = std::panic::catch_unwind(|| survives(&bytes, &Options::default()));
+        assert!(outcome.is_ok(), "{compression:?}: \"{}\"", bytes.escape_ascii());
+    });
     assert_memory_is_bounded();
 }
 

@@ -94,7 +94,8 @@ impl Learning {
     fn block_of(&self, table: &Table, key: u32) -> Option<(u32, u32)> {
         let index = self.regions.partition_point(|&(first, _)| first <= key).checked_sub(1)?;
         let (first, pages) = self.regions[index];
-        let page = key - first;
+        // Regions of a damaged file are in no order.
+        let page = key.checked_sub(first)?;
         let region = table.regions().get(index).filter(|_| page < pages)?;
         let block = page / pages_of(table);
         (block < region.blocks).then_some(())?;
