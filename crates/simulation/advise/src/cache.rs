@@ -39,7 +39,7 @@ impl Measured {
     /// Returns the measurements of a store, with costs for all of `blocks`; `None` if there are
     /// none or they are too old.
     pub fn load(store: &Path, blocks: &[u64]) -> Option<Measured> {
-        let file = file(store)?;
+        let file = file(&cache()?, store);
         let age =
             SystemTime::now().duration_since(fs::metadata(&file).ok()?.modified().ok()?).unwrap_or_default();
         let known: Measured = serde_json::from_str(&fs::read_to_string(&file).ok()?).ok()?;
@@ -56,7 +56,15 @@ impl Measured {
         if !self.trouble.is_empty() {
             return Ok(());
         }
-        let file = file(&self.store).ok_or_else(|| io::Error::other("there is no home directory"))?;
+        self.save_in(&cache().ok_or_else(|| io::Error::other("there is no home directory"))?)
+    }
+
+    /// Keeps the measurements, trusted or not, below a directory that is used as the user's cache.
+    ///
+    /// # Errors
+    /// The file system's errors. They have no other effect.
+    pub fn save_in(&self, cache: &Path) -> io::Result<()> {
+        let file = file(cache, &self.store);
         let directory = file.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(directory)?;
         // The file is replaced as a whole, since other processes may be reading it.
@@ -75,10 +83,15 @@ impl Measured {
     }
 }
 
-fn file(store: &Path) -> Option<PathBuf> {
+/// The user's directory for what can be had again.
+fn cache() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))
+}
+
+/// The file of a store's measurements.
+fn file(cache: &Path, store: &Path) -> PathBuf {
     let name: String =
         store.to_string_lossy().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    Some(cache.join("terapage").join(format!("store{name}.json")))
+    cache.join("terapage").join(format!("store{name}.json"))
 }
