@@ -42,6 +42,15 @@ pub enum Error {
         /// What was recorded.
         program: String,
     },
+    /// Its references lie too far from one another.
+    #[error(
+        "{}: its references lie in more than 1024 places far from one another, too many to study",
+        path.display()
+    )]
+    Sparse {
+        /// The trace.
+        path: PathBuf,
+    },
     /// The requested block size is not the recorded one times a power of two.
     #[error(
         "blocks of {wanted} bytes: the trace was recorded with {recorded} bytes, and touches \
@@ -161,7 +170,7 @@ impl Recording {
     /// Reads a trace, even if its program was killed.
     ///
     /// # Errors
-    /// A trace that cannot be read, or has no references.
+    /// A trace that cannot be read, has no references, or has them too far from one another.
     pub fn open(path: &Path) -> Result<Recording, Error> {
         let failed = |cause| Error::Trace { path: path.to_owned(), cause };
         let file = File::open(path).map_err(|cause| Error::Open { path: path.to_owned(), cause })?;
@@ -170,6 +179,9 @@ impl Recording {
         let mut reading = Reading::new(header.block_bytes.into());
         for record in reader.by_ref() {
             reading.take(&record.map_err(failed)?);
+            if reading.groups.are_too_many() {
+                return Err(Error::Sparse { path: path.to_owned() });
+            }
         }
         if reading.references == 0 {
             return Err(Error::Empty { path: path.to_owned(), program: header.program });

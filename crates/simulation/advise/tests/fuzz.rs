@@ -9,7 +9,7 @@ use terapage_trace::{Event, Header, PageOut, Record, Writer};
 /// Any event, of few blocks. Blocks far from others make tables of megabytes, so they are rare.
 fn event(random: &mut Random) -> Event {
     let far = random.below(200) == 0;
-    let block = random.one(if far { &[1 << 22, u32::MAX] } else { &[0, 1, 2, 77][..] });
+    let block = random.one(if far { &[1 << 16, 1 << 22, u32::MAX] } else { &[0, 1, 2, 77][..] });
     let long = random.one(&[0, 1, 4096, 1 << 30, u64::MAX]);
     match random.below(9) {
         0 => Event::FirstTouch { block },
@@ -22,6 +22,25 @@ fn event(random: &mut Random) -> Event {
         7 => Event::Discard { block, count: random.one(&[0, 1, 80, u32::MAX]) },
         _ => Event::RegionAdd { start: random.one(&[0, 4096, long]), len: long, first: block },
     }
+}
+
+#[test]
+fn references_far_from_one_another_take_no_memory_without_limit() {
+    let header =
+        Header { block_bytes: 16 << 10, pid: 7, start_us: 1, budget_bytes: 1 << 20, program: "made".into() };
+    let opened = |places: u32| {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        for place in 0..places {
+            let record = Record { time_us: place.into(), event: Event::FirstTouch { block: place << 16 } };
+            writer.record(&record).unwrap();
+        }
+        file.write_all(&writer.finish().unwrap()).unwrap();
+        Recording::open(file.path()).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(opened(8), Ok(()));
+    let why = opened(1025).unwrap_err();
+    assert!(why.contains("1024 places"), "{why}");
 }
 
 #[test]

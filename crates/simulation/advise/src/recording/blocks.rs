@@ -4,8 +4,11 @@ use super::{Recording, Region};
 use std::collections::BTreeMap;
 use terapage_policy::belady::Use;
 
-/// Recorded blocks that keep their neighbours, as a power of two: 64 GiB with the usual block size.
-const GROUP: u32 = 22;
+/// Recorded blocks that keep their neighbours, as a power of two: 1 GiB with the usual block size.
+const GROUP: u32 = 16;
+/// The most groups. The arrays that are indexed by number have some 20 bytes a block: together a
+/// GiB and more. A program that has used 1 TiB in blocks of the usual size has as many.
+const GROUPS_MOST: usize = 1 << 10;
 
 /// Recorded numbers without their gaps: a program may reserve terabytes and use little of them, and
 /// there are arrays indexed by number.
@@ -26,6 +29,11 @@ impl Groups {
         let next = self.new.len() as u32;
         let group = *self.new.entry(block >> GROUP).or_insert(next);
         group << GROUP | block & ((1 << GROUP) - 1)
+    }
+
+    /// Whether there are too many groups.
+    pub fn are_too_many(&self) -> bool {
+        self.new.len() > GROUPS_MOST
     }
 
     /// The parts of a range of blocks that exist: the first block and the number of blocks of each.
