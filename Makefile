@@ -55,7 +55,7 @@ check:
 	$(CARGO_TEST) --workspace --lib --bins --examples
 
 # Memory servers, which wait for one another, need little of the processors: the fuzzers, the report
-# pages and the packages are tried meanwhile.
+# pages and the packages are tried meanwhile, and so is a build for Arm.
 define BESIDE_FAR
 set -e
 TERAPAGE_FUZZ_S=10 $(MAKE) fuzz
@@ -63,6 +63,7 @@ tests/report/run
 packaging/stage
 packaging/wheel || test $$? = 77
 tests/packages/run
+nice tests/guest/run short
 endef
 export BESIDE_FAR
 

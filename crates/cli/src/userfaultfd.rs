@@ -12,6 +12,8 @@ pub enum Refusal {
     Permission,
     /// The kernel was built without userfaultfd, or a container's filter hides it.
     Missing,
+    /// The kernel can neither move pages nor write-protect them: on Arm, before Linux 6.8.
+    Old,
     /// Anything else.
     Other(io::Error),
 }
@@ -22,6 +24,7 @@ impl Refusal {
         match self {
             Refusal::Permission => "this user may not handle page faults with userfaultfd".to_owned(),
             Refusal::Missing => "this kernel or container has no userfaultfd".to_owned(),
+            Refusal::Old => "this kernel can neither move pages nor write-protect them".to_owned(),
             Refusal::Other(error) => format!("userfaultfd failed: {error}"),
         }
     }
@@ -31,6 +34,7 @@ impl Refusal {
         match self {
             Refusal::Permission => "sudo terapage doctor --fix; terapage doctor has other ways",
             Refusal::Missing => "give the container the device: docker run --device /dev/userfaultfd ...",
+            Refusal::Old => "use Linux 6.8 or later",
             Refusal::Other(_) => "sudo chmod a+rw /dev/userfaultfd",
         }
     }
@@ -43,6 +47,8 @@ sudo sysctl vm.unprivileged_userfaultfd=1   # everybody, until the next start";
 
 /// The kernel's `UFFD_FEATURE_MOVE`.
 pub const FEATURE_MOVE: u64 = 1 << 16;
+/// The kernel's `UFFD_FEATURE_PAGEFAULT_FLAG_WP`.
+const FEATURE_PROTECT: u64 = 1 << 0;
 
 mod linux {
     //! The parts of linux/userfaultfd.h that are needed to ask.
@@ -68,7 +74,11 @@ pub fn features() -> Result<u64, Refusal> {
     // SAFETY: the descriptor is a userfaultfd, and `api` is the struct that the call reads and
     // writes.
     let rc = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API, &raw mut api) };
-    if rc == 0 { Ok(api.features) } else { Err(Refusal::Other(io::Error::last_os_error())) }
+    if rc != 0 {
+        return Err(Refusal::Other(io::Error::last_os_error()));
+    }
+    let is_able = api.features & (FEATURE_MOVE | FEATURE_PROTECT) != 0;
+    if is_able { Ok(api.features) } else { Err(Refusal::Old) }
 }
 
 /// The descriptor that an outer `terapage run` has passed on.

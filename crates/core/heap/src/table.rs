@@ -51,6 +51,10 @@ impl Slab {
 }
 
 /// The records of all slabs in a range of addresses that several heaps share.
+///
+/// Loads and stores need no order. The table is opened before other threads use it. A heap writes a
+/// record under its lock, before it hands out the first object there. A thread that frees the
+/// object has got its address in an ordered way, or the program has a data race of its own.
 pub struct Table {
     base: AtomicUsize,
     slabs: AtomicPtr<Slab>,

@@ -20,7 +20,10 @@ const CHANGING: u32 = u32::MAX;
 /// Each bound thread, and the processors that it had before and will have again.
 static BOUND: [Bound; MOST] = [const { Bound::new() }; MOST];
 
-/// Threads inside [`freed`]: while there are any, no thread is bound.
+/// Threads inside [`freed`]: while there are any, no thread is bound. [`bind`] changes [`COUNT`]
+/// and then reads this number; [`freed`] changes this number and then reads [`COUNT`]. All four
+/// steps are in the one order of `SeqCst`, so that at least one of the two threads sees the other.
+/// A weaker order would let both miss the other, on any processor.
 static FREED: AtomicU32 = AtomicU32::new(0);
 
 struct Bound {

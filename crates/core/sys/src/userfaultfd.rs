@@ -195,12 +195,21 @@ impl Userfaultfd {
     /// Opens a userfaultfd, by the system call or, if that is refused, by `/dev/userfaultfd`.
     ///
     /// # Errors
-    /// EPERM if neither is allowed; ENOSYS if the kernel has no userfaultfd.
+    /// EPERM if neither is allowed; ENOSYS if the kernel has no userfaultfd, or cannot
+    /// write-protect pages that must be copied.
     pub fn open(kind: Kind) -> Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         let probe = Self::bare(flags)?;
         let features = probe.handshake(0)?;
-        drop(probe);
+        let probed = Userfaultfd { fd: probe.fd, features };
+        if let Kind::Events { copies } = kind
+            && (copies || !probed.can_move())
+            && !probed.can_protect()
+        {
+            let source = std::io::Error::from_raw_os_error(libc::ENOSYS);
+            return Err(Error { call: "write protection by userfaultfd (Linux 5.7, on Arm 6.10)", source });
+        }
+        drop(probed);
         let wanted = match kind {
             Kind::Faults => u64::from(raw::UFFD_FEATURE_THREAD_ID),
             Kind::Events { copies } => {

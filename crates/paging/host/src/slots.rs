@@ -80,14 +80,9 @@ fn free_one(thread: u32) -> Option<usize> {
     if let Some(index) = looks.into_iter().find(|&index| claim(index, thread)) {
         return Some(index);
     }
-    let next = USED.fetch_update(AcqRel, Acquire, |used| (used < SLOTS).then_some(used + 1));
-    match next {
-        Ok(index) => {
-            OWNERS[index].store(thread, Relaxed);
-            Some(index)
-        }
-        Err(_) => (0..SLOTS).find(|&index| claim(index, thread)),
-    }
+    let next = || USED.fetch_update(AcqRel, Acquire, |used| (used < SLOTS).then_some(used + 1)).ok();
+    // Once a slot counts as used, another thread may claim it first: then the next one is tried.
+    std::iter::from_fn(next).chain(0..SLOTS).find(|&index| claim(index, thread))
 }
 
 /// Takes the slot if its thread has ended. Returns whether it was taken.
@@ -162,6 +157,21 @@ mod tests {
             .unwrap();
         }
         assert!(USED.load(Relaxed) < 20, "{}", USED.load(Relaxed));
+        const TOGETHER: usize = 64;
+        let (begin, have) = (std::sync::Barrier::new(TOGETHER), std::sync::Barrier::new(TOGETHER));
+        let take_one = || {
+            begin.wait();
+            let slot = take(raw::thread_id()).unwrap();
+            have.wait();
+            slot as usize
+        };
+        let mut all: Vec<usize> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..TOGETHER).map(|_| scope.spawn(take_one)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), TOGETHER, "threads at the same time have different slots");
         assert_eq!(Slot::context(first) as usize % 64, 0);
     }
 }

@@ -4,7 +4,6 @@ use terapage_sys::page_bytes;
 use twox_hash::XxHash3_128;
 
 /// Cache lines of a page that are prefetched into the cache before the page is hashed.
-/// Measured: docs/measurements.md, "Hashes".
 const HEAD: usize = 2;
 
 /// Pages of a block that can be split into pages.

@@ -23,7 +23,10 @@ const TRIES: usize = 4;
 /// A cache. It starts on a separate line of the processor's cache.
 #[repr(align(128))]
 struct Cache {
-    /// The `pthread_self` of its thread; 0 for none.
+    /// The `pthread_self` of its thread; 0 for none. A thread that ends releases the magazines by
+    /// setting 0, and the next owner acquires them. A thread that finds its own name needs no
+    /// order: it has written the name itself, or a thread has whose descriptor it got, from the C
+    /// library's lock, after that thread's end.
     owner: AtomicUsize,
     /// The thread uses the magazines just now.
     busy: AtomicBool,

@@ -41,10 +41,12 @@ const STACK_BELOW: usize = 32 << 10;
 /// Bytes of the stack above these frames through which a fork returns before the child has a pager.
 const STACK_ABOVE: usize = 16 << 10;
 
-/// Bytes of thread-local variables before a thread's descriptor, of which a fork uses some.
+/// Bytes of a thread's variables, of which a fork uses some.
 const OWN_VARIABLES: usize = 8 << 10;
-/// Bytes of the descriptor.
+/// Bytes of a thread's descriptor.
 const DESCRIPTOR: usize = 4 << 10;
+/// Whether the variables lie before the descriptor (TLS variant II), and not behind it, as on Arm.
+const VARIABLES_BEFORE: bool = cfg!(target_arch = "x86_64");
 
 /// The thread that forks and holds the lock of the streams' list; 0 for none.
 static STREAMS: AtomicU32 = AtomicU32::new(0);
@@ -273,7 +275,8 @@ fn touch() {
     let here = &raw const mark as usize;
     touch_pages(here - STACK_BELOW, here + STACK_ABOVE);
     let own = thread::own_name();
-    touch_pages(own - OWN_VARIABLES, own + DESCRIPTOR);
+    let from = if VARIABLES_BEFORE { own - OWN_VARIABLES } else { own };
+    touch_pages(from, from + OWN_VARIABLES + DESCRIPTOR);
 }
 
 /// Touches pages that may be paged, if they are in use.

@@ -267,7 +267,8 @@ pub fn goes_unpaged() -> bool {
 /// The right to page that this process lacks: it has become another user than `terapage run` was,
 /// or was confined.
 fn lacking_right() -> Option<String> {
-    if let Err(error) = Userfaultfd::open(Kind::Faults)
+    let copies = settings().is_some_and(|settings| settings.mechanism == Mechanism::Copy);
+    if let Err(error) = Userfaultfd::open(Kind::Events { copies })
         && error.is_forbidden()
     {
         return Some(format!("it may not handle page faults ({error})"));

@@ -9,7 +9,8 @@
 use crate::arena::ARENA;
 use crate::{exit, job, places, process};
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_config::Heap;
 use terapage_stats::{Counters, Shared};
 use terapage_sys::fd::Fd;
@@ -153,7 +154,9 @@ pub fn begin() {
 
 /// Notes that there is a pager, or will be at once, and its counters.
 pub fn is_paged(shared: &'static Shared) {
-    COUNTED.store(std::ptr::from_ref(shared).cast_mut(), Relaxed);
+    // Other threads of the program follow the pointer, without a lock: what it points to was
+    // written before.
+    COUNTED.store(std::ptr::from_ref(shared).cast_mut(), Release);
 }
 
 /// There is no pager after all.
@@ -176,7 +179,7 @@ pub fn in_child(shared: Option<&'static Shared>) {
 /// The pager's counters, if there is a pager.
 fn shared() -> Option<&'static Shared> {
     // SAFETY: the pointer is null, or its target lasts as long as the process.
-    unsafe { COUNTED.load(Relaxed).as_ref() }
+    unsafe { COUNTED.load(Acquire).as_ref() }
 }
 
 /// The pager's thread calls it when it begins, and each second. It does not wait.
@@ -232,7 +235,7 @@ pub fn look() {
     }
     let budget = settings.memory.0;
     let counted = counted();
-    if ROOM.taken.swap(true, std::sync::atomic::Ordering::Acquire) {
+    if ROOM.taken.swap(true, Acquire) {
         return;
     }
     LOOKED_MS.store(now_ms(), Relaxed);
@@ -261,7 +264,7 @@ pub fn look() {
             }
         }
     }
-    ROOM.taken.store(false, std::sync::atomic::Ordering::Release);
+    ROOM.taken.store(false, Release);
 }
 
 /// Bytes in memory that count in the budget, or would count if there were a pager.
