@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 /// Whether the host pages each program.
 pub const IS_IN_HOST: bool = cfg!(target_env = "musl");
 
-const NAME: &str = if IS_IN_HOST { HOST } else { "libterapage_preload.so" };
-/// The name of its check in `terapage doctor`.
+/// The name of the check in `terapage doctor`.
 pub const KIND: &str = if IS_IN_HOST { "host" } else { "library" };
+
+const NAME: &str = if IS_IN_HOST { HOST } else { "libterapage_preload.so" };
 const HOST: &str = "terapage-host";
 
-/// Finds the library, or the host that it is in: `$TERAPAGE_LIBRARY`, else next to this executable, else in
-/// `../lib/terapage` from there. The path is absolute.
+/// Finds the library, or the host that it is in: `$TERAPAGE_LIBRARY`, else next to this executable,
+/// else in `../lib/terapage` from there. The path is absolute.
 pub fn find() -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os("TERAPAGE_LIBRARY").filter(|path| !path.is_empty()) {
         let path = std::path::absolute(&named).context("TERAPAGE_LIBRARY")?;

@@ -295,8 +295,8 @@ fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -
     Err(crate::Error { call, source: std::io::Error::from_raw_os_error(errno) })
 }
 
-/// Whether children of the process start in another PID namespace (`unshare`). Before the first one,
-/// that has no name.
+/// Whether children of the process start in another PID namespace (`unshare`), which has no name
+/// before the first of them.
 fn begins_children_elsewhere() -> bool {
     let namespace = |name: &str| {
         let found = std::fs::metadata(format!("/proc/self/ns/{name}"));

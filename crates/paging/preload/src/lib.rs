@@ -8,7 +8,10 @@
 //! For musl, this crate is a part of the host (crate `host`), which is one static executable: no
 //! hook has the name of a C library's function, and the C library's own memory is never paged.
 
-#![cfg_attr(target_env = "musl", allow(dead_code, unused_imports, reason = "a host calls few of the hooks"))]
+#![cfg_attr(
+    target_env = "musl",
+    allow(dead_code, unused_imports, non_snake_case, reason = "a host calls few of the hooks")
+)]
 
 /// Hooks that are another hook with the same arguments, or with arguments that are known to be
 /// valid: a caller's promise for the first holds for the second.
