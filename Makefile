@@ -10,8 +10,9 @@ COMPLETIONS := target/completions
 
 PROCESSOR := $(shell uname -m)
 ARM := aarch64-unknown-linux-gnu
+MUSL := x86_64-unknown-linux-musl
 
-.PHONY: help setup build arm demo check test fuzz soak guest works-with people-figures install stage wheel deb rpm dist release site
+.PHONY: help setup build arm musl demo check test fuzz soak guest works-with people-figures install stage wheel deb rpm dist release site
 
 help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
@@ -22,6 +23,7 @@ help:
 	@echo "make fuzz     the parsers of what others write, each for an hour (TERAPAGE_FUZZ_S=60 for a minute)"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
+	@echo "make musl     the command and its host for Alpine, static: target/$(MUSL)/release"
 	@echo "make guest    kernels from Linux 6.1 to the newest, and 64-bit Arm, in emulated machines; an hour"
 	@echo "make works-with  the page docs/works-with.md: real programs with less memory; a quarter of an hour and more"
 	@echo "make people-figures  what jobs, numpy and containers are promised, measured; a quarter of an hour, as root"
@@ -107,6 +109,10 @@ arm:
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --release --locked \
 	    --target $(ARM) -p terapage-cli -p terapage-preload -p terapage-capi
 
+musl:
+	tools/setup musl
+	cargo build --release --locked --target $(MUSL) -p terapage-cli -p terapage-host
+
 guest: build arm
 	tests/guest/run
 
@@ -129,9 +135,11 @@ deb: stage
 rpm: stage
 	packaging/rpm
 
-dist: stage
+# A host, and so the command for musl, is there on x86-64 only.
+dist: stage $(if $(filter x86_64,$(PROCESSOR)),musl)
 	packaging/archive
 	packaging/wheel
+	if [ $(PROCESSOR) = x86_64 ]; then for step in stage archive wheel; do TARGET=$(MUSL) packaging/$$step || exit; done; fi
 	packaging/deb
 	packaging/rpm
 	packaging/image

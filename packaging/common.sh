@@ -14,7 +14,10 @@ x86_64) debian=amd64 ;;
 aarch64) debian=arm64 ;;
 *) echo "$target: packages are for x86_64 and aarch64" >&2; exit 1 ;;
 esac
-place=target/dist/$processor
+# For musl there are the command and the host, static, and no library.
+musl=
+[[ $target != *-musl ]] || musl=-musl
+place=target/dist/$processor$musl
 files=$place/files
 # The host of static programs is for x86-64 alone.
 hosts=

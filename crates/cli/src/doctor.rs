@@ -169,8 +169,8 @@ impl Doctor {
         let missing = checks.iter().any(|check| check.status != Status::Ok && check.name != "variable");
         checks.extend(container::checks(missing));
         checks.push(match library::find() {
-            Ok(path) => Check::ok("library", path.display().to_string()),
-            Err(error) => Check::of("library", &format!("{error:#}"), "install terapage again"),
+            Ok(path) => Check::ok(library::KIND, path.display().to_string()),
+            Err(error) => Check::of(library::KIND, &format!("{error:#}"), "install terapage again"),
         });
         checks.extend(forecast(&self.command));
         let works = checks.iter().all(|check| check.status != Status::Failure);

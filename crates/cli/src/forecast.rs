@@ -57,7 +57,9 @@ fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>) -> Check {
         return Check::warning("program", found, "--appimage-extract, and run squashfs-root/AppRun");
     }
     let Some(why) = why else {
-        let found = format!("{shown}{by}: malloc, private mappings and static arrays are paged");
+        let heap =
+            if crate::library::IS_IN_HOST { "private mappings, brk" } else { "malloc, private mappings" };
+        let found = format!("{shown}{by}: {heap} and static arrays are paged");
         return Check::ok("program", found);
     };
     let hosts = || crate::library::find().ok().and_then(|library| crate::library::host(&library));

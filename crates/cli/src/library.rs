@@ -1,4 +1,7 @@
-//! The library that is loaded into the program.
+//! The library that is loaded into the program, and the host.
+//!
+//! The command for musl has no library to load: the host, in which the library is, pages each
+//! program.
 
 use anyhow::{Context, bail};
 use std::ffi::{OsStr, OsString};
@@ -7,10 +10,17 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-const NAME: &str = "libterapage_preload.so";
+/// Whether the host pages each program.
+pub const IS_IN_HOST: bool = cfg!(target_env = "musl");
 
-/// Finds the library: `$TERAPAGE_LIBRARY`, else next to this executable, else in
-/// `../lib/terapage` from there. The path is absolute.
+/// The name of the check in `terapage doctor`.
+pub const KIND: &str = if IS_IN_HOST { "host" } else { "library" };
+
+const NAME: &str = if IS_IN_HOST { HOST } else { "libterapage_preload.so" };
+const HOST: &str = "terapage-host";
+
+/// Finds the library, or the host that it is in: `$TERAPAGE_LIBRARY`, else next to this executable,
+/// else in `../lib/terapage` from there. The path is absolute.
 pub fn find() -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os("TERAPAGE_LIBRARY").filter(|path| !path.is_empty()) {
         let path = std::path::absolute(&named).context("TERAPAGE_LIBRARY")?;
@@ -36,7 +46,7 @@ pub fn find() -> anyhow::Result<PathBuf> {
 /// The host, which runs programs that load no library: beside the library. `None` if it is not
 /// there.
 pub fn host(library: &Path) -> Option<PathBuf> {
-    Some(library.with_file_name("terapage-host")).filter(|path| path.is_file())
+    Some(library.with_file_name(HOST)).filter(|path| path.is_file())
 }
 
 /// The variable that tells the host its program.
@@ -65,8 +75,11 @@ fn check(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `LD_PRELOAD` with the library before its present contents.
-pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<OsString> {
+/// `LD_PRELOAD` with the library before its present contents; `None` if it needs no change.
+pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<Option<OsString>> {
+    if IS_IN_HOST {
+        return Ok(None);
+    }
     let library = library.as_os_str().as_bytes();
     if library.iter().any(|b| b": \t\n".contains(b)) {
         bail!(
@@ -80,7 +93,7 @@ pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<OsStri
         all.push(b':');
         all.extend_from_slice(other);
     }
-    Ok(OsString::from_vec(all))
+    Ok(Some(OsString::from_vec(all)))
 }
 
 /// `LD_PRELOAD` without the library; `None` if nothing is left.
@@ -120,7 +133,7 @@ mod tests {
     fn the_library_comes_first_and_once() {
         let with = |present: Option<&str>| {
             let all = preload(Path::new("/l/t.so"), present.map(OsStr::new)).unwrap();
-            all.into_string().unwrap()
+            all.map_or_else(String::new, |all| all.into_string().unwrap())
         };
         assert_eq!(with(None), "/l/t.so");
         assert_eq!(with(Some("")), "/l/t.so");

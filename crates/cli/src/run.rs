@@ -116,10 +116,10 @@ impl Run {
         let is_hosted = match (&unpaged, settings.hosted) {
             (_, Hosted::Off) => false,
             (Some(unpaged), _) => unpaged.is_hostable,
-            (None, wanted) => wanted == Hosted::All && program::is_dynamic(&path),
+            (None, wanted) => (wanted == Hosted::All || library::IS_IN_HOST) && program::is_dynamic(&path),
         };
         let host = if is_hosted { library::host(&library) } else { None };
-        let unpaged = unpaged.filter(|_| host.is_none());
+        let unpaged = unpaged.or_else(|| without_host(&path, settings.hosted)).filter(|_| host.is_none());
         if let Some(Unpaged { why, .. }) = &unpaged {
             if self.require {
                 bail!("{shown} is not run, since its memory would not be paged (--require): {why}");
@@ -229,10 +229,23 @@ fn unpaged(path: &Path, io: Io) -> Option<Unpaged> {
     Some(Unpaged { why, bars_library, is_hostable })
 }
 
+/// Why the program at `path` is not paged without a host, if there is no library.
+fn without_host(path: &Path, hosted: Hosted) -> Option<Unpaged> {
+    let why = match hosted {
+        _ if !library::IS_IN_HOST => return None,
+        Hosted::Off => "with --static off, this command, which is built for musl, pages no program",
+        _ if program::judge(path).1.len() > 2 => "it is a script whose interpreter is a script",
+        _ => return None,
+    };
+    Some(Unpaged { why: why.to_owned(), bars_library: true, is_hostable: false })
+}
+
 /// The environment of a paged program.
-fn with_library(command: &mut Command, settings: &Settings, preload: OsString) {
-    command.env("LD_PRELOAD", preload);
-    command.env("ASAN_OPTIONS", library::sanitizer_options(std::env::var_os("ASAN_OPTIONS").as_deref()));
+fn with_library(command: &mut Command, settings: &Settings, preload: Option<OsString>) {
+    if let Some(preload) = preload {
+        let options = library::sanitizer_options(std::env::var_os("ASAN_OPTIONS").as_deref());
+        command.env("LD_PRELOAD", preload).env("ASAN_OPTIONS", options);
+    }
     command.envs(settings.to_variables()).env("TERAPAGE_ROOT", std::process::id().to_string());
     // For programs that give up their present rights: the open descriptor stays open.
     match userfaultfd::inherited().or_else(hand_on) {

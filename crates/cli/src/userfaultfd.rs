@@ -54,8 +54,8 @@ mod linux {
     //! The parts of linux/userfaultfd.h that are needed to ask.
 
     pub const UFFD_API: u64 = 0xAA;
-    pub const IOC_NEW: libc::c_ulong = 0xAA00;
-    pub const UFFDIO_API: libc::c_ulong = 0xC018_AA3F;
+    pub const IOC_NEW: libc::Ioctl = 0xAA00;
+    pub const UFFDIO_API: libc::Ioctl = 0xC018_AA3F_u32 as libc::Ioctl;
 
     #[repr(C)]
     pub struct UffdioApi {

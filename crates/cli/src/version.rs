@@ -9,7 +9,11 @@ pub fn long() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let commit = option_env!("TERAPAGE_COMMIT").unwrap_or("none, built from a work tree");
         let libc = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
-        let host = if cfg!(target_arch = "x86_64") { ", host of static programs" } else { "" };
+        let host = match (cfg!(target_arch = "x86_64"), crate::library::IS_IN_HOST) {
+            (true, true) => ", host of all programs",
+            (true, false) => ", host of static programs",
+            (false, _) => "",
+        };
         format!(
             "{}\ncommit    {commit}\ntarget    {ARCH}-unknown-linux-{libc}\nfeatures  lz4, zstd, TLS{host}",
             env!("CARGO_PKG_VERSION")

@@ -115,6 +115,7 @@ static CREATE_SIMPLY: AtomicUsize = AtomicUsize::new(0);
 /// `pthread_create` behind this library if it is the C library's, and otherwise `thrd_create`,
 /// which no library replaces. Without this call, the first function that the loader finds begins
 /// threads. After this call, threads whose signals are blocked are not cancelled either.
+#[cfg(not(target_env = "musl"))]
 pub fn find() {
     // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are
     // valid.
@@ -136,6 +137,27 @@ pub fn find() {
     }
 }
 
+/// The same in a static host: nothing stands before its C library. But musl's first
+/// `pthread_create` unblocks signals for a moment, and handlers of the hosted program must not run
+/// in the host's code. So one comes before the program begins. It has no effect beside that: there
+/// is no room for its stack.
+#[cfg(target_env = "musl")]
+pub fn find() {
+    const NO_ROOM: usize = 1 << 60;
+    extern "C" fn never(nothing: *mut libc::c_void) -> *mut libc::c_void {
+        nothing
+    }
+    let mut thread = std::ptr::null_mut();
+    // SAFETY: the attributes are used here only, and the function may be called with any argument.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setstacksize(&mut attributes, NO_ROOM);
+        libc::pthread_create(&raw mut thread, &attributes, never, std::ptr::null_mut());
+        libc::pthread_attr_destroy(&mut attributes);
+    }
+}
+
 /// Begins a detached thread.
 ///
 /// # Safety
@@ -144,11 +166,12 @@ unsafe fn create(
     begin: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void,
     argument: *mut libc::c_void,
 ) -> libc::c_int {
-    let mut thread: libc::pthread_t = 0;
-    // SAFETY: the functions found have these types, except that the function of a `thrd_create`
-    // thread returns a number, which nobody reads. Only this function uses the attributes, and the
-    // caller promises that `begin` may be called with `argument`.
+    // SAFETY: zeros are a valid name of a thread. The functions found have these types, except that
+    // the function of a `thrd_create` thread returns a number, which nobody reads. Only this
+    // function uses the attributes, and the caller promises that `begin` may be called with
+    // `argument`.
     unsafe {
+        let mut thread: libc::pthread_t = std::mem::zeroed();
         let simply = CREATE_SIMPLY.load(Relaxed);
         if simply != 0 {
             let errno = std::mem::transmute::<usize, CreateSimply>(simply)(&mut thread, begin, argument);
@@ -256,6 +279,8 @@ fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -
     }
     // SAFETY: no thread began, so none took the argument.
     drop(unsafe { Box::from_raw(argument) });
+    // musl gives EAGAIN for every error of the kernel's.
+    let errno = if cfg!(target_env = "musl") && begins_children_elsewhere() { libc::EINVAL } else { errno };
     let call = match errno {
         libc::EAGAIN => {
             "pthread_create; the limit on threads and processes may be reached (ulimit -u, or \
@@ -268,6 +293,17 @@ fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -
         _ => "pthread_create",
     };
     Err(crate::Error { call, source: std::io::Error::from_raw_os_error(errno) })
+}
+
+/// Whether children of the process start in another PID namespace (`unshare`), which has no name
+/// before the first of them.
+fn begins_children_elsewhere() -> bool {
+    let namespace = |name: &str| {
+        let found = std::fs::metadata(format!("/proc/self/ns/{name}"));
+        found.map(|found| std::os::unix::fs::MetadataExt::ino(&found)).ok()
+    };
+    let own = namespace("pid");
+    own.is_some() && own != namespace("pid_for_children")
 }
 
 /// The id of the calling thread, as in a fault.

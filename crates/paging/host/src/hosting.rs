@@ -26,6 +26,11 @@ const AT_MINSIGSTKSZ: u64 = 51;
 extern "C" fn main(count: i32, arguments: *mut usize) -> i32 {
     // SAFETY: these are the arguments of `main`, which nobody has changed.
     let mut passed = unsafe { Passed::of(count, arguments) };
+    // A loader has begun the library before. SAFETY: the environment is the process's own.
+    #[cfg(target_env = "musl")]
+    unsafe {
+        terapage_preload::begin(arguments.add(count as usize + 1).cast())
+    };
     let Some(value) = passed.take(VARIABLE) else {
         say("terapage-host: started by terapage run, in place of a program that loads no library");
         return 125;

@@ -2,7 +2,9 @@
 //!
 //! All but [`find`] and [`add_array`] are called with the [seat](crate::seat).
 
-use std::ffi::{CStr, c_char, c_long};
+#[cfg(not(target_env = "musl"))]
+use std::ffi::CStr;
+use std::ffi::{c_char, c_long};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Arguments, or an environment: texts, and a null pointer at the end.
@@ -23,6 +25,7 @@ static LEAVE: AtomicUsize = AtomicUsize::new(0);
 static STAY: AtomicUsize = AtomicUsize::new(0);
 static ADD_ARRAY: AtomicUsize = AtomicUsize::new(0);
 
+#[cfg(not(target_env = "musl"))]
 const NAMES: [(&CStr, &AtomicUsize); 5] = [
     (c"terapage_hosted_call", &CALL),
     (c"terapage_hosted_prepare", &PREPARE),
@@ -32,6 +35,7 @@ const NAMES: [(&CStr, &AtomicUsize); 5] = [
 ];
 
 /// Finds the library's functions. Returns whether the library is there and has all of them.
+#[cfg(not(target_env = "musl"))]
 pub fn find() -> bool {
     NAMES.iter().all(|(name, place)| {
         // SAFETY: the name ends in a zero byte.
@@ -39,6 +43,21 @@ pub fn find() -> bool {
         place.store(at, Relaxed);
         at != 0
     })
+}
+
+/// Finds the library's functions. A static host has them in itself.
+#[cfg(target_env = "musl")]
+pub fn find() -> bool {
+    use terapage_preload::hosted::{
+        terapage_hosted_array, terapage_hosted_call, terapage_hosted_leave, terapage_hosted_prepare,
+        terapage_hosted_stay,
+    };
+    CALL.store(terapage_hosted_call as *const () as usize, Relaxed);
+    PREPARE.store(terapage_hosted_prepare as *const () as usize, Relaxed);
+    LEAVE.store(terapage_hosted_leave as *const () as usize, Relaxed);
+    STAY.store(terapage_hosted_stay as *const () as usize, Relaxed);
+    ADD_ARRAY.store(terapage_hosted_array as *const () as usize, Relaxed);
+    true
 }
 
 /// A function of the library, of type `F`.

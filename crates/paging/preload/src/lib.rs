@@ -4,6 +4,14 @@
 //! file), unless it has its own `malloc`.
 //!
 //! The library's own allocations come from a separate heap, which nothing pages.
+//!
+//! For musl, this crate is a part of the host (crate `host`), which is one static executable: no
+//! hook has the name of a C library's function, and the C library's own memory is never paged.
+
+#![cfg_attr(
+    target_env = "musl",
+    allow(dead_code, unused_imports, non_snake_case, reason = "a host calls few of the hooks")
+)]
 
 /// Hooks that are another hook with the same arguments, or with arguments that are known to be
 /// valid: a caller's promise for the first holds for the second.
@@ -12,7 +20,7 @@ macro_rules! alias {
         $($(#[$doc])*
         /// # Safety
         /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $out {
             // SAFETY: the C library defines this function by the other one.
             unsafe { $to($($value),*) }
@@ -24,9 +32,14 @@ mod doors;
 mod host;
 mod space;
 
+#[cfg(target_env = "musl")]
+pub use host::{hosted, process::begin};
+
 use doors::{advise, brk, caches, direct, heap, locked, maps, remap, rights, shm};
+#[cfg(not(target_env = "musl"))]
+use host::hosted;
 use host::{
-    callers, elf, exec, exit, fork, hosted, instead, job, limits, lock, next_malloc, own_heap, process, real,
+    callers, elf, exec, exit, fork, instead, job, limits, lock, next_malloc, own_heap, process, real,
     sanitizers, signals, summary, untracked,
 };
 use space::{arena, paged, places, ranges, reasons, regions, statics};
@@ -41,7 +54,7 @@ fn set_errno(errno: i32) {
 }
 
 /// The census, for other libraries of the program: the number of threads that belong to the pager.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub extern "C" fn terapage_census() -> &'static terapage_sys::census::Census {
     terapage_sys::census::own()
 }

@@ -21,6 +21,25 @@ struct Event {
 }
 const _: () = assert!(size_of::<Event>() == 32);
 
+/// `struct iocb` of linux/aio_abi.h: an operation, on machines whose lower bytes come first.
+#[derive(Default)]
+#[repr(C)]
+struct Iocb {
+    tag: u64,
+    key: u32,
+    rw_flags: i32,
+    opcode: u16,
+    priority: i16,
+    fd: u32,
+    pieces: u64,
+    count: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    event: u32,
+}
+const _: () = assert!(size_of::<Iocb>() == 64 && cfg!(target_endian = "little"));
+
 /// `struct aio_ring` of fs/aio.c, at the address that names the context. Its completions may be
 /// taken without a system call, as in fio and QEMU.
 #[repr(C)]
@@ -55,7 +74,7 @@ pub(super) struct Aio {
     event: Fd,
     /// The process that made the context; a forked child does not have it.
     process: u64,
-    pushed: VecDeque<libc::iocb>,
+    pushed: VecDeque<Iocb>,
     under_way: usize,
 }
 
@@ -129,16 +148,17 @@ impl Aio {
     }
 
     pub(super) fn push(&mut self, request: Request) {
-        // SAFETY: an operation of all zeros is valid.
-        let mut operation: libc::iocb = unsafe { std::mem::zeroed() };
-        operation.aio_data = request.tag;
-        operation.aio_lio_opcode = if request.write { PWRITEV } else { PREADV };
-        operation.aio_fildes = request.fd as u32;
-        operation.aio_buf = request.pieces as u64;
-        operation.aio_nbytes = request.count as u64;
-        operation.aio_offset = request.offset as i64;
-        operation.aio_flags = TELLS_EVENT;
-        operation.aio_resfd = self.event.raw() as u32;
+        let operation = Iocb {
+            tag: request.tag,
+            opcode: if request.write { PWRITEV } else { PREADV },
+            fd: request.fd as u32,
+            pieces: request.pieces as u64,
+            count: request.count as u64,
+            offset: request.offset as i64,
+            flags: TELLS_EVENT,
+            event: self.event.raw() as u32,
+            ..Iocb::default()
+        };
         self.pushed.push_back(operation);
     }
 
@@ -149,7 +169,7 @@ impl Aio {
     /// Submits the pushed operations: all of them, unless the context is full.
     pub(super) fn submit(&mut self, ended: &mut VecDeque<Done>) {
         while !self.pushed.is_empty() {
-            let mut batch = [std::ptr::null_mut::<libc::iocb>(); BATCH];
+            let mut batch = [std::ptr::null_mut::<Iocb>(); BATCH];
             let count = self.pushed.len().min(BATCH);
             for (place, operation) in batch.iter_mut().zip(&mut self.pushed) {
                 *place = operation;
@@ -169,7 +189,7 @@ impl Aio {
                 Err(error) if matches!(error.errno(), libc::EAGAIN | libc::ENOMEM) => return,
                 // The kernel refuses the first operation: this is its completion.
                 Err(error) => {
-                    let refused = self.pushed.pop_front().map_or(0, |operation| operation.aio_data);
+                    let refused = self.pushed.pop_front().map_or(0, |operation| operation.tag);
                     ended.push_back(Done { tag: refused, result: -error.errno(), more: false, flags: 0 });
                 }
             }

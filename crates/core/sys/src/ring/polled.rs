@@ -470,6 +470,9 @@ impl Message {
     /// Their array is valid.
     unsafe fn vectors(&self) -> VecDeque<libc::iovec> {
         // SAFETY: the array is valid, and has as many pieces as the message says.
-        unsafe { std::slice::from_raw_parts(self.0.msg_iov, self.0.msg_iovlen) }.iter().copied().collect()
+        unsafe { std::slice::from_raw_parts(self.0.msg_iov, self.0.msg_iovlen as _) }
+            .iter()
+            .copied()
+            .collect()
     }
 }

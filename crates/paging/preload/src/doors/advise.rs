@@ -16,7 +16,7 @@ unsafe fn kernel_madvise(from: usize, len: usize, advice: c_int) -> c_int {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let from = at as usize;
     if is_beyond(from, len) {
@@ -113,7 +113,7 @@ unsafe fn wipe_on_fork(from: usize, to: usize, advice: c_int) -> c_int {
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn process_madvise(
     process: c_int,
     pieces: *const libc::iovec,

@@ -50,6 +50,7 @@ impl Break {
 /// Whether the program keeps the kernel's break.
 static KERNELS: AtomicBool = AtomicBool::new(false);
 
+#[cfg(not(target_env = "musl"))]
 unsafe extern "C" {
     /// The C library's `sbrk`, by its inner name.
     fn __sbrk(increment: isize) -> *mut c_void;
@@ -138,6 +139,7 @@ pub fn direct(to: usize) -> usize {
 
 /// # Safety
 /// The contract is that of the C library's function.
+#[cfg(not(target_env = "musl"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
     if is_served() && !KERNELS.load(Relaxed) {
@@ -160,6 +162,7 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
 
 /// # Safety
 /// The contract is that of the C library's function.
+#[cfg(not(target_env = "musl"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
     if is_served() && !KERNELS.load(Relaxed) {

@@ -12,7 +12,7 @@ use libc::{c_char, c_int, c_long, c_uint, c_void};
 /// # Safety
 /// The contract is that of the C library's function. All six arguments are passed on, even if a
 /// call has fewer: on these processors, variable arguments are passed in the same way.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn syscall(
     number: c_long,
     a: usize,

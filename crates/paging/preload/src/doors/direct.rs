@@ -71,7 +71,7 @@ fn is_pinned_by(fd: c_int) -> bool {
     // SAFETY: plain data, for which zeros are a value.
     let mut system: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `system` has room for the answer.
-    unsafe { libc::fstatfs(fd, &raw mut system) == 0 && pins(system.f_type) }
+    unsafe { libc::fstatfs(fd, &raw mut system) == 0 && pins(system.f_type as _) }
 }
 
 /// Whether a file system, by its number, pins pages or does no direct I/O. Device files lie on
@@ -191,7 +191,7 @@ unsafe fn vector_around(
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn process_vm_writev(
     process: libc::pid_t,
     from: *const iovec,
@@ -217,7 +217,7 @@ macro_rules! single {
     ($way:ident, $type:ty, $here:ident, $at:ident $at64:ident) => {
         /// # Safety
         /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $here(fd: c_int, at: $type, len: size_t) -> ssize_t {
             if goes_around(Way::$way, fd, at, len) {
                 // SAFETY: the caller keeps the contract of this function.
@@ -229,7 +229,7 @@ macro_rules! single {
 
         /// # Safety
         /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $at64(fd: c_int, at: $type, len: size_t, offset: off64_t) -> ssize_t {
             if offset >= 0 && goes_around(Way::$way, fd, at, len) {
                 // SAFETY: the caller keeps the contract of this function.
@@ -250,7 +250,7 @@ macro_rules! several {
     ($way:ident, $here:ident, $at:ident $at64:ident, $flags:ident $flags64:ident) => {
         /// # Safety
         /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $here(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t {
             // SAFETY: the caller keeps the contract of this function.
             unsafe {
@@ -261,7 +261,7 @@ macro_rules! several {
 
         /// # Safety
         /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $at64(
             fd: c_int,
             vector: *const iovec,
@@ -285,7 +285,7 @@ macro_rules! several {
 
         /// # Safety
         /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $flags64(
             fd: c_int,
             vector: *const iovec,
@@ -315,7 +315,7 @@ macro_rules! several {
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn __read_chk(fd: c_int, at: *mut c_void, len: size_t, room: size_t) -> ssize_t {
     // SAFETY: the caller keeps the contract of `__read_chk`.
     unsafe {
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn __read_chk(fd: c_int, at: *mut c_void, len: size_t, roo
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn __pread64_chk(
     fd: c_int,
     at: *mut c_void,

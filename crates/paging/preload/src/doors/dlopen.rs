@@ -17,7 +17,7 @@ use std::ffi::{c_char, c_int, c_void};
 /// # Safety
 /// The contract is that of the C library's function.
 #[unsafe(naked)]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn dlopen(_path: *const c_char, _flags: c_int) -> *mut c_void {
     #[cfg(target_arch = "x86_64")]
     std::arch::naked_asm!(

@@ -14,7 +14,7 @@ use terapage_sys::thread;
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn __xpg_strerror_r(errno: c_int, text: *mut c_char, len: size_t) -> c_int {
     if !thread::is_internal(thread::own_name()) {
         // SAFETY: the caller keeps the function's contract.

@@ -142,6 +142,10 @@ pub fn open(mode: terapage_config::Heap) {
 
 /// Whether the program uses this library's `malloc`, and not its own.
 pub fn stands_in() -> bool {
+    if cfg!(target_env = "musl") {
+        // The program is hosted.
+        return true;
+    }
     // In a program that is not position independent, a name may stand for the program's own jump to
     // the function elsewhere. This concerns only functions whose addresses the program takes:
     // hardly all of these.
@@ -541,7 +545,7 @@ macro_rules! told_the_caller {
         /// # Safety
         /// The contract is that of the C library's function.
         #[unsafe(naked)]
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($(_: $type),*) -> *mut u8 {
             #[cfg(target_arch = "x86_64")]
             std::arch::naked_asm!(concat!("mov ", $x86, ", [rsp]"), "jmp {}", sym $goes_on);
@@ -567,7 +571,7 @@ macro_rules! family {
         $($(#[$doc])*
         /// # Safety
         /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $out $body)*
     };
 }

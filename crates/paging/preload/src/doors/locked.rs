@@ -16,7 +16,7 @@ const DESCRIPTOR: usize = 16 << 10;
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_attr_setstack(
     attributes: *mut libc::pthread_attr_t,
     at: *mut c_void,
@@ -82,7 +82,7 @@ alias! {
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     if process::settings().is_some() {
         return refuse(libc::ENOMEM);

@@ -19,7 +19,7 @@ fn of_next() -> libc::mallinfo2 {
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let (mut info, ours) = (of_next(), heap::figures());
     info.arena += ours.heap_bytes;
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mallinfo() -> libc::mallinfo {
     // SAFETY: the caller keeps the contract of `mallinfo`.
     let info = unsafe { mallinfo2() };
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn mallinfo() -> libc::mallinfo {
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn malloc_stats() {
     if !heap::serves_all() {
         if let Some(malloc_stats) = real::malloc_stats.get() {

@@ -65,7 +65,7 @@ pub fn is_served() -> bool {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mmap(
     at: *mut c_void,
     len: usize,
@@ -377,7 +377,7 @@ alias! {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let from = at as usize;
     let is_beyond = is_beyond(from, len);

@@ -31,7 +31,7 @@ fn start_before(flags: c_int) {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     let Some(flags) = exit::without_own_descriptors(flags, libc::CLONE_FILES) else { return -1 };
     start_before(flags);
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     // SAFETY: no memory is touched.
     start_before(if kind == 0 { unsafe { libc::ioctl(fd, NS_GET_NSTYPE) }.max(0) } else { kind });

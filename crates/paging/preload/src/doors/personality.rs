@@ -12,7 +12,7 @@ const ASKS: c_ulong = 0xffff_ffff;
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn personality(persona: c_ulong) -> c_int {
     // SAFETY: the caller keeps the contract of `personality`.
     let was = unsafe { libc::syscall(libc::SYS_personality, persona) };

@@ -14,7 +14,7 @@ macro_rules! before_that {
         $($(#[$doc])*
         /// # Safety
         /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
             if process::settings().is_some() {
                 userfaultfd::keep_device();

@@ -13,7 +13,7 @@ macro_rules! freed {
         $(
             /// # Safety
             /// The contract is that of the C library's function.
-            #[unsafe(no_mangle)]
+            #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the caller keeps the contract of the function of the same name.
                 binding::freed(|| unsafe { real::call!($name($($argument),*) or $lacking) })

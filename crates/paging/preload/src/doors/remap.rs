@@ -154,7 +154,7 @@ unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usi
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mremap(
     old: *mut c_void,
     old_len: usize,

@@ -13,7 +13,7 @@ unsafe fn kernel_mprotect(from: usize, len: usize, prot: c_int) -> c_int {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int {
     let from = at as usize;
     if is_beyond(from, len) {
@@ -83,7 +83,7 @@ unsafe fn make_special(arena: &mut Arena, from: usize, to: usize, prot: c_int) -
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int, key: c_int) -> c_int {
     if key == -1 {
         // SAFETY: the caller keeps the contract of `pkey_mprotect`.

@@ -59,7 +59,7 @@ fn attached(at: usize) -> Vec<(usize, usize)> {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void {
     untracked::moves(segment_bytes(id));
     let rounds = flags & libc::SHM_RND != 0;
@@ -116,7 +116,7 @@ unsafe fn move_to(aside: *mut c_void, place: usize, replaces: bool) -> *mut c_vo
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn shmdt(at: *const c_void) -> c_int {
     untracked::passes_by();
     if !arena::contains(at as usize) {

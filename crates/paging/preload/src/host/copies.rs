@@ -22,7 +22,7 @@ static HOST: Host =
     Host { begin, block, whole, take, give, is_used, advise, map_file, unmap_file, sync_file, counters };
 
 /// The table, for other copies of Terapage in the process; null if the process is not paged.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub extern "C" fn terapage_host_3() -> *const c_void {
     if arena::is_open() { (&raw const HOST).cast() } else { std::ptr::null() }
 }

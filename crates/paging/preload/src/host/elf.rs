@@ -71,13 +71,16 @@ pub fn object_of(at: *const c_void) -> usize {
 }
 
 /// `dladdr1`'s request for the symbol itself.
+#[cfg(not(target_env = "musl"))]
 const RTLD_DL_SYMENT: c_int = 1;
 
+#[cfg(not(target_env = "musl"))]
 unsafe extern "C" {
     fn dladdr1(at: *const c_void, info: *mut libc::Dl_info, more: *mut *mut c_void, what: c_int) -> c_int;
 }
 
 /// The symbol that contains an address, and the start of its bytes. `None` if unknown.
+#[cfg(not(target_env = "musl"))]
 pub fn symbol_of(at: *const c_void) -> Option<(usize, libc::Elf64_Sym)> {
     let mut symbol: *mut c_void = std::ptr::null_mut();
     // SAFETY: the description is plain data, for which zeros are a value, and both have room for
@@ -89,6 +92,12 @@ pub fn symbol_of(at: *const c_void) -> Option<(usize, libc::Elf64_Sym)> {
         }
         Some((info.dli_saddr as usize, *symbol.cast::<libc::Elf64_Sym>()))
     }
+}
+
+/// A static host has no symbols.
+#[cfg(target_env = "musl")]
+pub fn symbol_of(_at: *const c_void) -> Option<(usize, libc::Elf64_Sym)> {
+    None
 }
 
 /// Whether the object that contains an address has a function there, and not a jump to another

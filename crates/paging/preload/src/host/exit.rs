@@ -32,10 +32,14 @@ pub fn is_run() -> bool {
 pub fn open() {
     FIRST.store(std::process::id(), SeqCst);
     own();
-    // SAFETY: the function lives as long as the process.
-    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+    // A hosted program ends by a system call. SAFETY: the function lives as long as the process.
+    #[cfg(not(target_env = "musl"))]
+    unsafe {
+        on_exit(at_exit, std::ptr::null_mut())
+    };
 }
 
+#[cfg(not(target_env = "musl"))]
 unsafe extern "C" {
     /// Like `atexit`, but the function receives the status.
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
@@ -53,6 +57,7 @@ pub fn is_owner() -> bool {
     OWNER.load(SeqCst) == std::process::id()
 }
 
+#[cfg(not(target_env = "musl"))]
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     finish();
     if is_far() {
@@ -199,7 +204,7 @@ fn write_stats() {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     finish();
     if is_far() {
@@ -220,7 +225,7 @@ fn refuse() -> c_int {
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn close(number: c_int) -> c_int {
     if fd::is_ours(number) {
         return refuse();
@@ -231,7 +236,7 @@ pub unsafe extern "C" fn close(number: c_int) -> c_int {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     if fd::is_ours(new) {
         return refuse();
@@ -248,7 +253,7 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     if fd::is_ours(new) {
         return refuse();
@@ -274,7 +279,7 @@ pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let own = if first <= last { libc::CLOSE_RANGE_UNSHARE as c_int } else { 0 };
     let Some(flags) = without_own_descriptors(flags, own) else { return -1 };
@@ -303,7 +308,7 @@ alias! {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn closefrom(first: c_int) {
     // SAFETY: the caller keeps the contract of `closefrom`.
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };

@@ -6,10 +6,11 @@
 //! small objects, which are paged. So the parent rehearses the same touches, while the pager takes
 //! out only blocks that must leave. Memory of [some callers](crate::callers) is never paged.
 
+use super::streams;
 use crate::arena::ARENA;
 use crate::lock::Lock;
 use crate::{caches, heap, own_heap, paged, process, real};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_pager::{Forking, Pager};
@@ -51,24 +52,6 @@ const VARIABLES_BEFORE: bool = cfg!(target_arch = "x86_64");
 /// The thread that forks and holds the lock of the streams' list; 0 for none.
 static STREAMS: AtomicU32 = AtomicU32::new(0);
 
-/// The part of the C library's stream that a fork's child touches (`struct _IO_FILE`, whose layout
-/// is part of the ABI).
-#[repr(C)]
-struct Stream {
-    flags: c_int,
-    others: [usize; 16],
-    lock: *const [c_int; 4],
-}
-
-unsafe extern "C" {
-    fn _IO_list_lock();
-    fn _IO_list_unlock();
-    fn _IO_iter_begin() -> *const c_void;
-    fn _IO_iter_end() -> *const c_void;
-    fn _IO_iter_next(stream: *const c_void) -> *const c_void;
-    fn _IO_iter_file(stream: *const c_void) -> *const Stream;
-}
-
 /// Registers the functions that are called before and after a fork.
 pub fn open() {
     // SAFETY: the three functions live as long as the process.
@@ -81,7 +64,7 @@ pub fn open() {
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn fork() -> libc::pid_t {
     crate::untracked::passes_by();
     let signals = thread::block_signals();
@@ -171,7 +154,7 @@ unsafe extern "C" fn before() {
         // is parked, and another thread that held it then might wait for a page. (A thread may take
         // it several times.) SAFETY: the lock is released in the parent, and the C library makes it
         // anew in the child.
-        unsafe { _IO_list_lock() };
+        unsafe { streams::lock() };
         STREAMS.store(thread::id(), SeqCst);
         if !is_ready {
             // If a thread cannot begin here, none can begin in the child either, and the child says
@@ -252,20 +235,8 @@ fn rehearse(threads: u32) -> bool {
 /// that of [`rehearse`]. The caller has locked the streams' list. The pager is parked and serves
 /// only this thread's faults.
 fn touch() {
-    // SAFETY: the list does not change while it is locked, its streams have the layout of the ABI,
-    // and they are only read.
-    unsafe {
-        let mut at = _IO_iter_begin();
-        while at != _IO_iter_end() {
-            let stream = _IO_iter_file(at);
-            std::ptr::read_volatile(&raw const (*stream).flags);
-            let lock = (*stream).lock;
-            if !lock.is_null() {
-                std::ptr::read_volatile(lock);
-            }
-            at = _IO_iter_next(at);
-        }
-    }
+    // SAFETY: the caller has locked the list.
+    unsafe { streams::touch() };
     for item in CLASSES {
         // SAFETY: the function accepts any number.
         unsafe { libc::nl_langinfo(item) };
@@ -314,7 +285,7 @@ unsafe extern "C" fn in_parent() {
     // for its own, and release the lock once although it was taken twice.
     if STREAMS.compare_exchange(thread::id(), 0, SeqCst, SeqCst).is_ok() {
         // SAFETY: the lock was taken in `before`.
-        unsafe { _IO_list_unlock() };
+        unsafe { streams::unlock() };
     }
     after(heaps, &signals);
 }

@@ -34,7 +34,7 @@ pub fn is_host() -> bool {
 ///
 /// # Safety
 /// The same as for the system call.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn terapage_hosted_call(number: c_long, arguments: &[usize; 6]) -> isize {
     // SAFETY: the program answers for the call.
     let answer = unsafe { serve(number, *arguments) };
@@ -119,7 +119,7 @@ fn status_of_first() -> Option<c_int> {
 }
 
 /// Lets the library page a static array of the program. The program has not begun.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub extern "C" fn terapage_hosted_array(start: usize, len: usize) {
     statics::add(start, len, crate::process::block());
     crate::arena::ARENA.lock().start_if_due();
@@ -133,7 +133,7 @@ type Take = unsafe extern "C" fn(usize, *const c_char, Texts, Texts);
 ///
 /// # Safety
 /// The path is a text; arguments and environment are arrays of texts that end in a null pointer.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn terapage_hosted_prepare(
     path: *const c_char,
     arguments: Texts,
@@ -166,14 +166,14 @@ pub unsafe extern "C" fn terapage_hosted_prepare(
 ///
 /// # Safety
 /// The path is a text.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn terapage_hosted_leave(path: *const c_char) -> c_int {
     // SAFETY: the host passes a text.
     exec::leave(unsafe { Some(CStr::from_ptr(path)) }).into()
 }
 
 /// Says that there was no exec after all.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub extern "C" fn terapage_hosted_stay(left: c_int) {
     if left != 0 {
         exit::stay();

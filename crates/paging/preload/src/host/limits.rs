@@ -22,7 +22,7 @@ use terapage_sys::{memory, page_bytes};
 /// with this library can have.
 const ASIDE: u64 = 1 << 47;
 
-const RESOURCES: [c_uint; 2] = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
+const RESOURCES: [c_uint; 2] = [libc::RLIMIT_AS as _, libc::RLIMIT_DATA as _];
 const DATA: usize = 1;
 /// The fields for these resources in `/proc/thread-self/statm`.
 const FIELDS: [usize; 2] = [0, 5];
@@ -166,7 +166,7 @@ fn ours(pid: pid_t, resource: c_uint) -> Option<usize> {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn prlimit(
     pid: pid_t,
     resource: c_uint,

@@ -19,5 +19,6 @@ pub mod process;
 pub mod real;
 pub mod sanitizers;
 pub mod signals;
+mod streams;
 pub mod summary;
 pub mod untracked;

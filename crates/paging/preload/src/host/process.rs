@@ -38,11 +38,22 @@ fn budget() -> usize {
 
 // The loader calls this function with the program's arguments, before any other library is
 // initialised (`-z initfirst`).
+#[cfg(not(target_env = "musl"))]
 #[used]
 #[unsafe(link_section = ".init_array")]
-static BEGIN: extern "C" fn(c_int, *const *const c_char, Texts) = begin;
+static BEGIN: extern "C" fn(c_int, *const *const c_char, Texts) = begin_with;
 
-extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment: Texts) {
+#[cfg(not(target_env = "musl"))]
+extern "C" fn begin_with(_count: c_int, _arguments: *const *const c_char, environment: Texts) {
+    // SAFETY: the loader passes the process's environment.
+    unsafe { begin(environment) };
+}
+
+/// Begins, before the program does. A host that this crate is linked into calls it first.
+///
+/// # Safety
+/// The environment is an array of texts that ends in a null pointer, and stays as it is.
+pub unsafe fn begin(environment: Texts) {
     let start = Start { environment };
     // The first lookup in the loader's data: a process that is not paged needs these functions,
     // too.

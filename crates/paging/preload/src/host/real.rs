@@ -9,6 +9,7 @@
 //! Each static has the name of its function. To add a function, add a line to the table.
 
 use libc::{FILE, c_char, c_int, c_uint, c_void, iovec, off64_t, pid_t, size_t, ssize_t, uid_t};
+#[cfg(not(target_env = "musl"))]
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -32,10 +33,22 @@ impl<F: Copy> Real<F> {
     }
 
     /// Finds the function that the loader finds behind this library.
+    #[cfg(not(target_env = "musl"))]
     fn find(&self) {
         let name = CStr::from_bytes_with_nul(self.name).unwrap_or_default();
         // SAFETY: the name ends in a zero byte.
         let at = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+        self.at.store(at, Relaxed);
+    }
+
+    /// Finds the function, if it is one that a host needs: a static host has no loader.
+    #[cfg(target_env = "musl")]
+    fn find(&self) {
+        let at = match self.name {
+            b"close\0" => libc::close as *const () as usize,
+            b"fork\0" => libc::fork as *const () as usize,
+            _ => 0,
+        };
         self.at.store(at, Relaxed);
     }
 
@@ -167,6 +180,7 @@ table! {
     fn malloc_usable_size(*mut u8) -> usize;
 }
 
+#[cfg(not(target_env = "musl"))]
 table! {
     /// Finds the C library's queries about its heap, of which old versions lack one. Their first
     /// use looks them up.

@@ -101,7 +101,7 @@ fn stands_in(signal: c_int) -> bool {
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
     new: *const libc::sigaction,
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn sigaction(
 ///
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn signal(signal: c_int, new: libc::sighandler_t) -> libc::sighandler_t {
     let is_default = stands_in(signal) && new == libc::SIG_DFL;
     // SAFETY: the caller keeps the contract of `signal`.

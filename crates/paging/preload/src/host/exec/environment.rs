@@ -38,11 +38,13 @@ pub fn open(settings: Vec<CString>, hosted: Hosted) {
         unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), page_bytes() / size_of::<AtomicU64>()) }
     });
     let host = if hosted == Hosted::Off { None } else { instead::find(&own_path) };
-    let hosts_all = cfg!(target_arch = "x86_64") && hosted == Hosted::All;
+    // For musl there is no library to load: the host pages all programs.
+    let hosts_all = cfg!(target_arch = "x86_64") && (hosted == Hosted::All || cfg!(target_env = "musl"));
     KEPT.set(Kept { own_path, host, hosts_all, settings, errors: standard_error(), reported }).ok();
 }
 
 /// The path of this library, as given to the loader.
+#[cfg(not(target_env = "musl"))]
 pub(super) fn own_path() -> Option<Vec<u8>> {
     // SAFETY: the description is plain data, for which zeros are valid; the loader keeps the name.
     unsafe {
@@ -54,6 +56,18 @@ pub(super) fn own_path() -> Option<Vec<u8>> {
         let path = std::path::absolute(OsStr::from_bytes(CStr::from_ptr(info.dli_fname).to_bytes())).ok()?;
         Some(path.into_os_string().into_encoded_bytes())
     }
+}
+
+/// The path of the host, which this library is a part of, as given to the kernel.
+#[cfg(target_env = "musl")]
+pub(super) fn own_path() -> Option<Vec<u8>> {
+    // SAFETY: the call only queries; the kernel has put a text there.
+    let path = unsafe {
+        let at = libc::getauxval(libc::AT_EXECFN) as *const c_char;
+        (!at.is_null()).then(|| CStr::from_ptr(at).to_bytes())?
+    };
+    let path = std::path::absolute(OsStr::from_bytes(path)).ok()?;
+    Some(path.into_os_string().into_encoded_bytes())
 }
 
 /// The device and number of standard error's file.
@@ -126,8 +140,9 @@ impl<'a> Found<'a> {
         found
     }
 
+    /// Whether the library need not be added.
     pub(super) fn has_library(&self) -> bool {
-        self.preload.is_some_and(|value| libraries(value).any(is_ours))
+        cfg!(target_env = "musl") || self.preload.is_some_and(|value| libraries(value).any(is_ours))
     }
 }
 

@@ -123,7 +123,7 @@ fn own_environment() -> Texts {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
     // SAFETY: the caller keeps the contract of `execve`.
     unsafe {
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
@@ -164,7 +164,7 @@ fn path_of_descriptor<R>(fd: c_int, then: impl FnOnce(Option<&CStr>) -> R) -> R 
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
     path_of_descriptor(fd, |path| {
         // SAFETY: the caller keeps the hook's contract.
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn execveat(
     directory: c_int,
     path: *const c_char,
@@ -244,7 +244,7 @@ macro_rules! list {
         /// # Safety
         /// The contract is that of the C library's function.
         #[unsafe(naked)]
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name(_path: *const c_char, _first: *const c_char) -> c_int {
             #[cfg(target_arch = "x86_64")]
             std::arch::naked_asm!(
@@ -291,7 +291,7 @@ type Attributes = *const libc::posix_spawnattr_t;
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn posix_spawn(
     pid: *mut pid_t,
     path: *const c_char,
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn posix_spawn(
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn posix_spawnp(
     pid: *mut pid_t,
     file: *const c_char,
@@ -384,7 +384,7 @@ unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
@@ -396,7 +396,7 @@ pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
 
 /// # Safety
 /// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
