@@ -84,9 +84,9 @@ test:
 	tools/together tests/far/run "$$BESIDE_FAR"
 
 # Replies of servers, ELF headers, configuration, traces of blocks and of devices: one test at a time.
+# Other crates have none; without them, cargo would build what they share in another way, again.
 fuzz:
-	TERAPAGE_FUZZ_S=$${TERAPAGE_FUZZ_S:-3600} $(CARGO_TEST) -p terapage-far -p terapage-sys -p terapage-host \
-	    -p terapage-config -p terapage-trace -p terapage-blocktrace -p terapage-advise --lib --bins --test fuzz \
+	TERAPAGE_FUZZ_S=$${TERAPAGE_FUZZ_S:-3600} $(CARGO_TEST) --workspace --lib --bins --test fuzz \
 	    -- fuzzed --nocapture --test-threads 1
 
 soak: build
