@@ -56,8 +56,8 @@ check:
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	$(CARGO_TEST) --workspace --lib --bins --examples
 
-# Memory servers, which wait for one another, need little of the processors: the fuzzers, the report
-# pages and the packages are tried meanwhile, and so is a build for Arm.
+# Memory servers, which wait for one another, need little of the processors: meanwhile a build for
+# Arm is tried, and the fuzzers, the report pages and the packages are.
 define BESIDE_FAR
 set -e
 TERAPAGE_FUZZ_S=10 $(MAKE) fuzz
@@ -65,7 +65,6 @@ tests/report/run
 packaging/stage
 packaging/wheel || test $$? = 77
 tests/packages/run
-nice tests/guest/run short
 endef
 export BESIDE_FAR
 
@@ -81,7 +80,7 @@ test:
 	tests/programs/run-all ci always
 	tests/programs/gallery
 	tests/faults/run
-	tools/together tests/far/run "$$BESIDE_FAR"
+	tools/together tests/far/run "nice tests/guest/run short" "$$BESIDE_FAR"
 
 # Replies of servers, ELF headers, configuration, traces of blocks and of devices: one test at a time.
 # Other crates have none; without them, cargo would build what they share in another way, again.
