@@ -74,7 +74,7 @@ impl Progress {
 
 /// The time of day, here, as 23:41.
 pub fn clock(seconds: u64) -> String {
-    let seconds = seconds as libc::time_t;
+    let seconds = seconds as _;
     // SAFETY: `tm` is plain data, for which zeros are valid (its zone is a pointer that may be
     // null).
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
