@@ -5,7 +5,7 @@ mod blocks;
 
 pub use blocks::{Merger, Uses};
 
-use blocks::{Groups, NONE, Tracker};
+use blocks::{GROUPS_MOST, Groups, NONE, Tracker};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,8 @@ pub enum Error {
     },
     /// Its references lie too far from one another.
     #[error(
-        "{}: its references lie in more than 1024 places far from one another, too many to study",
+        "{}: its references lie in more than {GROUPS_MOST} places far from one another, too many to \
+         study (record the program with less data)",
         path.display()
     )]
     Sparse {

@@ -8,7 +8,7 @@ use terapage_policy::belady::Use;
 const GROUP: u32 = 16;
 /// The most groups. The arrays that are indexed by number have some 20 bytes a block: together a
 /// GiB and more. A program that has used 1 TiB in blocks of the usual size has as many.
-const GROUPS_MOST: usize = 1 << 10;
+pub const GROUPS_MOST: usize = 1 << 10;
 
 /// Recorded numbers without their gaps: a program may reserve terabytes and use little of them, and
 /// there are arrays indexed by number.
