@@ -174,11 +174,14 @@ impl Client {
             return Err(ended());
         }
         let pending = &mut self.pending;
-        tls.received(got, |bytes| {
+        let received = tls.received(got, |bytes| {
             pending.extend_from_slice(bytes);
             Ok(())
-        })
-        .map_err(Error::Tls)?;
+        });
+        match received {
+            Err(_) if tls.is_closed() => return Err(ended()),
+            other => other.map_err(Error::Tls)?,
+        }
         self.flush()
     }
 

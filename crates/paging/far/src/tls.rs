@@ -194,6 +194,7 @@ pub struct Session {
     /// The bytes to send.
     out: Vec<u8>,
     is_up: bool,
+    is_closed: bool,
 }
 
 impl Session {
@@ -210,7 +211,9 @@ impl Session {
         let connection = UnbufferedClientConnection::new(tls.config()?, name).map_err(|why| told(&why))?;
         let mut incoming = vec![0; ROOM];
         let at = incoming.as_mut_ptr() as usize;
-        let mut session = Session { connection, incoming, at, from: 0, to: 0, out: Vec::new(), is_up: false };
+        let out = Vec::new();
+        let (is_up, is_closed) = (false, false);
+        let mut session = Session { connection, incoming, at, from: 0, to: 0, out, is_up, is_closed };
         session.advance(|_| Ok(()))?;
         Ok(session)
     }
@@ -218,6 +221,12 @@ impl Session {
     /// Whether the server is known, and commands may go.
     pub fn is_up(&self) -> bool {
         self.is_up
+    }
+
+    /// Whether the server has ended the session in good order, as one does that is told to end a
+    /// client's connection.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// The place for the next bytes from the server.
@@ -315,6 +324,7 @@ impl Session {
                     false
                 }
                 ConnectionState::PeerClosed | ConnectionState::Closed => {
+                    self.is_closed = true;
                     return Err("the server has closed the connection".to_owned());
                 }
                 _ => false,
@@ -378,6 +388,7 @@ pub fn first_words() -> Option<Vec<u8>> {
         to: 0,
         out: Vec::new(),
         is_up: false,
+        is_closed: false,
     };
     session.advance(|_| Ok(())).ok()?;
     Some(session.take_out(Vec::new()))
@@ -499,6 +510,12 @@ mod tests {
 
     /// A server with a certificate for `name` of a private CA, and a client that knows the CA.
     fn pair(name: &str) -> (rustls::ServerConnection, Tls) {
+        let (server, tls) = settings(name);
+        (rustls::ServerConnection::new(server).unwrap(), tls)
+    }
+
+    /// The settings of the two.
+    fn settings(name: &str) -> (Arc<rustls::ServerConfig>, Tls) {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -516,7 +533,7 @@ mod tests {
             .with_single_cert(vec![certificate.der().clone()], key)
             .unwrap();
         let tls = Tls::of(vec![root.der().clone()], Vec::new(), None).unwrap();
-        (rustls::ServerConnection::new(Arc::new(server)).unwrap(), tls)
+        (Arc::new(server), tls)
     }
 
     /// Transfers bytes between the two in parts, until neither has more; returns the client's
@@ -576,6 +593,45 @@ mod tests {
             assert_eq!(carry(&mut server, &mut client, step, &mut seen).unwrap(), bytes);
             assert!(seen == bytes, "{} bytes", seen.len());
         }
+    }
+
+    /// A server's answers to the commands that come together, in order. Without answers it ends the
+    /// session at once.
+    fn serve(listener: &std::net::TcpListener, config: &Arc<rustls::ServerConfig>, answers: &[&[u8]]) {
+        use std::io::{Read, Write};
+        let (stream, _) = listener.accept().unwrap();
+        let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+        let mut stream = rustls::StreamOwned::new(connection, stream);
+        for answer in answers {
+            assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+            stream.write_all(answer).unwrap();
+        }
+        if answers.is_empty() {
+            while stream.conn.is_handshaking() {
+                stream.conn.complete_io(&mut stream.sock).unwrap();
+            }
+            stream.conn.send_close_notify();
+        }
+        stream.flush().unwrap();
+    }
+
+    #[test]
+    fn blocks_are_removed_by_another_session_if_the_server_ends_one() {
+        use crate::life::{Holder, let_go};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (config, tls) = settings("far1.example");
+        let mut server = Server::parse(&format!("valkeys://127.0.0.1:{port}?name=far1.example")).unwrap();
+        server.tls_with = Some(tls);
+        let space = crate::namespace::Namespace::of("", 1);
+        let holder = Holder::of_this_process(&space);
+        let served = std::thread::spawn(move || {
+            serve(&listener, &config, &[]);
+            let held = b":1\r\n*2\r\n$3\r\nh:1\r\n$5\r\nchild\r\n";
+            serve(&listener, &config, &[b"+OK\r\n", b"$0\r\n\r\n", held]);
+        });
+        let_go(&server, &space, &holder, std::time::Duration::from_secs(30), &[]).unwrap();
+        served.join().unwrap();
     }
 
     #[test]
