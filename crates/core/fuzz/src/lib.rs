@@ -30,6 +30,27 @@ impl Random {
     }
 }
 
+/// Damages bytes in some places: bits flip, and parts are cut off, removed, repeated elsewhere, or
+/// replaced by any byte or by one of `extremes`, of which there is one at least.
+pub fn damage(random: &mut Random, bytes: &mut Vec<u8>, extremes: &[&[u8]]) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let end = at + random.below(bytes.len() - at + 1).min(random.below(64));
+        match random.below(7) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            1 if at < bytes.len() => bytes[at] = random.number() as u8,
+            2 => bytes.truncate(at),
+            3 => drop(bytes.drain(at..end)),
+            4 => {
+                let part = bytes[at..end].repeat(1 + random.below(4));
+                let to = random.below(bytes.len() + 1);
+                drop(bytes.splice(to..to, part));
+            }
+            _ => drop(bytes.splice(at..end, random.one(extremes).iter().copied())),
+        }
+    }
+}
+
 /// Says which case failed, when the test ends by it.
 struct Case(u64);
 

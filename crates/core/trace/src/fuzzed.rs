@@ -4,18 +4,13 @@ use crate::{Event, FRAME_BYTES, Header, Learnt, PageOut, Reader, Record, Writer,
 use terapage_fuzz::{Random, fuzz};
 use twox_hash::XxHash3_64;
 
-/// Damages bytes in some places.
+/// Numbers as long as they can be written, and longer.
+const EXTREMES: [&[u8]; 5] = [&[0xff; 9], &[0x80; 12], &[0; 8], &[0xff, 0x7f], &[]];
+
+/// Damages bytes, mostly.
 fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
-    for _ in 0..random.below(5) {
-        let at = random.below(bytes.len() + 1);
-        let end = at + random.below(bytes.len() - at + 1).min(random.below(16));
-        let extreme = random.one(&[&[0xff; 9][..], &[0x80; 12], &[0; 8], &[0xff, 0x7f], &[]]);
-        match random.below(4) {
-            0 => bytes.truncate(at),
-            1 if at < bytes.len() => bytes[at] = random.number() as u8,
-            2 => drop(bytes.splice(at..end, extreme.iter().copied())),
-            _ => drop(bytes.drain(at..end)),
-        }
+    if random.below(4) > 0 {
+        terapage_fuzz::damage(random, bytes, &EXTREMES);
     }
 }
 

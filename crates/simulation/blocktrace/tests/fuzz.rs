@@ -9,7 +9,7 @@ use common::{requests, written};
 use std::io::Cursor;
 use terapage_blocktrace::{Compression, Format, Kind, Options, Request, WriterOptions, read};
 use terapage_figures::SplitMix;
-use terapage_fuzz::{Random, fuzz};
+use terapage_fuzz::{Random, damage, fuzz};
 
 /// The samples: the name of each format, and a trace of it.
 fn samples() -> Vec<(Format, Vec<u8>)> {
@@ -79,33 +79,23 @@ const EXTREMES: [&[u8]; 14] = [
     b"\r\n\n",
 ];
 
+/// Damages a trace; parts may also come from another one, and whole fields of lines be replaced.
 fn mutate(random: &mut Random, bytes: &mut Vec<u8>, donor: &[u8]) {
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len() + 1);
-        let length = random.below(bytes.len() - at + 1).min(random.below(64));
-        match random.below(8) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            1 => bytes.truncate(at),
-            2 => drop(bytes.drain(at..at + length)),
-            3 => {
-                let part = bytes[at..at + length].to_vec();
-                let to = random.below(bytes.len() + 1);
-                bytes.splice(to..to, part.repeat(1 + random.below(4)));
-            }
-            4 => {
-                let from = random.below(donor.len());
-                let part = &donor[from..(from + random.below(200)).min(donor.len())];
-                bytes.splice(at..at + length, part.iter().copied());
-            }
-            5 | 6 => drop(bytes.splice(at..at + length, random.one(&EXTREMES).iter().copied())),
-            _ => {
-                // Replaces a whole field of a line.
-                let blank = |byte: &u8| matches!(byte, b' ' | b',' | b'\n');
-                let start = bytes[..at].iter().rposition(blank).map_or(0, |place| place + 1);
-                let end = bytes[at..].iter().position(blank).map_or(bytes.len(), |place| at + place);
-                bytes.splice(start..end.max(start), random.one(&EXTREMES).iter().copied());
-            }
+    let at = random.below(bytes.len() + 1);
+    match random.below(4) {
+        0 => {
+            let end = at + random.below(bytes.len() - at + 1).min(random.below(64));
+            let from = random.below(donor.len());
+            let part = &donor[from..(from + random.below(200)).min(donor.len())];
+            bytes.splice(at..end, part.iter().copied());
         }
+        1 => {
+            let blank = |byte: &u8| matches!(byte, b' ' | b',' | b'\n');
+            let start = bytes[..at].iter().rposition(blank).map_or(0, |place| place + 1);
+            let end = bytes[at..].iter().position(blank).map_or(bytes.len(), |place| at + place);
+            bytes.splice(start..end, random.one(&EXTREMES).iter().copied());
+        }
+        _ => damage(random, bytes, &EXTREMES),
     }
 }
 
