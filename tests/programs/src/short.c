@@ -4,6 +4,8 @@
  * short mappings         as many mappings as there may be (vm.max_map_count)
  * short processes USER   each limit on processes (RLIMIT_NPROC), as a user who has no others;
  *                        begins as root
+ * short alone USER       one process of two threads: io_uring gets none for what would wait;
+ *                        begins as root
  * short locked USER      what a user may lock (RLIMIT_MEMLOCK) is enough for few rings of the usual
  *                        size
  * short rights USER      rights that no memory has, keys and files that there are not, and little
@@ -136,6 +138,12 @@ static void processes(void) {
     CHECK(forks > 0 && forks < 15);
 }
 
+/* Called before there is a pager. */
+static void alone(void) {
+    struct rlimit limit = {2, 2};
+    CHECK(setrlimit(RLIMIT_NPROC, &limit) == 0);
+}
+
 static void locked(void) {
     struct rlimit limit = {MIB / 2, MIB / 2};
     CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
@@ -179,10 +187,15 @@ static void pinned(size_t blocks) {
 int main(int argc, char **argv) {
     if (argc < 2)
         return 2;
+    unsigned number = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
+    if (strcmp(argv[1], "alone") == 0) {
+        become(number);
+        alone();
+    }
     memory = malloc(BYTES);
     CHECK(memory != NULL);
     fill(memory, BYTES, 1);
-    unsigned number = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
+    CHECK(differing(memory, BYTES, 1) == 0);
     if (strcmp(argv[1], "mappings") == 0)
         mappings();
     if (strcmp(argv[1], "rights") == 0) {

@@ -1,5 +1,6 @@
 //! io_uring: one system call submits, waits, and reports completions.
 
+use super::workers::Request;
 use super::{Address, Done, Message, Piece, recv_flags, send_flags};
 use crate::fd::Fd;
 use crate::{Error, Result, check};
@@ -16,6 +17,8 @@ pub(super) struct Uring {
     /// Times of timeouts that were not yet submitted.
     #[allow(clippy::vec_box, reason = "the kernel has their addresses")]
     times: Vec<Box<types::Timespec>>,
+    /// The reads and writes under way.
+    requests: Vec<Request>,
 }
 
 /// The number of entries of the smallest ring: one page for the operations, one or two for the
@@ -56,7 +59,7 @@ impl Uring {
         // SAFETY: the IoUring is never dropped and never used to enter the kernel, so its
         // descriptor can be moved.
         let fd = Fd::adopt(unsafe { OwnedFd::from_raw_fd(ring.as_raw_fd()) })?;
-        Ok(Uring { ring, fd, unsubmitted: 0, times: Vec::new() })
+        Ok(Uring { ring, fd, unsubmitted: 0, times: Vec::new(), requests: Vec::new() })
     }
 
     fn push(&mut self, entry: squeue::Entry) -> Result<()> {
@@ -77,13 +80,11 @@ impl Uring {
     /// The array of pieces and their memory stay valid, and have no other user, until the
     /// completion has been taken.
     pub(super) unsafe fn read(&mut self, fd: RawFd, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
-        let vectors = pieces.as_ptr().cast();
-        self.push(
-            opcode::Readv::new(types::Fd(fd), vectors, pieces.len() as u32)
-                .offset(offset)
-                .build()
-                .user_data(tag),
-        )
+        let (at, count) = (pieces.as_ptr(), pieces.len());
+        let entry = opcode::Readv::new(types::Fd(fd), at.cast(), count as u32).offset(offset);
+        self.push(entry.build().user_data(tag))?;
+        self.requests.push(Request { write: false, fd, pieces: at, count, offset, tag });
+        Ok(())
     }
 
     /// Writes `pieces` at `offset` of `fd`.
@@ -91,13 +92,11 @@ impl Uring {
     /// # Safety
     /// Like that of [`read`](Self::read), except that other code may read the memory.
     pub(super) unsafe fn write(&mut self, fd: RawFd, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
-        let vectors = pieces.as_ptr().cast();
-        self.push(
-            opcode::Writev::new(types::Fd(fd), vectors, pieces.len() as u32)
-                .offset(offset)
-                .build()
-                .user_data(tag),
-        )
+        let (at, count) = (pieces.as_ptr(), pieces.len());
+        let entry = opcode::Writev::new(types::Fd(fd), at.cast(), count as u32).offset(offset);
+        self.push(entry.build().user_data(tag))?;
+        self.requests.push(Request { write: true, fd, pieces: at, count, offset, tag });
+        Ok(())
     }
 
     /// Sends a piece to a socket: all of it if `whole`, otherwise as much as the socket takes at
@@ -177,6 +176,7 @@ impl Uring {
     /// Cancels the operation with the tag `of`, if it is still under way. Both operations complete,
     /// each with its own tag.
     pub(super) fn cancel(&mut self, of: u64, tag: u64) -> Result<()> {
+        self.requests.retain(|request| request.tag != of);
         self.push(opcode::AsyncCancel::new(of).build().user_data(tag))
     }
 
@@ -234,10 +234,18 @@ impl Uring {
     }
 
     /// Takes a completion, if there is one.
+    ///
+    /// The kernel executes a read or write that would wait in a thread of its own. If the limit on
+    /// processes (RLIMIT_NPROC, or the cgroup's) allows none, the kernel cancels the operation.
+    /// Then the calling thread executes it.
     pub(super) fn done(&mut self) -> Option<Done> {
         let entry = self.ring.completion().next()?;
-        let flags = entry.flags();
-        let more = io_uring::cqueue::more(flags);
-        Some(Done { tag: entry.user_data(), result: entry.result(), more, flags })
+        let (tag, result, flags) = (entry.user_data(), entry.result(), entry.flags());
+        let request = self.requests.iter().position(|request| request.tag == tag);
+        let request = request.map(|at| self.requests.swap_remove(at));
+        if let Some(request) = request.filter(|_| result == -libc::ECANCELED) {
+            return Some(request.carry_out());
+        }
+        Some(Done { tag, result, more: io_uring::cqueue::more(flags), flags })
     }
 }

@@ -27,7 +27,7 @@ unsafe impl Send for Request {}
 
 impl Request {
     /// Carries the request out, in the calling thread.
-    fn carry_out(&self) -> Done {
+    pub(super) fn carry_out(&self) -> Done {
         let call = if self.write { libc::SYS_pwritev2 } else { libc::SYS_preadv2 };
         // The offset is in one word on 64-bit machines; the next is its upper half elsewhere.
         let (at, count, offset, upper, flags) = (self.pieces, self.count, self.offset as i64, 0_i64, 0_i64);
