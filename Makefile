@@ -68,13 +68,14 @@ tests/packages/run
 endef
 export BESIDE_FAR
 
+# The tests' crates turn on features of others, so what is built alone would be built again for them.
 test:
 	cargo fmt --all --check
 	tools/check-width
 	tools/check-crates
 	tools/version
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
-	cargo build --workspace --release --locked
+	cargo build --workspace --release --locked --lib --bins --tests --examples
 	$(CARGO_TEST) --workspace
 	tests/programs/run-all ci
 	tests/programs/run-all ci always
