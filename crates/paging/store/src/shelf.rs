@@ -122,6 +122,13 @@ impl Failure {
     pub fn passing(why: Why) -> Failure {
         Failure { passing: true, why }
     }
+
+    /// The operating system's error: it may pass if only memory or queues were short.
+    fn by_errno(number: i32) -> Failure {
+        use std::io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
+        let kind = std::io::Error::from_raw_os_error(number).kind();
+        Failure { passing: matches!(kind, Interrupted | OutOfMemory | WouldBlock), why: Why::Errno(number) }
+    }
 }
 
 impl Ended {
@@ -140,7 +147,7 @@ impl Ended {
         match usize::try_from(result) {
             Ok(bytes) if bytes == wanted => Ended::well(id),
             Ok(bytes) => Ended::badly(id, Failure::lasting(Why::Short(bytes))),
-            Err(_) => Ended::badly(id, Failure::lasting(Why::Errno(-result))),
+            Err(_) => Ended::badly(id, Failure::by_errno(-result)),
         }
     }
 
@@ -736,5 +743,20 @@ impl<T> Notes<T> {
     /// Forgets all: in the child of a fork.
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_of_memory_may_pass_and_an_error_of_the_device_does_not() {
+        let passes = |number: i32| Ended::by_result(1, -number, 4096).result.unwrap_err().passing;
+        let [eagain, enomem, eio, enospc] = [11, 12, 5, 28];
+        assert!(passes(eagain) && passes(enomem));
+        assert!(!passes(eio) && !passes(enospc));
+        let short = Ended::by_result(1, 4095, 4096).result.unwrap_err();
+        assert_eq!(short, Failure::lasting(Why::Short(4095)));
     }
 }
