@@ -16,6 +16,7 @@
 mod error;
 mod fork;
 mod heap;
+mod hosted;
 mod mapping;
 mod options;
 mod paged;
