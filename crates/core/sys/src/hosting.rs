@@ -10,8 +10,9 @@ use std::ops::Range;
 /// of them.
 pub const AREA: Range<usize> = 0x1000_0000_0000..0x2000_0000_0000;
 
-/// The mode of `prctl(PR_SET_SECCOMP)` by which a hosted program asks for the host's pager. The host
-/// serves it; no kernel knows it. Any change to what it passes (`pager`: `host.rs`) changes it.
+/// The mode of `prctl(PR_SET_SECCOMP)` by which a hosted program asks for the host's pager. The
+/// host serves it; no kernel knows it. Any change to what is passed (`pager`: `host.rs`) changes
+/// it.
 pub const ASK: usize = 0x7e4a_0003;
 
 /// Calls that the host's filter does not let the program's code know (ENOSYS), with arguments by

@@ -82,7 +82,8 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 }
 
 /// The same with musl, which gives no such function the status: the process ends by itself. musl
-/// calls this section after all functions of `atexit`, and then only closes streams, which are empty.
+/// calls this section after all functions of `atexit`, and then only closes streams, which are
+/// empty.
 // SAFETY: the loader calls the entries of this section once, as functions of this type.
 #[cfg(target_env = "musl")]
 #[used]
