@@ -29,7 +29,7 @@ fn for_musl(place: &Path) -> Result<(), Box<dyn Error>> {
     let name = format!("libc.musl-{processor}.so.1");
     std::fs::remove_file(place.join(&name)).ok();
     std::os::unix::fs::symlink(format!("/lib/ld-musl-{processor}.so.1"), place.join(&name))?;
-    std::fs::write(place.join("libc.so"), format!("INPUT({name})"))?;
+    std::fs::write(place.join("libc.so"), format!("INPUT(-l:{name})"))?;
     println!("cargo:rustc-cdylib-link-arg=-L{}", place.display());
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,defs");
     Ok(())
