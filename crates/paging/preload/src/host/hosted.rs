@@ -5,9 +5,10 @@
 //! The calling thread is one of the program's threads. It has the thread pointer of the host's
 //! first thread, all its signals are blocked, and there is one such thread at a time.
 
+use super::copies;
 use crate::exec::{self, Instead};
 use crate::real::Texts;
-use crate::{advise, brk, copies, direct, exit, locked, maps, remap, rights, shm};
+use crate::{advise, brk, direct, exit, locked, maps, remap, rights, shm};
 use crate::{doors::namespaces, statics};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
