@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "page.h"
 
 #define THREADS 8
 #define BOX 64
@@ -112,10 +113,10 @@ static void alignments(void) {
         free(at);
     }
     void *at = valloc(100);
-    CHECK(at != NULL && aligned(at, 4096));
+    CHECK(at != NULL && aligned(at, PAGE));
     free(at);
     at = pvalloc(100);
-    CHECK(at != NULL && aligned(at, 4096) && malloc_usable_size(at) >= 4096);
+    CHECK(at != NULL && aligned(at, PAGE) && malloc_usable_size(at) >= PAGE);
     free(at);
     void *untouched = &at;
     volatile size_t odd = 3;
@@ -161,7 +162,7 @@ static void mapped_over(void) {
     int flags;
     for (int shared = 0; shared < 2; shared++) {
         void *at;
-        CHECK(posix_memalign(&at, 4096, whole) == 0);
+        CHECK(posix_memalign(&at, PAGE, whole) == 0);
         flags = MAP_ANONYMOUS | MAP_FIXED | (shared ? MAP_SHARED : MAP_PRIVATE);
         CHECK(mmap(at, whole, PROT_READ | PROT_WRITE, flags, -1, 0) == at);
         CHECK(not_zero(at, whole) == 0);
@@ -172,7 +173,7 @@ static void mapped_over(void) {
         char *at = malloc(whole), *kept = malloc(whole);
         CHECK(at != NULL && kept != NULL);
         fill(at, whole, 30);
-        char *middle = (char *)(((uintptr_t)at + part + 4095) / 4096 * 4096);
+        char *middle = (char *)(((uintptr_t)at + part + PAGE - 1) / PAGE * PAGE);
         flags = MAP_ANONYMOUS | MAP_FIXED | (shared ? MAP_SHARED : MAP_PRIVATE);
         CHECK(mmap(middle, part, PROT_READ | PROT_WRITE, flags, -1, 0) == middle);
         memcpy(kept, at, whole);

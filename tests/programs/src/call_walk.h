@@ -23,8 +23,8 @@
 #include <sys/wait.h>
 
 #include "check.h"
+#include "page.h"
 
-#define PAGE ((size_t)4096)
 /* Pages of a thread's data: a sixth of them static, the rest allocated. */
 #define PAGES 1536
 #define STATIC 256
@@ -65,7 +65,7 @@ struct program {
 };
 
 static const struct program *program;
-static char fixed[THREADS][STATIC * PAGE] __attribute__((aligned(4096)));
+static char fixed[THREADS][STATIC * PAGE] __attribute__((aligned(PAGE_BYTES)));
 static char *moving[THREADS];
 static size_t calls, threads;
 static uint64_t chosen = ~0ull;

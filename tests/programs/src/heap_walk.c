@@ -12,11 +12,11 @@
 #include <sys/wait.h>
 
 #include "check.h"
+#include "page.h"
 
 #define THREADS 3
 #define GENERATIONS 2
 #define OBJECTS 80
-#define PAGE ((size_t)4096)
 
 struct object {
     char *at;

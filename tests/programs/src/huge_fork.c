@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "check.h"
+#include "page.h"
 
 enum { HUGE = 2 << 20, PASSES = 12 };
 
@@ -16,9 +17,9 @@ static size_t present(char *at, size_t bytes) {
     int pagemap = open("/proc/self/pagemap", O_RDONLY);
     CHECK(pagemap >= 0);
     size_t pages = 0;
-    for (size_t page = 0; page < bytes / 4096; page++) {
+    for (size_t page = 0; page < bytes / PAGE; page++) {
         uint64_t entry;
-        CHECK(pread(pagemap, &entry, sizeof entry, ((uintptr_t)at / 4096 + page) * sizeof entry) == sizeof entry);
+        CHECK(pread(pagemap, &entry, sizeof entry, ((uintptr_t)at / PAGE + page) * sizeof entry) == sizeof entry);
         pages += entry >> 63;
     }
     close(pagemap);
@@ -45,7 +46,7 @@ int main(int argc, char **argv) {
         _exit(read(held[0], &byte, 1) != 0 || differing(early, first, 1) != 0);
     }
     for (size_t at = 0; at < first; at += HUGE)
-        fill(early + at, 4096, 3);
+        fill(early + at, PAGE, 3);
     close(held[1]);
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 
@@ -53,11 +54,11 @@ int main(int argc, char **argv) {
         fill(late, rest, 4 + pass);
     /* Not paged, all is there. */
     size_t left = present(early, first);
-    fprintf(stderr, "%zu of %zu pages are left\n", left, first / 4096);
-    CHECK(left <= first / 4096 / 2 || present(late, rest) == rest / 4096);
+    fprintf(stderr, "%zu of %zu pages are left\n", left, first / PAGE);
+    CHECK(left <= first / PAGE / 2 || present(late, rest) == rest / PAGE);
     for (size_t at = 0; at < first; at += HUGE) {
-        CHECK(differing(early + at, 4096, 3) == 0);
-        for (size_t index = 4096 / 8; index < HUGE / 8; index++)
+        CHECK(differing(early + at, PAGE, 3) == 0);
+        for (size_t index = PAGE / 8; index < HUGE / 8; index++)
             CHECK(((uint64_t *)(early + at))[index] == word(1, at / 8 + index));
     }
     CHECK(differing(late, rest, 3 + PASSES) == 0);

@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "page.h"
 #include "rights.h"
 
-#define PAGE ((size_t)4096)
 #define PAGES 8192
 /* Parts of the range that lie apart, where it is one of a reservation. */
 #define PARTS 4

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "page.h"
 
 #define MIB ((size_t)1 << 20)
-#define PAGE ((size_t)4096)
 
 static char *map(size_t bytes, int flags) {
     char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);

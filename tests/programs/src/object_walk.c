@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "page.h"
 #include "rights.h"
 
-#define PAGE ((size_t)4096)
 #define WORDS (PAGE / 8)
 #define MOST 600
 #define SLOTS 16
@@ -56,7 +56,7 @@ struct walker {
     struct object object[SLOTS];
 };
 
-static char statics[THREADS][STATIC * PAGE] __attribute__((aligned(4096)));
+static char statics[THREADS][STATIC * PAGE] __attribute__((aligned(PAGE_BYTES)));
 static struct walker *walkers;
 /* An object on its way to another thread. */
 static struct object *passed;

@@ -16,9 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "page.h"
+
 #define MIB ((size_t)1 << 20)
 #define KIB ((size_t)1 << 10)
-#define PAGE ((size_t)4096)
 #define CHECK(holds) \
     do { \
         if (!(holds)) { \

@@ -1,0 +1,10 @@
+/* Bytes of a page: 4 KiB, unless the compiler is told otherwise by -DPAGE_BYTES=16384. */
+#ifndef PAGE_H
+#define PAGE_H
+#include <stddef.h>
+
+#ifndef PAGE_BYTES
+#define PAGE_BYTES 4096
+#endif
+#define PAGE ((size_t)PAGE_BYTES)
+#endif
