@@ -18,6 +18,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Bytes that each process may have in memory beside its part of the budget.
 ALLOWANCE = 32 << 20
+# Seconds in which the processes that a program leaves must end.
+END_S = 5
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
@@ -177,7 +179,11 @@ class Child:
             last = self.output().splitlines()[-1:] or ["nothing"]
             raise Failed(f"no end after {timeout_s} s: {' '.join(self.argv)}: last said: {last[0]}: {self.last_words()}") from None
         self.seconds = time.monotonic() - self.began
-        self.left_over = session_members(self.pid)
+        # What ends by itself once the first process has ended, as helpers of multiprocessing do, may need a moment.
+        patience = time.monotonic() + END_S
+        while (left_over := session_members(self.pid)) and time.monotonic() < patience:
+            time.sleep(0.05)
+        self.left_over = left_over
         return self.process.returncode
 
     def errors(self):
