@@ -179,7 +179,7 @@ class Child:
             last = self.output().splitlines()[-1:] or ["nothing"]
             raise Failed(f"no end after {timeout_s} s: {' '.join(self.argv)}: last said: {last[0]}: {self.last_words()}") from None
         self.seconds = time.monotonic() - self.began
-        # What ends by itself once the first process has ended, as helpers of multiprocessing do, may need a moment.
+        # Helpers, as those of multiprocessing, end by themselves once the first process has ended.
         patience = time.monotonic() + END_S
         while (left_over := session_members(self.pid)) and time.monotonic() < patience:
             time.sleep(0.05)
