@@ -1,5 +1,5 @@
 //! How fast traces are read:
-//! `cargo run --release -p terapage-blocktrace --example speed -- [REQUESTS]`.
+//! `cargo run --release -p terapage-blocktrace --example read_speed -- [REQUESTS]`.
 //!
 //! Makes requests, writes them in each format and compression into memory, and reads them again,
 //! three times each.
