@@ -9,17 +9,24 @@ fn library() -> PathBuf {
 }
 
 /// Builds the workspace in the profile of this test, and returns the directory. Cargo builds a
-/// package's libraries for other packages, not for its own tests, and a package alone would be
-/// built again with other features.
+/// package's libraries for other packages, not for its own tests. What is built alone, or without
+/// the tests, would be built again with other features.
 fn build() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["build", "--offline", "--quiet", "--workspace", "--target-dir"])
+        .args(["build", "--offline", "--quiet", "--workspace"])
+        .args(["--lib", "--bins", "--tests", "--examples", "--target-dir"])
         .arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         cargo.arg("--release");
+    }
+    // Build scripts that look at these variables, which this test has from cargo, would run again.
+    for (name, _) in std::env::vars() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"].iter().any(|start| name.starts_with(start)) {
+            cargo.env_remove(name);
+        }
     }
     let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
