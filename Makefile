@@ -11,8 +11,6 @@ COMPLETIONS := target/completions
 PROCESSOR := $(shell uname -m)
 ARM := aarch64-unknown-linux-gnu
 MUSL := x86_64-unknown-linux-musl
-# A library that programs load uses their musl, and has none in it.
-MUSL_LIBRARY := -C target-feature=-crt-static -C linker=musl-gcc
 
 .PHONY: help setup build arm musl demo check test fuzz soak guest works-with people-figures install stage wheel deb rpm dist release site
 
@@ -25,7 +23,7 @@ help:
 	@echo "make fuzz     the parsers of what others write, each for an hour (TERAPAGE_FUZZ_S=60 for a minute)"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
-	@echo "make musl     for Alpine: the command and its host, static, and the library for C: target/$(MUSL)/release"
+	@echo "make musl     the command and its host for Alpine, static: target/$(MUSL)/release"
 	@echo "make guest    kernels from Linux 6.1 to the newest, and 64-bit Arm, in emulated machines; an hour"
 	@echo "make works-with  the page docs/works-with.md: real programs with less memory; a quarter of an hour and more"
 	@echo "make people-figures  what jobs, numpy and containers are promised, measured; a quarter of an hour, as root"
@@ -114,7 +112,6 @@ arm:
 musl:
 	tools/setup musl
 	cargo build --release --locked --target $(MUSL) -p terapage-cli -p terapage-host
-	RUSTFLAGS="$$RUSTFLAGS $(MUSL_LIBRARY)" cargo build --release --locked --target $(MUSL) -p terapage-capi
 
 guest: build arm
 	tests/guest/run

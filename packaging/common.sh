@@ -14,7 +14,7 @@ x86_64) debian=amd64 ;;
 aarch64) debian=arm64 ;;
 *) echo "$target: packages are for x86_64 and aarch64" >&2; exit 1 ;;
 esac
-# For musl there are the command and the host, static, and the library for C alone.
+# For musl there are the command and the host, static, and no library.
 musl=
 [[ $target != *-musl ]] || musl=-musl
 place=target/dist/$processor$musl

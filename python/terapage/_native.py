@@ -28,6 +28,11 @@ def shared_library() -> str:
             if os.path.isfile(path):
                 return path
     found = None if os.environ.get("TERAPAGE_NATIVE") else ctypes.util.find_library("terapage")
+    if found is None and os.path.isfile(os.path.join(_directories()[0], PROGRAM)):
+        raise ImportError(
+            "terapage pages whole programs alone with musl (Alpine), and this package has no library "
+            "for arrays (terapage run --memory 4G -- python3 ...)"
+        )
     if found is None:
         raise ImportError(
             f"libterapage.so was not found in {_directories()[0]} "

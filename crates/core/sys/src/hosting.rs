@@ -10,11 +10,6 @@ use std::ops::Range;
 /// of them.
 pub const AREA: Range<usize> = 0x1000_0000_0000..0x2000_0000_0000;
 
-/// The mode of `prctl(PR_SET_SECCOMP)` by which a hosted program asks for the host's pager. The
-/// host serves it; no kernel knows it. Any change to what is passed (`pager`: `host.rs`) changes
-/// it.
-pub const ASK: usize = 0x7e4a_0003;
-
 /// Calls that the host's filter does not let the program's code know (ENOSYS), with arguments by
 /// which they do nothing. One that is refused everywhere, as in some containers, says nothing.
 #[cfg(target_arch = "x86_64")]

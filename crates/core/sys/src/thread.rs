@@ -362,18 +362,8 @@ const fn bit(signal: libc::c_int) -> u64 {
 
 /// Signals that are never blocked. A fault of the pager itself must stop the process, not repeat
 /// for ever. The C library uses 32 and 33 to cancel threads and to change the user of all threads.
-const NEVER: u64 = bit(libc::SIGSEGV)
-    | bit(libc::SIGBUS)
-    | bit(libc::SIGILL)
-    | bit(libc::SIGFPE)
-    | bit(32)
-    | bit(33)
-    | OF_MUSL;
-
-/// musl changes the user of all threads by 34. A static host's threads are not among them, and 34
-/// may be the hosted program's.
-const OF_MUSL: u64 =
-    if cfg!(all(target_env = "musl", not(target_feature = "crt-static"))) { bit(34) } else { 0 };
+const NEVER: u64 =
+    bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE) | bit(32) | bit(33);
 
 /// The `pthread_self` of a thread whose signals are always blocked; 0 if there is none.
 static SILENT: AtomicUsize = AtomicUsize::new(0);

@@ -16,7 +16,6 @@
 mod error;
 mod fork;
 mod heap;
-mod hosted;
 mod mapping;
 mod options;
 mod paged;

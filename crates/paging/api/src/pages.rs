@@ -1,7 +1,7 @@
 //! The source of paged memory: this library's own pager, or under `terapage run` the existing
 //! pager. Then all memory comes from that pager's addresses, and the process has one budget.
 
-use crate::{Error, Result, hosted};
+use crate::{Error, Result};
 use std::ffi::{CStr, c_int, c_void};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -29,7 +29,7 @@ pub(crate) fn find() {
             if at.is_null() {
                 // The program may ask for its own errors, and must not get this one.
                 libc::dlerror();
-                return hosted::find();
+                return None;
             }
             std::mem::transmute::<*mut c_void, extern "C" fn() -> *const Host>(at)().as_ref()
         }

@@ -9,9 +9,7 @@ use crate::pages::{self, Pages};
 use crate::space::Space;
 use crate::{Error, Result, fork, heap, mapping::Mapping};
 use std::collections::BTreeMap;
-use std::ffi::c_int;
-#[cfg(not(target_env = "musl"))]
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use terapage_pager::{Pager, host::Host};
@@ -61,7 +59,6 @@ pub(crate) struct Process {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
 
-#[cfg(not(target_env = "musl"))]
 unsafe extern "C" {
     /// Like `atexit`, but the function receives the status.
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
@@ -71,49 +68,22 @@ unsafe extern "C" {
 
 /// The end of the process: remote blocks are freed. A thread that touches paged memory from here on
 /// waits, and does not keep the process from ending.
-#[cfg(not(target_env = "musl"))]
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+    let Some(process) = started().filter(|process| process.is_far && process.host.is_none()) else { return };
     // SAFETY: this function was among the first to be registered, so it is called among the last;
     // streams are closed before the stores are, because their memory may be paged.
-    if free_remote(|| unsafe { fcloseall() }) {
-        // SAFETY: ends the process.
-        unsafe { libc::syscall(libc::SYS_exit_group, i64::from(status)) };
-    }
-}
-
-/// The same with musl, which gives no such function the status: the process ends by itself. musl
-/// calls this section after all functions of `atexit`, and then only closes streams, which are
-/// empty.
-// SAFETY: the loader calls the entries of this section once, as functions of this type.
-#[cfg(target_env = "musl")]
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static AT_EXIT: extern "C" fn() = at_exit;
-
-#[cfg(target_env = "musl")]
-extern "C" fn at_exit() {
-    // SAFETY: writes what all streams still have.
-    free_remote(|| unsafe { libc::fflush(std::ptr::null_mut()) });
-}
-
-/// Closes streams and frees remote blocks, if there are any. Returns whether there were.
-fn free_remote(close_streams: impl FnOnce() -> c_int) -> bool {
-    let is_far = |process: &&Process| process.is_far && process.host.is_none();
-    let Some(process) = started().filter(is_far) else { return false };
-    close_streams();
+    unsafe { fcloseall() };
     if let Pages::Own(pager) = &*process.pages() {
         pager.close_stores().ok();
     }
-    true
+    // SAFETY: ends the process.
+    unsafe { libc::syscall(libc::SYS_exit_group, i64::from(status)) };
 }
 
 extern "C" fn at_load() {
     pages::find();
     // SAFETY: the function lives as long as the process.
-    #[cfg(not(target_env = "musl"))]
-    unsafe {
-        on_exit(at_exit, std::ptr::null_mut())
-    };
+    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
     // The first use reports failures of this step.
     fork::register().ok();
     last::open(|| {

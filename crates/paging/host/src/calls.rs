@@ -7,7 +7,6 @@ use crate::slots::{self, Slot};
 use crate::trap::{self, vfork};
 use crate::{direct, exec, library, own_filter, place, program, seat, signals};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_sys::hosting;
 
 /// Serves the call of the slot, and returns its answer.
 ///
@@ -28,7 +27,6 @@ pub unsafe fn serve(slot: *mut Slot) -> isize {
             libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 => direct::open(number, arguments),
             libc::SYS_fcntl => direct::set_flags(arguments),
             libc::SYS_setsockopt => direct::set_option(arguments),
-            libc::SYS_prctl if arguments[1] == hosting::ASK => by_library(slot),
             libc::SYS_prctl | libc::SYS_seccomp => own_filter::set(number, arguments),
             libc::SYS_execve | libc::SYS_execveat => exec::serve(slot),
             libc::SYS_fork => fork(slot, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]),

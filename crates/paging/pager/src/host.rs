@@ -23,39 +23,6 @@ pub mod advice {
     pub const RANDOM: c_int = 4;
 }
 
-/// The same functions by number, for a program that a host has loaded. Its C library is not the
-/// host's, so it asks by a call that the host serves: `prctl(PR_SET_SECCOMP, ASK, number, words)`
-/// (`sys`: `hosting`). The words are the function's arguments, and then its results.
-pub mod number {
-    /// Whether the process is paged: 1 if so.
-    pub const IS_PAGED: usize = 0;
-    /// [`Host::begin`](super::Host::begin).
-    pub const BEGIN: usize = 1;
-    /// [`Host::block`](super::Host::block).
-    pub const BLOCK: usize = 2;
-    /// [`Host::whole`](super::Host::whole): two results.
-    pub const WHOLE: usize = 3;
-    /// [`Host::take`](super::Host::take).
-    pub const TAKE: usize = 4;
-    /// [`Host::give`](super::Host::give).
-    pub const GIVE: usize = 5;
-    /// [`Host::is_used`](super::Host::is_used).
-    pub const IS_USED: usize = 6;
-    /// [`Host::advise`](super::Host::advise).
-    pub const ADVISE: usize = 7;
-    /// [`Host::map_file`](super::Host::map_file).
-    pub const MAP_FILE: usize = 8;
-    /// [`Host::unmap_file`](super::Host::unmap_file).
-    pub const UNMAP_FILE: usize = 9;
-    /// [`Host::sync_file`](super::Host::sync_file): the second result is what was written.
-    pub const SYNC_FILE: usize = 10;
-    /// [`Host::counters`](super::Host::counters).
-    pub const COUNTERS: usize = 11;
-}
-
-/// Arguments, and then results, of a function that is called by its [`number`].
-pub type Words = [usize; 5];
-
 /// The table. Functions that return a `c_int` return 0, or an error number. Ranges are whole
 /// blocks. Each function may wait for a page, or for the pager.
 #[repr(C)]

@@ -10,7 +10,7 @@ use libc::{c_int, c_void};
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
-use terapage_pager::host::{Host, Words, advice, number};
+use terapage_pager::host::{Host, advice};
 use terapage_pager::{Error, FDATASYNC, Pager};
 use terapage_stats::Counters;
 use terapage_sys::page_bytes;
@@ -25,41 +25,6 @@ static HOST: Host =
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub extern "C" fn terapage_host_3() -> *const c_void {
     if arena::is_open() { (&raw const HOST).cast() } else { std::ptr::null() }
-}
-
-/// Calls a function of the table for a copy in a hosted program.
-pub fn serve(function: usize, words: &mut Words) -> isize {
-    let [a, b, c, d, e] = *words;
-    let mut second = 0;
-    let first = match function {
-        number::IS_PAGED => arena::is_open().into(),
-        number::BEGIN => begin() as usize,
-        number::BLOCK => block(),
-        number::WHOLE => {
-            let mut start = 0;
-            whole(&mut start, &mut second);
-            start
-        }
-        number::TAKE => take(a, b),
-        number::GIVE => {
-            give(a, b);
-            0
-        }
-        number::IS_USED => is_used(a, b).into(),
-        number::ADVISE => advise(a, b, c as c_int) as usize,
-        number::MAP_FILE => map_file(a, b, c as c_int, d as u64, e as u64) as usize,
-        number::UNMAP_FILE => unmap_file(a, b) as usize,
-        number::SYNC_FILE => {
-            let mut written = 0;
-            let answer = sync_file(a, b, c as c_int, d as u64, e as u64, &mut written);
-            second = written as usize;
-            answer as usize
-        }
-        number::COUNTERS => counters() as usize,
-        _ => return -(libc::EINVAL as isize),
-    };
-    (words[0], words[1]) = (first, second);
-    0
 }
 
 /// The pager, once it has begun. It is used without the arena's lock, because a request may take

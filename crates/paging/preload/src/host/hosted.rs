@@ -5,15 +5,13 @@
 //! The calling thread is one of the program's threads. It has the thread pointer of the host's
 //! first thread, all its signals are blocked, and there is one such thread at a time.
 
-use super::copies;
 use crate::exec::{self, Instead};
 use crate::real::Texts;
 use crate::{advise, brk, direct, exit, locked, maps, remap, rights, shm};
 use crate::{doors::namespaces, statics};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_pager::host::Words;
-use terapage_sys::{hosting, last, thread};
+use terapage_sys::{last, thread};
 
 /// The variable that names the program.
 pub const VARIABLE: &str = "TERAPAGE_HOSTED";
@@ -87,7 +85,6 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             libc::SYS_setns => namespaces::setns(a as c_int, b as c_int) as isize,
             #[cfg(target_arch = "x86_64")]
             libc::SYS_fork => crate::fork::fork() as isize,
-            libc::SYS_prctl if b == hosting::ASK => copies::serve(c, &mut *(d as *mut Words)),
             libc::SYS_exit_group => exit::_exit(a as c_int),
             _ => libc::syscall(number, a, b, c, d, e, f) as isize,
         }
