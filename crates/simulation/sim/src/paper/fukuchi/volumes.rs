@@ -22,7 +22,7 @@ const CACHE: CacheSize = CacheSize::Bytes(256 << 20);
   terapage sim paper fukuchi-volumes prxy_1 --requests 10000000 --seed 7 -o prxy_1.tera.zst
   terapage sim paper fukuchi-volumes my-volume.toml
 
-For another volume write a profile like those in crates/simulation/volumes/profiles.")]
+For another volume write a profile like those in crates/papers/volumes/profiles.")]
 pub struct VolumeCommand {
     /// The name of a volume, or the file of a profile [default: all built-in volumes]
     volume: Option<String>,
