@@ -43,7 +43,7 @@ build:
 
 demo:
 	tools/setup build
-	cargo build --release --locked -p terapage-cli -p terapage-preload -p terapage-host
+	cargo build --release --locked --no-default-features -p terapage-cli -p terapage-preload -p terapage-host
 	@tools/demo
 
 # The tests of a crate's own modules and its doc examples stay out of the fast loop where they run

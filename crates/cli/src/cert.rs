@@ -1,6 +1,7 @@
 //! `terapage far cert`: makes a private CA, and certificates of that CA for servers and their
 //! clients.
 
+use crate::far::{CA, SERVER, SERVER_KEY};
 use crate::print;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -15,11 +16,8 @@ use std::process::ExitCode;
 use terapage_far::Server;
 use time::{Duration, OffsetDateTime};
 
-/// The names of the files of the CA and of the server.
-pub const CA: &str = "ca.crt";
+/// The name of the file with the CA's key.
 const CA_KEY: &str = "ca.key";
-pub const SERVER: &str = "server.crt";
-pub const SERVER_KEY: &str = "server.key";
 
 /// The subject of a CA, which its certificates name as their issuer. The end of the CA's key
 /// distinguishes it from other CAs.

@@ -77,9 +77,14 @@ fn names(setting: &str) -> Vec<&'static str> {
 /// text, and refuse wrong texts with their own messages.
 fn with_names(command: Command) -> Command {
     let command = command.mut_subcommand("run", |run| offer(run, |_, flag| names(flag)));
+    #[cfg(feature = "sim")]
     let predicted = |_: &str, flag: &str| if flag == "policy" { names(flag) } else { Vec::new() };
-    let command = command.mut_subcommand("advise", |advise| offer(advise, predicted));
-    let command = command.mut_subcommand("sim", |sim| offer(sim, terapage_sim::names));
+    #[cfg(feature = "sim")]
+    let command = command
+        .mut_subcommand("advise", |advise| offer(advise, predicted))
+        .mut_subcommand("sim", |sim| offer(sim, terapage_sim::names));
+    #[cfg(feature = "papers")]
+    let command = command.mut_subcommand("paper", |paper| offer(paper, terapage_paper::names));
     for_shells(command)
 }
 

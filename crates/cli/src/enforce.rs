@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terapage_config::Size;
-use terapage_lab::cgroup::{self, Version};
+use terapage_sys::cgroup::{self, Version};
 
 /// The default excess of a job over the budget: a hundredth, and this for the process and for
 /// memory that the kernel keeps for it (page tables, sockets).

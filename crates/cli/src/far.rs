@@ -1,6 +1,6 @@
 //! `terapage far`: memory of other machines, on Valkey servers.
 
-use crate::{cert, complain, print, program};
+use crate::{complain, print, program};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -20,6 +20,13 @@ use terapage_far::{Address, Listed, Server};
 /// The servers that this command can start, the better one first.
 const SERVERS: [&str; 2] = ["valkey-server", "redis-server"];
 
+/// The files of the CA and of the server, in the directory of `far cert` and `--tls-dir`.
+pub const CA: &str = "ca.crt";
+/// The server's certificate.
+pub const SERVER: &str = "server.crt";
+/// The key of the server's certificate.
+pub const SERVER_KEY: &str = "server.key";
+
 /// Descriptors of passwords begin here, where programs do not look.
 const HIGH: i32 = 700;
 
@@ -29,8 +36,9 @@ pub enum Command {
     /// Give memory of this machine to others: start a Valkey server with the settings that it
     /// needs.
     Serve(Serve),
+    #[cfg(feature = "cert")]
     /// Make certificates, by which servers and clients know each other (TLS).
-    Cert(cert::Cert),
+    Cert(crate::cert::Cert),
     /// Show which processes keep blocks on a server.
     Ls(Ls),
     /// Remove blocks of processes that ended without removing them.
@@ -44,6 +52,7 @@ impl Command {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Command::Serve(serve) => serve.run(),
+            #[cfg(feature = "cert")]
             Command::Cert(cert) => cert.run(),
             Command::Ls(ls) => ls.run(),
             Command::Sweep(sweep) => sweep.run(),
@@ -200,11 +209,7 @@ impl Serve {
 /// The server's options for its certificates.
 fn tls_options(dir: &Path) -> anyhow::Result<Vec<OsString>> {
     let dir = std::path::absolute(dir)?;
-    let files = [
-        ("--tls-cert-file", cert::SERVER),
-        ("--tls-key-file", cert::SERVER_KEY),
-        ("--tls-ca-cert-file", cert::CA),
-    ];
+    let files = [("--tls-cert-file", SERVER), ("--tls-key-file", SERVER_KEY), ("--tls-ca-cert-file", CA)];
     let mut options: Vec<OsString> = vec!["--tls-auth-clients".into(), "yes".into()];
     for (option, file) in files {
         let path = dir.join(file);

@@ -3,6 +3,7 @@
 //! Errors of this command are one line on standard error and exit status 125, as env(1) has it, so
 //! that they differ from those of the program that it runs.
 
+#[cfg(feature = "cert")]
 mod cert;
 mod completions;
 mod container;
@@ -77,13 +78,20 @@ enum Command {
     /// Check whether paging works here, and say how to fix what is missing.
     Doctor(doctor::Doctor),
     /// Measure programs larger than memory: in memory, on swap, with mmap, with Terapage.
+    #[cfg(feature = "lab")]
     #[command(subcommand)]
     Lab(terapage_lab::Command),
     /// Predict how much memory a program needs, which settings suit it, and how long it then takes.
+    #[cfg(feature = "sim")]
     Advise(Box<terapage_sim::Advise>),
-    /// Simulate other hardware: SSDs, I/O stacks, replacement policies.
+    /// Simulate other hardware: SSDs, memory servers, replacement policies.
+    #[cfg(feature = "sim")]
     #[command(subcommand)]
     Sim(terapage_sim::Command),
+    /// Repeat figures of papers by simulation, beside the published values.
+    #[cfg(feature = "papers")]
+    #[command(subcommand)]
+    Paper(terapage_paper::Command),
     /// Print a completion script for a shell.
     Completions(completions::Completions),
     /// Print the man page, or write all man pages to a directory.
@@ -118,9 +126,14 @@ fn command() -> ExitCode {
         Command::Metrics(metrics) => metrics.run(),
         Command::Far(far) => far.run(),
         Command::Doctor(doctor) => doctor.run(),
+        #[cfg(feature = "lab")]
         Command::Lab(lab) => lab.run(),
+        #[cfg(feature = "sim")]
         Command::Advise(advise) => advise.run().map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "sim")]
         Command::Sim(sim) => sim.run().map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "papers")]
+        Command::Paper(paper) => paper.run().map(|()| ExitCode::SUCCESS),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),
     };
@@ -162,6 +175,12 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(OWN_ERROR);
     }
+    if let Some(name) = left_out(error) {
+        complain(&format!(
+            "{name}: this build has the pager alone (cargo build --release: the whole command)"
+        ));
+        return ExitCode::from(OWN_ERROR);
+    }
     let text = error.to_string();
     let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let lines = lines.filter(|line| !line.contains("as a value, use"));
@@ -169,6 +188,12 @@ fn usage(error: &clap::Error) -> ExitCode {
     let near = nearest_command(error).map_or(String::new(), |near| format!("; did you mean '{near}'?"));
     complain(&format!("{}{near} (see {} --help)", message.trim_start_matches("error: ").trim(), asked()));
     ExitCode::from(OWN_ERROR)
+}
+
+/// The command that was asked for, if the whole `terapage` has it and this build leaves it out.
+fn left_out(error: &clap::Error) -> Option<&str> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    ["lab", "sim", "advise", "paper"].contains(&word.as_str()).then_some(word)
 }
 
 /// The most similar existing command, if clap does not name it itself.

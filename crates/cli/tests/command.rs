@@ -338,7 +338,7 @@ fn names_and_programs_are_completed() {
         (&["sim", "cache", "--policy", "w"], "wtinylfu"),
         (&["sim", "cache", "--format", "u"], "u64"),
         (&["sim", "convert", "--to", "bl"], "blkparse"),
-        (&["sim", "stack", "run", "--machine", ""], "polled"),
+        (&["paper", "run", "stack", "--machine", ""], "polled"),
         (&["run", "-m", "1G", "--", "mkdi"], "mkdir"),
     ] {
         let words = [&["terapage"], words].concat();

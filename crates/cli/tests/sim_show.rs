@@ -27,9 +27,9 @@ fn json_and_html_are_written_by_one_rule() {
     let commands: [(&[&str], &[&str]); 5] = [
         (&["sim", "info", &input], &[]),
         (&["sim", "ssd", &input], &[]),
-        (&["sim", "paper", "fukuchi-volumes", "web_1", "--requests", "1000"], &[]),
-        (&["sim", "paper", "fukuchi", "fig6"], &small),
-        (&["sim", "stack", "run", "--stack", "nvme", "--rate", "100k", "--time", "1", "--seeds", "1"], &[]),
+        (&["paper", "run", "fukuchi-volumes", "web_1", "--requests", "1000"], &[]),
+        (&["paper", "run", "fukuchi", "fig6"], &small),
+        (&["paper", "run", "stack", "--stack", "nvme", "--rate", "100k", "--time", "1", "--seeds", "1"], &[]),
     ];
     for (command, more) in commands {
         let run = |options: &[&str]| terapage(&[command, more, options].concat());

@@ -5,6 +5,7 @@
 
 pub mod binding;
 pub mod census;
+pub mod cgroup;
 pub mod executable;
 pub mod fd;
 pub mod file;

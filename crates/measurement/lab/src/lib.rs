@@ -15,4 +15,3 @@ mod result;
 mod workload;
 
 pub use commands::Command;
-pub use ground::cgroup;

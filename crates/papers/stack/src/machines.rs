@@ -102,7 +102,7 @@ pub struct MachineFile {
 /// An error in a machine file.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineFileError {
-    /// It is not TOML, or does not have the form that `terapage sim stack calibrate` writes.
+    /// It is not TOML, or does not have the form that `terapage paper run stack-calibrate` writes.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
     /// A value is missing.

@@ -58,7 +58,7 @@ impl Fitted {
         Fitted { source, common, chips, file: String::new() }
     }
 
-    /// The built-in result of `terapage sim paper fukuchi-fit`.
+    /// The built-in result of `terapage paper run fukuchi-fit`.
     pub fn built_in() -> Fitted {
         Fitted::parse(BUILT_IN, "fitted.toml").expect("a test reads it")
     }

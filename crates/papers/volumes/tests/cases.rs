@@ -159,7 +159,7 @@ fn a_missing_trace_and_an_impossible_setup_are_errors() {
 
 /// A longer program time lowers the IOPS of volumes that write, and the built-in values reproduce
 /// the sign of each published gain. The simulation is small, to be quick; the whole is `terapage
-/// sim paper fukuchi table2`.
+/// paper run fukuchi table2`.
 #[test]
 fn slow_programs_cost_what_writes() {
     let fitted = Fitted::built_in();

@@ -9,16 +9,14 @@ mod far;
 mod given;
 mod info;
 mod names;
-mod paper;
 mod policy;
-mod progress;
-mod publish;
-mod quantity;
+pub mod progress;
+pub mod publish;
+pub mod quantity;
 mod report;
-mod set;
-mod show;
+pub mod set;
+pub mod show;
 mod ssd;
-mod stack;
 mod trace;
 
 pub use advise::Advise;
@@ -38,13 +36,8 @@ pub enum Command {
     Convert(convert::Convert),
     /// Replay block traces on SSDs of NAND flash with a cache of SCM or DRAM
     Ssd(Box<ssd::Ssd>),
-    /// Simulate Linux's I/O stack: where CPU time goes, and which locks cost it
-    #[command(subcommand)]
-    Stack(stack::Stack),
     /// Simulate far memory: clients, servers, and the part of them that saturates at each scale
     Far(far::Far),
-    /// Simulate figures of papers, beside the published values; without a name: list them
-    Paper(paper::Papers),
 }
 
 impl Command {
@@ -59,9 +52,7 @@ impl Command {
             Command::Info(info) => info.run(),
             Command::Convert(convert) => convert.run(),
             Command::Ssd(ssd) => ssd.run(),
-            Command::Stack(stack) => stack.run(),
             Command::Far(far) => far.run(),
-            Command::Paper(paper) => paper.run(),
         }
     }
 }

@@ -4,7 +4,6 @@ use terapage_blocktrace::Format;
 use terapage_blocktrace::objects::Listing;
 use terapage_policy::replacement;
 use terapage_ssd::Profile;
-use terapage_stack::{LockKind, MACHINES, Mechanism, Stack};
 
 /// The values of a flag of a command of `terapage sim`; none if it takes any text.
 pub fn names(command: &str, flag: &str) -> Vec<&'static str> {
@@ -18,11 +17,6 @@ pub fn names(command: &str, flag: &str) -> Vec<&'static str> {
         }
         "format" | "to" => formats.to_vec(),
         "nand" => Profile::names().chain(["all"]).collect(),
-        "volume" => terapage_volumes::names(),
-        "without" => Mechanism::ALL.map(Mechanism::name).to_vec(),
-        "stack" => Stack::ALL.map(Stack::name).to_vec(),
-        "machine" => MACHINES.to_vec(),
-        "lock" => LockKind::ALL.map(LockKind::name).to_vec(),
         _ => Vec::new(),
     }
 }

@@ -14,7 +14,7 @@ use terapage_report::{Study, TextOptions, from_json, render_text_with};
 #[command(after_help = "Examples:
   terapage sim report study.json
   terapage sim report study.json -o study.html
-  terapage sim paper fukuchi fig3 --json - | terapage sim report - -o fig3.html")]
+  terapage paper run fukuchi fig3 --json - | terapage sim report - -o fig3.html")]
 pub struct Report {
     /// A study that a command wrote with --json, or - for standard input
     study: PathBuf,

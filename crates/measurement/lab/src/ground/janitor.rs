@@ -7,7 +7,6 @@
 //! The same lines are in a record on disk ([`crate::ground::record`]), in case the janitor ends
 //! too.
 
-use crate::ground::cgroup;
 use crate::ground::mount;
 use crate::ground::network;
 use crate::ground::record::{self, Record};
@@ -130,7 +129,7 @@ impl Thing {
                 kill_group(*id);
                 Ok(())
             }
-            Thing::Cgroup(path) => cgroup::remove(path),
+            Thing::Cgroup(path) => terapage_sys::cgroup::remove(path),
             Thing::Swap(path) => terapage_rig::swap::off(path),
             Thing::Zram(number) => swap::remove_zram(*number),
             Thing::Mount(path) => mount::unmount(path),

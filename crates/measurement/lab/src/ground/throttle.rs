@@ -6,7 +6,6 @@
 //! ([`Throttle::whole`]). Version 2 charges write-back to the group that wrote.
 
 use crate::experiment::class::{Class, Profile};
-use crate::ground::cgroup::{self, Version};
 use crate::ground::janitor::{Janitor, Thing};
 use crate::ground::undo::{self, Undo};
 use std::fs::{self, File};
@@ -14,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
+use terapage_sys::cgroup::{self, Version};
 
 /// The files of version 1, in the order of [`Class::limits`].
 const FILES: [&str; 4] = [

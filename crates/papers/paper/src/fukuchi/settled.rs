@@ -2,12 +2,12 @@
 //! and runs whose halves differ are made longer.
 
 use super::Bench;
-use crate::progress::Progress;
-use crate::quantity::signed;
 use terapage_config::Size;
 use terapage_figures::processors;
 use terapage_hybrid::Outcome;
 use terapage_report::Table;
+use terapage_sim::progress::Progress;
+use terapage_sim::quantity::signed;
 use terapage_volumes::{Case, gain_percent, simulate_all};
 
 /// A volume has converged if the gains of its halves are at most this many percentage points apart,

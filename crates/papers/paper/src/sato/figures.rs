@@ -1,9 +1,9 @@
 //! Figures 5, 6 and 7 of the report on SCSI and NVMe.
 
-use crate::progress::Progress;
 use crate::stack::options::{Options, machine_lines, parameters};
 use crate::stack::whisker;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
+use terapage_sim::progress::Progress;
 use terapage_stack::{
     Activity, Experiment, Findings, Highest, MULTIPLICITIES, Outcome, Point, Spread, Stack,
 };

@@ -1,41 +1,14 @@
-//! `terapage sim stack`: Linux's I/O stack, simulated.
+//! `terapage paper run stack`: Linux's I/O stack, simulated.
 
 mod calibrate;
 mod free;
 pub mod options;
 
+pub use calibrate::Calibrate;
+pub use free::Run;
+
 use terapage_report::{Ends, Whisker};
 use terapage_stack::Spread;
-
-/// The studies of the I/O stack.
-#[derive(clap::Subcommand)]
-#[command(after_help = "\
-Examples:
-  terapage sim stack run --stack scsi --rate 800k --set multiplicity=4
-  terapage sim stack calibrate -o here.toml
-  terapage sim stack run --stack virtio --machine here.toml --set threads=1")]
-pub enum Stack {
-    /// Simulate any setup of machine, stack and load
-    Run(Box<free::Run>),
-    /// Measure this machine, and fit the model to it
-    Calibrate(calibrate::Calibrate),
-}
-
-impl Stack {
-    /// Runs the study and shows it.
-    ///
-    /// # Errors
-    /// A setup is impossible, or a file cannot be read or written.
-    pub fn run(self) -> anyhow::Result<()> {
-        match self {
-            Stack::Calibrate(calibrate) => calibrate.run(),
-            Stack::Run(run) => {
-                run.options.show.check(run.options.costs.as_deref())?;
-                run.options.show.study(&run.study()?)
-            }
-        }
-    }
-}
 
 /// The values of several seeds as a whisker; `None` for one seed.
 pub fn whisker(spread: &Spread) -> Option<Whisker> {
@@ -50,27 +23,24 @@ mod tests {
 
     #[derive(Parser)]
     struct Line {
-        #[command(subcommand)]
-        stack: Stack,
+        #[command(flatten)]
+        run: Run,
     }
 
     fn study(line: &str) -> anyhow::Result<Study> {
-        match Line::try_parse_from(std::iter::once("stack").chain(line.split(' ')))?.stack {
-            Stack::Run(run) => run.study(),
-            Stack::Calibrate(_) => unreachable!("it measures"),
-        }
+        Line::try_parse_from(std::iter::once("stack").chain(line.split(' ')))?.run.study()
     }
 
     #[test]
     fn a_study_is_whole() {
-        let study = study("run --stack mq-nvme --rate 200k --time 1 --seeds 1").unwrap();
+        let study = study("--stack mq-nvme --rate 200k --time 1 --seeds 1").unwrap();
         assert!(!study.title.is_empty() && !study.summary.is_empty() && !study.parameters.is_empty());
-        assert!(study.command.starts_with("terapage sim stack run --stack mq-nvme"), "{}", study.command);
+        assert!(study.command.starts_with("terapage paper run stack --stack mq-nvme"), "{}", study.command);
     }
 
     #[test]
     fn the_same_command_gives_the_same_study() {
-        let line = "run --stack scsi --rate 600k --time 2";
+        let line = "--stack scsi --rate 600k --time 2";
         let json = |line: &str| serde_json::to_string(&study(line).unwrap()).unwrap();
         assert_eq!(json(line), json(line));
         assert_ne!(json(line), json(&format!("{line} --seed 9")));
@@ -78,15 +48,15 @@ mod tests {
 
     #[test]
     fn a_study_tells_how_it_is_made_again() {
-        let line = "run --stack scsi --rate 100k --set cores=4 --set spread=yes --time 1 --seeds 1";
+        let line = "--stack scsi --rate 100k --set cores=4 --set spread=yes --time 1 --seeds 1";
         let one = study(line).unwrap();
-        let again = study(one.command.strip_prefix("terapage sim stack ").unwrap()).unwrap();
+        let again = study(one.command.strip_prefix("terapage paper run stack ").unwrap()).unwrap();
         assert_eq!(again, one);
     }
 
     #[test]
     fn what_the_user_chose_is_in_the_study() {
-        let study = study("run --stack scsi --set cores=4 --rate 100k --cost aio-dio=3000 --time 1").unwrap();
+        let study = study("--stack scsi --set cores=4 --rate 100k --cost aio-dio=3000 --time 1").unwrap();
         let value = |name: &str| {
             let mut named = study.parameters.iter().filter(|parameter| parameter.name == name);
             named.next().map(|parameter| (parameter.value.clone(), parameter.origin))
@@ -99,7 +69,7 @@ mod tests {
     #[test]
     fn options_without_effect_are_named() {
         let said = |line: &str| {
-            let study = study(&format!("run {line} --time 1 --seeds 1")).unwrap();
+            let study = study(&format!("{line} --time 1 --seeds 1")).unwrap();
             let named = |line: &String| line.starts_with("Without effect here: ");
             study.summary.into_iter().find(named).unwrap_or_default()
         };
@@ -116,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_is_missed_is_said() {
-        let line = "run --stack scsi --rate 1.2M --set cores=1 --set threads=1 --time 1 --seeds 1";
+        let line = "--stack scsi --rate 1.2M --set cores=1 --set threads=1 --time 1 --seeds 1";
         let said = study(line).unwrap().summary.join(" ");
         assert!(said.contains("1200000 IOPS were asked for, and "), "{said}");
     }
@@ -140,7 +110,7 @@ mod tests {
         let machine = file(&format!("[machine]\n{machine}\n[costs]\nsyscall = {}", sourced(111)), "machine");
         let costs = file(&format!("syscall = {}", sourced(222)), "costs");
         let line = format!(
-            "run --stack virtio --machine {} --costs {} --set threads=1 --time 1 --seeds 1",
+            "--stack virtio --machine {} --costs {} --set threads=1 --time 1 --seeds 1",
             machine.display(),
             costs.display()
         );
@@ -154,12 +124,12 @@ mod tests {
     #[test]
     fn bad_input_is_named() {
         let refused = |line: &str| study(line).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(refused("run --stack scsy").contains("unknown stack 'scsy'; known are scsi, nvme"));
-        let cores = refused("run --stack scsi --set cores=0");
+        assert!(refused("--stack scsy").contains("unknown stack 'scsy'; known are scsi, nvme"));
+        let cores = refused("--stack scsi --set cores=0");
         assert!(cores.contains("cores is 0; it must lie between 1 and 1024"), "{cores}");
-        assert!(refused("run --stack scsi --set core=4").contains("there is no parameter core"));
-        assert!(refused("run --stack scsi --rate 1e30").contains("rate (IOPS)"));
-        assert!(refused("run --stack scsi --machine cray").contains("unknown machine 'cray'"));
-        assert!(refused("run --stack uring --set threads=30").contains("30 threads that poll"));
+        assert!(refused("--stack scsi --set core=4").contains("there is no parameter core"));
+        assert!(refused("--stack scsi --rate 1e30").contains("rate (IOPS)"));
+        assert!(refused("--stack scsi --machine cray").contains("unknown machine 'cray'"));
+        assert!(refused("--stack uring --set threads=30").contains("30 threads that poll"));
     }
 }

@@ -1,26 +1,26 @@
-//! `terapage sim paper fukuchi-volumes`: synthetic stand-ins for the MSR Cambridge volumes.
+//! `terapage paper run fukuchi-volumes`: synthetic stand-ins for the MSR Cambridge volumes.
 
-use crate::progress::Progress;
-use crate::publish::{self, command_line};
-use crate::show::Show;
 use anyhow::Context;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use terapage_blocktrace::{Format, Request, Writer, WriterOptions};
 use terapage_figures::{Sourced, map};
 use terapage_report::{Origin, Parameter, Study, Table};
+use terapage_sim::progress::Progress;
+use terapage_sim::publish::{self, command_line};
+use terapage_sim::show::Show;
 use terapage_volumes::{CacheSize, Generator, Properties, Stream, Volume, measure, names};
 
 /// The cache whose hit ratio is shown if the paper gives none for the volume.
 const CACHE: CacheSize = CacheSize::Bytes(256 << 20);
 
-/// The arguments of `terapage sim paper fukuchi-volumes`.
+/// The arguments of `terapage paper run fukuchi-volumes`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  terapage sim paper fukuchi-volumes
-  terapage sim paper fukuchi-volumes hm_0 --parameters
-  terapage sim paper fukuchi-volumes prxy_1 --requests 10000000 --seed 7 -o prxy_1.tera.zst
-  terapage sim paper fukuchi-volumes my-volume.toml
+  terapage paper run fukuchi-volumes
+  terapage paper run fukuchi-volumes hm_0 --parameters
+  terapage paper run fukuchi-volumes prxy_1 --requests 10000000 --seed 7 -o prxy_1.tera.zst
+  terapage paper run fukuchi-volumes my-volume.toml
 
 For another volume write a profile like those in crates/papers/volumes/profiles.")]
 pub struct VolumeCommand {

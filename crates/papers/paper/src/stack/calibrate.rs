@@ -2,9 +2,6 @@
 //! measurements are kept to check the model.
 
 use super::options::parameter;
-use crate::progress::Progress;
-use crate::publish::{self, quoted};
-use crate::show::Show;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -15,6 +12,9 @@ use terapage_event::MILLISECOND;
 use terapage_figures::{Origin, Sourced, processors};
 use terapage_probe::{Interface, Reads};
 use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Table, X};
+use terapage_sim::progress::Progress;
+use terapage_sim::publish::{self, quoted};
+use terapage_sim::show::Show;
 use terapage_stack::{Experiment, Load, MachineFile, Setup, Stack, Variation};
 
 /// The depths that are measured.
@@ -40,10 +40,10 @@ const SIMULATED_NS: u64 = 60 * MILLISECOND;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  terapage sim stack calibrate --output here.toml
-  terapage sim stack calibrate --dir /nvme/tmp --output nvme.toml --html nvme.html
-  terapage sim stack calibrate --fio d1.json --fio d8.json --fio d32.json --output here.toml
-  terapage sim stack run --stack virtio --machine here.toml --set threads=1 --set calls=8
+  terapage paper run stack-calibrate --output here.toml
+  terapage paper run stack-calibrate --dir /nvme/tmp --output nvme.toml --html nvme.html
+  terapage paper run stack-calibrate --fio d1.json --fio d8.json --fio d32.json --output here.toml
+  terapage paper run stack --stack virtio --machine here.toml --set threads=1 --set calls=8
 
 This measures the clock, a system call, a switch, a wake-up, an interrupt, the transfer of a cache
 line between two processors, and random direct reads of 8 KiB by libaio and io_uring at depths 1 to
@@ -265,7 +265,7 @@ impl Calibrate {
         file: &MachineFile,
         compared: &BTreeMap<&'static str, Vec<Compared>>,
     ) -> Study {
-        let mut command = "terapage sim stack calibrate".to_owned();
+        let mut command = "terapage paper run stack-calibrate".to_owned();
         for fio in &self.fio {
             command += &format!(" --fio {}", quoted(&fio.to_string_lossy()));
         }

@@ -1,4 +1,4 @@
-//! `terapage sim paper sato`: the report of Sato, Kondo and Kiyota on SCSI and NVMe.
+//! `terapage paper run sato`: the report of Sato, Kondo and Kiyota on SCSI and NVMe.
 
 mod anchors;
 mod figures;
@@ -13,14 +13,14 @@ use terapage_report::Study;
 /// Draws of `predict` if no number is given.
 const DRAWS: u32 = 100;
 
-/// The arguments of `terapage sim paper sato`.
+/// The arguments of `terapage paper run sato`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  terapage sim paper sato fig6
-  terapage sim paper sato fig7 --without host-lock,smt
-  terapage sim paper sato fig6 --cost host-dispatch=400 --seeds 5
-  terapage sim paper sato mechanisms --html mechanisms.html")]
+  terapage paper run sato fig6
+  terapage paper run sato fig7 --without host-lock,smt
+  terapage paper run sato fig6 --cost host-dispatch=400 --seeds 5
+  terapage paper run sato mechanisms --html mechanisms.html")]
 pub struct Sato {
     /// What to simulate
     figure: Figure,
@@ -98,7 +98,7 @@ mod tests {
             );
             let name = line.split(' ').next().unwrap();
             let command = &study.command;
-            assert!(command.starts_with(&format!("terapage sim paper sato {name}")), "{command}");
+            assert!(command.starts_with(&format!("terapage paper run sato {name}")), "{command}");
             for table in &study.tables {
                 let whole = table.rows.iter().all(|row| row.len() == table.columns.len());
                 assert!(whole, "{line}: {}", table.title);

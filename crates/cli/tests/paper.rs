@@ -1,4 +1,4 @@
-//! `terapage sim paper`, run as a user runs it.
+//! `terapage paper`, run as a user runs it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,13 +31,13 @@ fn a_volume_is_described_and_written() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("hm_0.tera.zst");
     let trace = trace.to_str().unwrap();
-    let said = done(&["sim", "paper", "fukuchi-volumes", "hm_0", "--requests", "200000", "-o", trace]);
+    let said = done(&["paper", "run", "fukuchi-volumes", "hm_0", "--requests", "200000", "-o", trace]);
     assert!(said.contains("Synthetic hm_0") && said.contains("LRU hits, 256 MiB"), "{said}");
     assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
     let said = done(&["sim", "info", trace]);
     assert!(said.contains("200000") || said.contains("200,000"), "{said}");
     assert!(said.contains("synthetic"), "{said}");
-    let said = done(&["sim", "paper", "fukuchi-volumes", "--requests", "50000", "--json", "-"]);
+    let said = done(&["paper", "run", "fukuchi-volumes", "--requests", "50000", "--json", "-"]);
     assert!(said.contains("\"Synthetic volumes\""), "{said}");
 }
 
@@ -47,7 +47,7 @@ fn a_figure_is_drawn_beside_what_was_published() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     for figure in ["table2", "fig3", "fig5", "fig6"] {
-        let mut arguments = vec!["sim", "paper", "fukuchi", figure, "--html", page.to_str().unwrap()];
+        let mut arguments = vec!["paper", "run", "fukuchi", figure, "--html", page.to_str().unwrap()];
         arguments.extend(small);
         let said = done(&arguments);
         assert!(said.contains("All requests are synthetic"), "{said}");
@@ -55,7 +55,7 @@ fn a_figure_is_drawn_beside_what_was_published() {
         assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
         assert!(std::fs::read_to_string(&page).unwrap().contains("Fukuchi"));
     }
-    let mut arguments = vec!["sim", "paper", "fukuchi", "table2", "--parameters"];
+    let mut arguments = vec!["paper", "run", "fukuchi", "table2", "--parameters"];
     arguments.extend(small);
     let said = done(&arguments);
     assert!(said.contains("fitted") && said.contains("over-provisioning"), "{said}");
@@ -63,15 +63,15 @@ fn a_figure_is_drawn_beside_what_was_published() {
 
 #[test]
 fn papers_are_listed() {
-    let said = done(&["sim", "paper"]);
-    let help = done(&["sim", "paper", "--help"]);
-    let commands = said.lines().filter_map(|line| line.trim().strip_prefix("sim paper "));
+    let said = done(&["paper", "list"]);
+    let help = done(&["paper", "run", "--help"]);
+    let commands = said.lines().filter_map(|line| line.trim().strip_prefix("paper run "));
     let names: BTreeSet<&str> = commands.filter_map(|rest| rest.split(' ').next()).collect();
-    assert_eq!(names.len(), 5, "{said}");
+    assert_eq!(names.len(), 7, "{said}");
     assert!(names.iter().all(|name| help.contains(&format!("\n  {name} "))), "{help}");
     for command in said.lines().filter(|line| line.starts_with("  ")) {
         let words: Vec<&str> = command.split_whitespace().skip(2).take_while(|word| word.len() > 1).collect();
-        let known = done(&["sim", "paper", words[0], "--help"]);
+        let known = done(&["paper", "run", words[0], "--help"]);
         let figure = words.get(1).filter(|_| !words[0].contains('-'));
         assert!(figure.is_none_or(|figure| known.contains(figure)), "{command}");
     }
@@ -90,8 +90,8 @@ fn a_sweep_goes_on_where_it_was_cut() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let arguments = [
-        "sim",
         "paper",
+        "run",
         "fukuchi-sweep",
         "--set",
         "scm=2%,5%",
@@ -129,30 +129,30 @@ fn what_is_wrong_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.jsonl");
     let out = out.to_str().unwrap();
-    refused(&["sim", "paper", "fukuchi-volumes", "zork"], "there is no volume zork; there are prxy_0, ");
-    refused(&["sim", "paper", "fukuchi-volumes", "/none.toml"], "/none.toml");
-    refused(&["sim", "paper", "fukuchi-volumes", "-o", out], "required");
-    refused(&["sim", "paper", "fukuchi", "fig4"], "fig3");
-    refused(&["sim", "paper", "fukuchi", "fig3", "--trace", "hm_0"], "VOLUME=FILE");
-    refused(&["sim", "paper", "fukuchi", "fig3", "--trace", "usr_0=x"], "the paper has no such volume");
-    refused(&["sim", "paper", "fukuchi", "fig3", "--trace", "hm_0=/none.csv"], "/none.csv");
-    refused(&["sim", "paper", "fukuchi", "fig3", "--set", "read=80"], "a time, as 100ns");
+    refused(&["paper", "run", "fukuchi-volumes", "zork"], "there is no volume zork; there are prxy_0, ");
+    refused(&["paper", "run", "fukuchi-volumes", "/none.toml"], "/none.toml");
+    refused(&["paper", "run", "fukuchi-volumes", "-o", out], "required");
+    refused(&["paper", "run", "fukuchi", "fig4"], "fig3");
+    refused(&["paper", "run", "fukuchi", "fig3", "--trace", "hm_0"], "VOLUME=FILE");
+    refused(&["paper", "run", "fukuchi", "fig3", "--trace", "usr_0=x"], "the paper has no such volume");
+    refused(&["paper", "run", "fukuchi", "fig3", "--trace", "hm_0=/none.csv"], "/none.csv");
+    refused(&["paper", "run", "fukuchi", "fig3", "--set", "read=80"], "a time, as 100ns");
     refused(
-        &["sim", "paper", "fukuchi-sweep", "--set", "scmm=1%", "--volume", "hm_0", "-o", out],
+        &["paper", "run", "fukuchi-sweep", "--set", "scmm=1%", "--volume", "hm_0", "-o", out],
         "there are nand, page, ",
     );
     refused(
-        &["sim", "paper", "fukuchi-sweep", "--set", "scm=1%", "-o", out],
+        &["paper", "run", "fukuchi-sweep", "--set", "scm=1%", "-o", out],
         "give --volume NAME or --trace FILE",
     );
     refused(
-        &["sim", "paper", "fukuchi-sweep", "--set", "scm=1%,much", "--volume", "hm_0", "-o", out],
+        &["paper", "run", "fukuchi-sweep", "--set", "scm=1%,much", "--volume", "hm_0", "-o", out],
         "scm=much",
     );
     refused(
         &[
-            "sim",
             "paper",
+            "run",
             "fukuchi-sweep",
             "--set",
             "scm=1%",
@@ -166,14 +166,14 @@ fn what_is_wrong_is_one_line() {
         "twice",
     );
     refused(
-        &["sim", "paper", "fukuchi-sweep", "--volume", "proj_3", "--memory", "1M", "-o", out],
+        &["paper", "run", "fukuchi-sweep", "--volume", "proj_3", "--memory", "1M", "-o", out],
         "--memory is 1 MiB",
     );
     assert!(!Path::new(out).exists(), "a sweep that was refused leaves nothing");
     std::fs::write(out, "nonsense\n").unwrap();
     refused(
-        &["sim", "paper", "fukuchi-sweep", "--volume", "hm_0", "-o", out],
+        &["paper", "run", "fukuchi-sweep", "--volume", "hm_0", "-o", out],
         "line 1 is not a result of a sweep",
     );
-    assert!(done(&["sim", "paper", "fukuchi-sweep", "--list"]).contains("over-provisioning"));
+    assert!(done(&["paper", "run", "fukuchi-sweep", "--list"]).contains("over-provisioning"));
 }

@@ -1,9 +1,9 @@
 //! Each mechanism switched off in turn.
 
-use crate::progress::Progress;
 use crate::stack::options::{Options, machine_lines, parameters};
 use anyhow::bail;
 use terapage_report::{Study, Table};
+use terapage_sim::progress::Progress;
 use terapage_stack::{Experiment, Findings, Mechanism, Mechanisms};
 
 /// The findings with each mechanism switched off in turn.

@@ -1,8 +1,8 @@
 //! Table 2 with other values for what the paper does not give, to see whether the signs hold.
 
 use super::Bench;
-use crate::quantity::signed;
 use terapage_report::Table;
+use terapage_sim::quantity::signed;
 use terapage_volumes::published::GAINS;
 use terapage_volumes::{Case, gain_percent};
 

@@ -1,4 +1,4 @@
-//! `terapage sim paper fukuchi`: the figures of Fukuchi, Sakaki, Matsui and Takeuchi on hybrid SSDs
+//! `terapage paper run fukuchi`: the figures of Fukuchi, Sakaki, Matsui and Takeuchi on hybrid SSDs
 //! with four kinds of NAND.
 
 mod collected;
@@ -12,10 +12,6 @@ mod sweep;
 mod table2;
 mod volumes;
 
-use crate::progress::Progress;
-use crate::publish::command_line;
-use crate::quantity::{signed, traffic};
-use crate::show::Show;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -23,6 +19,10 @@ use terapage_config::Size;
 use terapage_figures::processors;
 use terapage_hybrid::Outcome;
 use terapage_report::{Mark, Origin, Parameter, Study};
+use terapage_sim::progress::Progress;
+use terapage_sim::publish::command_line;
+use terapage_sim::quantity::{signed, traffic};
+use terapage_sim::show::Show;
 use terapage_ssd::{Profile, Value};
 use terapage_volumes::published::{GAINS, NANDS};
 use terapage_volumes::{Amount, Case, Fitted, Workload, settings, simulate_all};
@@ -31,16 +31,16 @@ pub use fit::FitCommand;
 pub use sweep::SweepCommand;
 pub use volumes::VolumeCommand;
 
-/// Arguments of `terapage sim paper fukuchi`.
+/// Arguments of `terapage paper run fukuchi`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  terapage sim paper fukuchi table2
-  terapage sim paper fukuchi fig3 --html fig3.html
-  terapage sim paper fukuchi fig5 --reverse
-  terapage sim paper fukuchi table2 --trace hm_0=hm_0.csv.gz --trace prxy_0=prxy_0.csv.gz
-  terapage sim paper fukuchi table2 --unfitted --set over-provisioning=7%
+  terapage paper run fukuchi table2
+  terapage paper run fukuchi fig3 --html fig3.html
+  terapage paper run fukuchi fig5 --reverse
+  terapage paper run fukuchi table2 --trace hm_0=hm_0.csv.gz --trace prxy_0=prxy_0.csv.gz
+  terapage paper run fukuchi table2 --unfitted --set over-provisioning=7%
 
-Without --trace requests are synthetic, and the results say so. terapage sim paper fukuchi-sweep
+Without --trace requests are synthetic, and the results say so. terapage paper run fukuchi-sweep
 --list lists the parameters for --set.")]
 pub struct Figures {
     /// What to draw
@@ -62,7 +62,7 @@ pub struct Figures {
     /// Change a parameter for all kinds of NAND, after the fitted values
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Read fitted values from a file that `terapage sim paper fukuchi-fit -o` wrote [default:
+    /// Read fitted values from a file that `terapage paper run fukuchi-fit -o` wrote [default:
     /// built-in values]
     #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
     fitted: Option<PathBuf>,
@@ -171,7 +171,7 @@ impl Figures {
     }
 }
 
-/// Reads a file that `terapage sim paper fukuchi-fit -o` wrote.
+/// Reads a file that `terapage paper run fukuchi-fit -o` wrote.
 pub fn read_fitted(path: &Path) -> anyhow::Result<Fitted> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--fitted {}", path.display()))?;
     Ok(Fitted::parse(&text, &path.display().to_string())?)

@@ -1,13 +1,13 @@
 //! Options that the studies of the I/O stack share.
 
-use crate::publish::quoted;
-use crate::show::Show;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use terapage_event::MILLISECOND;
 use terapage_figures::Sourced;
 use terapage_report::{Parameter, Study};
+use terapage_sim::publish::quoted;
+use terapage_sim::show::Show;
 use terapage_stack::{Costs, Experiment, Mechanism, machine_values};
 
 /// The simulated setups, and the time for each.

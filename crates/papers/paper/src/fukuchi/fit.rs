@@ -1,9 +1,5 @@
-//! `terapage sim paper fukuchi-fit` determines the paper's unknowns from the gains that it printed.
+//! `terapage paper run fukuchi-fit` determines the paper's unknowns from the gains that it printed.
 
-use crate::progress::Progress;
-use crate::publish::{self, command_line};
-use crate::quantity::traffic;
-use crate::show::Show;
 use anyhow::Context;
 use clap::Args;
 use std::collections::BTreeMap;
@@ -13,16 +9,20 @@ use terapage_figures::processors;
 use terapage_report::{
     Axis, Ends, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Whisker, X,
 };
+use terapage_sim::progress::Progress;
+use terapage_sim::publish::{self, command_line};
+use terapage_sim::quantity::traffic;
+use terapage_sim::show::Show;
 use terapage_volumes::fit::{FREEDOM, Fit, Plan, UNKNOWNS, WHOLE_NUMBERS, fit};
 use terapage_volumes::published::{GAINS, SOURCE};
 use terapage_volumes::{Case, Fitted, Workload};
 
-/// The arguments of `terapage sim paper fukuchi-fit`.
+/// The arguments of `terapage paper run fukuchi-fit`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  terapage sim paper fukuchi-fit
-  terapage sim paper fukuchi-fit --traffic 2G --seed 3
-  terapage sim paper fukuchi-fit -o mine.toml && terapage sim paper fukuchi table2 --fitted mine.toml")]
+  terapage paper run fukuchi-fit
+  terapage paper run fukuchi-fit --traffic 2G --seed 3
+  terapage paper run fukuchi-fit -o mine.toml && terapage paper run fukuchi table2 --fitted mine.toml")]
 pub struct FitCommand {
     /// Bytes that the requests of each volume read and write, in each simulation
     #[arg(long, value_name = "SIZE", default_value = "3G", value_parser = traffic)]
@@ -30,7 +30,7 @@ pub struct FitCommand {
     /// The seed of the synthetic requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write the result, for `terapage sim paper fukuchi --fitted`
+    /// Write the result, for `terapage paper run fukuchi --fitted`
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -127,7 +127,7 @@ fn summary(found: &Fit) -> Vec<String> {
              no value. After the fit, each gain is off by at most {worst:.2} percentage points. {open}",
             GAINS.len()
         ),
-        "The gains are of synthetic volumes, and of a model with assumptions of its own (see terapage sim paper fukuchi table2 \
+        "The gains are of synthetic volumes, and of a model with assumptions of its own (see terapage paper run fukuchi table2 \
          --parameters): the fitted values are those with which this model gives these gains, not those of the paper's Table 1. \
          The bus stands for everything that makes long transfers faster."
             .to_owned(),

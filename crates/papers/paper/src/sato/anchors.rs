@@ -1,8 +1,8 @@
 //! Published results of other authors, beside the model's.
 
-use crate::progress::Progress;
 use crate::stack::options::{Options, parameters};
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
+use terapage_sim::progress::Progress;
 use terapage_stack::{
     Anchor, Experiment, GUEST_MULTIPLICITIES, GUEST_PATHS, GUEST_SOURCE, LOCK_THREADS, LockKind, Outcome,
     Quantity, Repeated, anchors, cycles_bound, guest_setup, kernel_cycles, lock_scaling, repeat, run,

@@ -1,8 +1,8 @@
 //! Table 2: the gains of 3D CT TLC over 2D FG MLC.
 
 use super::{Bench, called, collected, headed, sensitivity, settled};
-use crate::quantity::signed;
 use terapage_report::{Axis, Ends, Mark, Plot, PlotKind, Series, Study, Table, Whisker, X};
+use terapage_sim::quantity::signed;
 use terapage_volumes::published::{GAINS, SOURCE};
 use terapage_volumes::{Case, MeanGain, pairs_in_order};
 

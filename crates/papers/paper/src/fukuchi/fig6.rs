@@ -1,8 +1,8 @@
 //! Figure 6: the gain against the share of reads among the bytes that reach the flash.
 
 use super::{Bench, called, collected, headed, settled};
-use crate::quantity::signed;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
+use terapage_sim::quantity::signed;
 use terapage_volumes::published::GAINS;
 use terapage_volumes::{correlation, flash_read_share, gain_percent};
 

@@ -1,13 +1,13 @@
 //! A setup that the user defines.
 
 use super::options::{Options, parameter, parameters};
-use crate::progress::Progress;
-use crate::set::{Set, yes};
 use anyhow::Context;
 use clap::{ArgAction, Args};
 use terapage_event::MILLISECOND;
 use terapage_figures::map;
 use terapage_report::{Origin, Parameter, Study, Table};
+use terapage_sim::progress::Progress;
+use terapage_sim::set::{Set, yes};
 use terapage_stack::{
     Activity, Arrivals, Costs, LockKind, MACHINES, MachineFile, Outcome, Repeated, Setup, Stack, machine, run,
 };
@@ -15,14 +15,14 @@ use terapage_stack::{
 /// One setup of your own.
 #[derive(Args, Clone)]
 #[command(after_help = "Examples:
-  terapage sim stack run --stack scsi --rate 800k
-  terapage sim stack run --stack scsi --set cores=10 --set threads=20 --rate 800k
-  terapage sim stack run --stack mq-scsi --set hw-queues=1 --rate 600k --json -
-  terapage sim stack run --stack uring --machine polled --set threads=1 --set calls=4
-  terapage sim stack run --stack virtio --machine here.toml --set threads=1 --set calls=8
+  terapage paper run stack --stack scsi --rate 800k
+  terapage paper run stack --stack scsi --set cores=10 --set threads=20 --rate 800k
+  terapage paper run stack --stack mq-scsi --set hw-queues=1 --rate 600k --json -
+  terapage paper run stack --stack uring --machine polled --set threads=1 --set calls=4
+  terapage paper run stack --stack virtio --machine here.toml --set threads=1 --set calls=8
 
 Stacks: scsi, nvme (Linux 3.10), mq-scsi, mq-nvme, uring, mq-deadline, bfq, virtio, virtio-uring.
-Machines: haswell, desktop, polled, or a file that `terapage sim stack calibrate` wrote.")]
+Machines: haswell, desktop, polled, or a file that `terapage paper run stack-calibrate` wrote.")]
 pub struct Run {
     /// The software: scsi, nvme, mq-scsi, mq-nvme, uring, mq-deadline, bfq, virtio, virtio-uring.
     #[arg(long)]
@@ -36,7 +36,7 @@ pub struct Run {
     #[command(flatten)]
     set: Set<Own>,
     #[command(flatten)]
-    pub options: Options,
+    options: Options,
 }
 
 /// What differs from the machine and the load of the start.
@@ -126,6 +126,15 @@ fn iops(text: &str) -> Result<f64, String> {
 }
 
 impl Run {
+    /// Simulates it and shows the study.
+    ///
+    /// # Errors
+    /// The setup is impossible, or a file cannot be read or written.
+    pub fn run(self) -> anyhow::Result<()> {
+        self.options.show.check(self.options.costs.as_deref())?;
+        self.options.show.study(&self.study()?)
+    }
+
     /// Simulates it.
     pub fn study(&self) -> anyhow::Result<Study> {
         let setup = self.setup()?;

@@ -1,10 +1,10 @@
 //! The multi-queue stacks at the load of the report, which predicted this and did not measure it.
 
-use crate::progress::Progress;
 use crate::stack::options::{Options, machine_lines, parameters};
 use crate::stack::whisker;
 use terapage_figures::quantile;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
+use terapage_sim::progress::Progress;
 use terapage_stack::{
     COMPARED, DOUBT, Draw, Experiment, Outcome, PLAUSIBLE, RATE_IOPS, Repeated, Spread, Stack, draws,
 };

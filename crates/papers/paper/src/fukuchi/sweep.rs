@@ -1,8 +1,6 @@
-//! `terapage sim paper fukuchi-sweep`: every combination of parameters.
+//! `terapage paper run fukuchi-sweep`: every combination of parameters.
 
 use super::{pair, read_fitted};
-use crate::progress::Progress;
-use crate::publish::check;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -12,17 +10,19 @@ use std::path::{Path, PathBuf};
 use terapage_config::Size;
 use terapage_figures::{in_parallel, processors};
 use terapage_hybrid::Outcome;
+use terapage_sim::progress::Progress;
+use terapage_sim::publish::check;
 use terapage_volumes::settings::{self, PARAMETERS};
 use terapage_volumes::sweep::{Point, Row, before, points};
 use terapage_volumes::{Case, Fitted, Workload};
 
-/// The arguments of `terapage sim paper fukuchi-sweep`.
+/// The arguments of `terapage paper run fukuchi-sweep`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  terapage sim paper fukuchi-sweep --set scm=1%,5% --set nand=2d-fg-mlc,3d-ct-tlc --volume prxy_0 -o out.jsonl
-  terapage sim paper fukuchi-sweep --set policy=lru,arc --set scm=2% --volume hm_0,proj_0 -o out.jsonl
-  terapage sim paper fukuchi-sweep --set depth=1,4,16 --trace mine.csv.gz -o out.jsonl
-  terapage sim paper fukuchi-sweep --list
+  terapage paper run fukuchi-sweep --set scm=1%,5% --set nand=2d-fg-mlc,3d-ct-tlc --volume prxy_0 -o out.jsonl
+  terapage paper run fukuchi-sweep --set policy=lru,arc --set scm=2% --volume hm_0,proj_0 -o out.jsonl
+  terapage paper run fukuchi-sweep --set depth=1,4,16 --trace mine.csv.gz -o out.jsonl
+  terapage paper run fukuchi-sweep --list
 
 Each line of the output is one result, as JSON. A stopped sweep continues if it is started again with
 the same output: existing results are not simulated again.")]

@@ -1,0 +1,90 @@
+//! `terapage paper`: figures of papers, simulated beside the published values.
+#![forbid(unsafe_code)]
+
+mod fukuchi;
+mod names;
+mod sato;
+mod stack;
+
+pub use names::names;
+
+use terapage_sim::publish::print;
+
+/// The output of `terapage paper list`.
+const LIST: &str = "\
+Fukuchi, Sakaki, Matsui, Takeuchi (Chuo University), on SSDs of SCM before four kinds of NAND
+  paper run fukuchi table2      the gains of 3D CT TLC, with their signs and order
+  paper run fukuchi fig3        IOPS of four kinds of NAND by volume
+  paper run fukuchi fig5        one characteristic of 3D CT TLC at a time
+  paper run fukuchi fig6        the gain against the share of reads at the flash
+  paper run fukuchi-fit         the unknowns of the paper, from the gains that it printed
+  paper run fukuchi-volumes     synthetic stand-ins for the volumes of its traces
+  paper run fukuchi-sweep       any of its parameters, all combinations
+
+Sato, Kondo, Kiyota, on Linux's I/O stack: SCSI and NVMe at one storage array
+  paper run sato fig5           CPU use against IOPS
+  paper run sato fig6           busy time for an I/O against IOPS
+  paper run sato fig7           the highest rate at each multiplicity
+  paper run sato anchors        published results of other authors, beside the model's
+  paper run sato mechanisms     the findings with each mechanism switched off in turn
+  paper run sato predict        the multi-queue stacks, which the report did not measure
+  paper run stack               any setup of machine, stack and load
+  paper run stack-calibrate     the costs of this machine, and the model fitted to them
+";
+
+/// Figures of papers.
+#[derive(clap::Subcommand)]
+#[command(after_help = "\
+Examples:
+  terapage paper list
+  terapage paper run fukuchi table2
+  terapage paper run sato fig6 --without host-lock
+  terapage paper run stack --stack scsi --rate 800k --set multiplicity=4")]
+pub enum Command {
+    /// List the figures and their commands
+    List,
+    /// Simulate a figure, beside the published values
+    #[command(subcommand)]
+    Run(Box<Paper>),
+}
+
+/// The papers and their commands.
+#[derive(clap::Subcommand)]
+pub enum Paper {
+    /// Fukuchi, Sakaki, Matsui, Takeuchi: SSDs of SCM before four kinds of NAND
+    Fukuchi(fukuchi::Figures),
+    /// Fit the unknowns of Fukuchi et al. to the gains that they printed
+    FukuchiFit(fukuchi::FitCommand),
+    /// Describe or write synthetic stand-ins for the volumes of Fukuchi et al. (MSR Cambridge)
+    FukuchiVolumes(fukuchi::VolumeCommand),
+    /// Simulate every combination of parameters of Fukuchi et al.; a stopped sweep can be continued
+    FukuchiSweep(fukuchi::SweepCommand),
+    /// Sato, Kondo, Kiyota: Linux's I/O stack, SCSI and NVMe at one storage array
+    Sato(sato::Sato),
+    /// Simulate any setup of machine, I/O stack and load: where CPU time goes, which locks cost it
+    Stack(stack::Run),
+    /// Measure this machine, and fit the model of the I/O stack to it
+    StackCalibrate(stack::Calibrate),
+}
+
+impl Command {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The study fails; the error is one line.
+    pub fn run(self) -> anyhow::Result<()> {
+        let paper = match self {
+            Command::List => return print(LIST),
+            Command::Run(paper) => paper,
+        };
+        match *paper {
+            Paper::Fukuchi(figures) => figures.run(),
+            Paper::FukuchiFit(fit) => fit.run(),
+            Paper::FukuchiVolumes(volumes) => volumes.run(),
+            Paper::FukuchiSweep(sweep) => sweep.run(),
+            Paper::Sato(sato) => sato.run(),
+            Paper::Stack(run) => run.run(),
+            Paper::StackCalibrate(calibrate) => calibrate.run(),
+        }
+    }
+}
