@@ -3,34 +3,18 @@
 //! Errors of this command are one line on standard error and exit status 125, as env(1) has it, so
 //! that they differ from those of the program that it runs.
 
-#[cfg(feature = "cert")]
-mod cert;
 mod completions;
-mod container;
 mod doctor;
-mod enforce;
 mod far;
-mod fix;
-mod follow;
-mod forecast;
-mod job;
 mod library;
 mod manual;
-mod metrics;
 mod options;
-mod process;
 mod program;
-mod progress;
-mod regions;
 mod ring;
 mod run;
-mod signals;
-mod stat;
-mod summary;
-mod sums;
-mod top;
 mod userfaultfd;
 mod version;
+mod watch;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -66,12 +50,12 @@ enum Command {
     /// Run a program with a budget of memory; the rest of its data is kept in a store.
     Run(Box<run::Run>),
     /// Show the counters of a paged process.
-    Stat(stat::Stat),
+    Stat(watch::stat::Stat),
     /// Watch paged processes live.
-    Top(top::Top),
+    Top(watch::top::Top),
     /// Print the counters of all paged processes for Prometheus, or export them to a file or by
     /// HTTP.
-    Metrics(metrics::Metrics),
+    Metrics(watch::metrics::Metrics),
     /// Serve memory to other machines, and list or remove the blocks on a server.
     #[command(subcommand)]
     Far(far::Command),

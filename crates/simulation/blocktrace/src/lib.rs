@@ -7,6 +7,7 @@
 //! `format`.
 #![forbid(unsafe_code)]
 
+mod csv;
 mod detect;
 mod error;
 mod fault;

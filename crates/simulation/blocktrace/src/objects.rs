@@ -6,14 +6,15 @@
 
 mod columns;
 
-pub use columns::{Column, Columns};
+pub use crate::csv::Column;
+pub use columns::Columns;
 
+use crate::csv::fields;
 use crate::error::{Error, Place, Problem};
 use crate::fault::{Fault, excerpt};
 use crate::input::Input;
 use crate::reader::{Opened, unknown};
 use columns::Layout;
-pub(crate) use columns::{fields, separator_of};
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::str::FromStr;

@@ -157,11 +157,6 @@ impl<D: Device> Cache<D> {
         CacheCounters { lines: self.directory.len() as u64, ..self.counters }
     }
 
-    /// The time that all banks of the memory have worked, together, ns.
-    pub fn memory_busy_ns(&self) -> u64 {
-        self.memory.busy_ns()
-    }
-
     /// Bytes of the directory.
     pub fn directory_bytes(&self) -> usize {
         self.directory.bytes()

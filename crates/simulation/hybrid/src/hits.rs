@@ -24,11 +24,6 @@ impl HitCounts {
     pub fn line_hit_ratio(&self) -> f64 {
         self.line_hits as f64 / self.lines.max(1) as f64
     }
-
-    /// Hits divided by requests; 0 without requests.
-    pub fn request_hit_ratio(&self) -> f64 {
-        self.request_hits as f64 / self.requests.max(1) as f64
-    }
 }
 
 /// A cache of whole lines that inserts everything that is read or written, with one policy and

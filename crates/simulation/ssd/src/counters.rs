@@ -92,11 +92,6 @@ impl Counters {
         programmed as f64 / self.host_units_programmed as f64
     }
 
-    /// All pages read.
-    pub fn nand_reads(&self) -> u64 {
-        self.nand_host_reads + self.nand_fill_reads + self.nand_gc_reads
-    }
-
     /// The work since `earlier`. Wear is not a difference.
     #[must_use]
     pub fn since(&self, earlier: &Counters) -> Counters {

@@ -169,12 +169,6 @@ impl Ssd {
         slots / f64::from(self.geometry.units) - 1.0
     }
 
-    /// The bytes that are programmed together in all planes of a die; aligned writes of this size
-    /// suit the SSD best.
-    pub fn program_bytes(&self) -> u64 {
-        u64::from(self.geometry.row_slots) * u64::from(self.geometry.unit_bytes)
-    }
-
     fn admit(&mut self, now: Nanos) {
         while let Some(command) = self.entrance.admit() {
             let active = &self.active[command as usize];

@@ -8,7 +8,15 @@ pub(crate) mod mover;
 
 use look::{Look, hash};
 use mover::{Lost, Mover, Taken};
-use terapage_sys::memory;
+use terapage_sys::{memory, page_bytes};
+
+/// Writes `value` to the first byte of each page: when the kernel splits a huge page, it frees the
+/// pages that are all zero.
+pub(crate) fn mark(at: usize, len: usize, value: u8) {
+    // SAFETY: only this thread uses the pages.
+    let bytes = unsafe { memory::bytes(at, len) };
+    bytes.iter_mut().step_by(page_bytes()).for_each(|byte| *byte = value);
+}
 
 /// Blocks that lie together in the pool and go together into the program.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,6 @@
 //! the same results.
 
 use super::events::Events;
-use crate::frames::maker;
 use std::ops::Range;
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::pagemap::Pagemap;
@@ -210,7 +209,7 @@ impl Mover {
     /// if the kernel has a huge page: a device transfers few large pieces faster than many small
     /// ones. Returns the number of filled places; their bytes are zero. Needs `UFFDIO_MOVE`.
     ///
-    /// `stage` comes from [`Maker::take`](maker::Maker::take) and is given up.
+    /// `stage` comes from `Maker::take` and is given up.
     pub fn fill_huge(&self, stage: usize, places: &[usize], len: usize) -> usize {
         debug_assert!(self.moves && places.len() * len == HUGE);
         let mut filled = 0;
@@ -240,7 +239,7 @@ impl Mover {
             }
         }
         for &place in &places[..filled] {
-            maker::mark(place, len, 0);
+            super::mark(place, len, 0);
         }
         if filled < places.len() {
             // SAFETY: only this function uses the stage.

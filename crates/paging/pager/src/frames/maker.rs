@@ -11,7 +11,7 @@ use crate::event_count::EventCount;
 use crate::sync::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::memory::{self, HUGE};
-use terapage_sys::{page_bytes, thread};
+use terapage_sys::thread;
 
 /// Stages: places in which the thread prepares huge pages, one each. Chosen, not measured.
 const STAGES: u32 = 4;
@@ -36,16 +36,8 @@ fn prepare(stage: usize) -> terapage_sys::Result<bool> {
     unsafe { memory::replace(stage as *mut u8, HUGE)? };
     memory::advise(stage, HUGE, memory::MADV_HUGEPAGE);
     // The memory is touched, not populated: a touch does not hold the lock of the address space.
-    mark(stage, HUGE, 1);
+    crate::carry::mark(stage, HUGE, 1);
     Ok(thread::used_ns() - began > SLOW_NS)
-}
-
-/// Writes `value` to the first byte of each page: when the kernel splits a huge page, it frees the
-/// pages that are all zero.
-pub(crate) fn mark(at: usize, len: usize, value: u8) {
-    // SAFETY: only this thread uses the pages.
-    let bytes = unsafe { memory::bytes(at, len) };
-    bytes.iter_mut().step_by(page_bytes()).for_each(|byte| *byte = value);
 }
 
 struct Shared {

@@ -1,9 +1,9 @@
 //! Any CSV with named columns: `time=ts:us,offset=lba:512,size=len,op=type,volume=disk`.
 
+use crate::csv::{Column, fields, separator_of};
 use crate::fault::{Checked, field};
 use crate::gate::{Gate, Record};
 use crate::lines::LineParser;
-use crate::objects::{Column, fields, separator_of};
 use crate::request::{Kind, Request};
 use crate::scan::Cursor;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! The meaning of the columns of CSV.
 
 use super::Listing;
+use crate::csv::{Column, fields, separator_of};
 use crate::format::oraclegeneral;
-use std::borrow::Cow;
 use std::str::FromStr;
 
 /// Names by which columns are known, in lower case, letters and digits alone.
@@ -42,29 +42,6 @@ const SIZES: &[&str] = &[
 ];
 const TIMES: &[&str] = &["time", "timestamp", "ts", "clocktime", "realtime", "times"];
 const OPS: &[&str] = &["op", "operation", "opcode", "type", "optype", "rw", "method", "cmd", "command"];
-
-/// A column, by its name or its number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Column {
-    /// From 1.
-    Number(usize),
-    /// Its name in the first line.
-    Name(String),
-}
-
-impl FromStr for Column {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Column, String> {
-        let text = text.trim();
-        match text.parse::<usize>() {
-            Ok(0) => Err(format!("'{text}': columns are counted from 1")),
-            Ok(number) => Ok(Column::Number(number)),
-            Err(_) if text.is_empty() => Err("a column has a name or a number".to_owned()),
-            Err(_) => Ok(Column::Name(text.to_owned())),
-        }
-    }
-}
 
 /// The columns that the user gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -274,37 +251,6 @@ fn first_line(head: &[u8]) -> Option<(u64, &[u8])> {
 fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     lines.map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
-}
-
-/// The separator of the fields of a line: the first of these that occurs.
-pub fn separator_of(line: &[u8]) -> u8 {
-    *b",\t;| ".iter().find(|separator| line.contains(separator)).unwrap_or(&b',')
-}
-
-/// The fields of a line; a field in quotation marks may contain the separator, and quotation marks
-/// written twice.
-pub fn fields(line: &[u8], separator: u8) -> Vec<Cow<'_, [u8]>> {
-    let spaces = separator == b' ';
-    if !line.contains(&b'"') {
-        let fields = line.split(|byte| *byte == separator).filter(|field| !spaces || !field.is_empty());
-        return fields.map(|field| Cow::Borrowed(field.trim_ascii())).collect();
-    }
-    let (mut fields, mut field, mut quoted) = (Vec::<Cow<[u8]>>::new(), Vec::new(), false);
-    let mut bytes = line.iter().copied().peekable();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' if quoted && bytes.peek() == Some(&b'"') => {
-                bytes.next();
-                field.push(b'"');
-            }
-            b'"' => quoted = !quoted,
-            byte if byte == separator && !quoted => fields.push(Cow::Owned(std::mem::take(&mut field))),
-            byte => field.push(byte),
-        }
-    }
-    fields.push(Cow::Owned(field));
-    fields.retain(|field| !spaces || !field.is_empty());
-    fields
 }
 
 /// Whether the first line has the names of columns, one of which is known to be that of keys; or

@@ -3,8 +3,8 @@
 //! Shows the progress of a program, which runs as a child. This process watches the child's pagers
 //! from outside, as `terapage top` does, and ends when the program ends, in the same way.
 
-use crate::process::{self, Paged};
-use crate::sums::Sums;
+use crate::watch::process::{self, Paged};
+use crate::watch::sums::Sums;
 use anyhow::Context;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};

@@ -1,13 +1,18 @@
 //! `terapage doctor`: says whether paging can work here, and if not, what to do.
 
-use crate::forecast::forecast;
+mod container;
+mod fix;
+mod follow;
+mod forecast;
+
 use crate::userfaultfd::{self, Refusal};
 use crate::{
-    container, fix, library,
+    library,
     options::{Options, strange_variables},
     print, ring,
 };
 use clap::{Args, ValueHint};
+use forecast::forecast;
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;

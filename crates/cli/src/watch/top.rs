@@ -3,7 +3,10 @@
 mod history;
 mod view;
 
-use crate::{complain, print, process, process::Paged, regions, stat::table};
+use super::process::{self, Paged};
+use super::regions;
+use super::stat::table;
+use crate::{complain, print};
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, terminal};

@@ -1,7 +1,7 @@
 //! The text: Prometheus' own format, or OpenMetrics, which names counters otherwise and has an end.
 
 use super::collect::Labels;
-use crate::sums::Sums;
+use crate::watch::sums::Sums;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use terapage_stats::BUCKETS;
@@ -303,11 +303,11 @@ mod tests {
 
     #[test]
     fn the_dashboard_and_the_alerts_are_about_what_there_is() {
-        let dashboard = include_str!("../../../../contrib/grafana/terapage.json");
+        let dashboard = include_str!("../../../../../contrib/grafana/terapage.json");
         let value: serde_json::Value = serde_json::from_str(dashboard).unwrap();
         assert!(value["schemaVersion"].is_u64() && value["panels"].as_array().unwrap().len() >= 6);
         assert!(named_in(dashboard) >= 12);
-        let alerts = include_str!("../../../../contrib/prometheus/terapage.yaml");
+        let alerts = include_str!("../../../../../contrib/prometheus/terapage.yaml");
         assert!(named_in(alerts) >= 4);
         let count = |word: &str| alerts.lines().filter(|line| line.trim_start().starts_with(word)).count();
         assert_eq!(count("runbook:"), count("- alert:"), "each says what to do");
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn every_metric_is_documented() {
-        let docs = include_str!("../../../../docs/metrics.md");
+        let docs = include_str!("../../../../../docs/metrics.md");
         for line in page(&some(), Format::Text).lines() {
             let Some(rest) = line.strip_prefix("# TYPE ") else { continue };
             let name = rest.split(' ').next().unwrap_or_default();

@@ -1,9 +1,15 @@
 //! `terapage run`: replaces this process by the program, with the library loaded into it.
 
+mod enforce;
+mod job;
+mod progress;
+mod signals;
+mod summary;
+
 use crate::{
-    OWN_ERROR, complain, enforce, far, job, library,
+    OWN_ERROR, complain, far, library,
     options::{Options, strange_variables},
-    program, progress, ring, signals, summary, userfaultfd,
+    program, ring, userfaultfd,
 };
 use anyhow::Context;
 use anyhow::bail;

@@ -1,8 +1,8 @@
 //! What a frame shows: processes, alone or by job, cgroup or region, sorted, with a line of sums.
 
-use crate::process::{self, Paged};
-use crate::stat::latency;
-use crate::sums::Sums;
+use crate::watch::process::{self, Paged};
+use crate::watch::stat::latency;
+use crate::watch::sums::Sums;
 use clap::ValueEnum;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;

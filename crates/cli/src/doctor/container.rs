@@ -124,7 +124,7 @@ mod tests {
     /// The doctor prints the same lines as the page.
     #[test]
     fn the_lines_are_in_the_documentation() {
-        let docs = include_str!("../../../docs/containers.md");
+        let docs = include_str!("../../../../docs/containers.md");
         for host in [Host::Docker, Host::Podman, Host::Kubernetes, Host::Apptainer, Host::Slurm] {
             let lines = host.lines().lines();
             let commands: Vec<_> = lines.filter_map(|line| line.split_once("terapage run")).collect();

@@ -1,5 +1,8 @@
 //! `terapage far`: memory of other machines, on Valkey servers.
 
+#[cfg(feature = "cert")]
+mod cert;
+
 use crate::{complain, print, program};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
@@ -38,7 +41,7 @@ pub enum Command {
     Serve(Serve),
     #[cfg(feature = "cert")]
     /// Make certificates, by which servers and clients know each other (TLS).
-    Cert(crate::cert::Cert),
+    Cert(cert::Cert),
     /// Show which processes keep blocks on a server.
     Ls(Ls),
     /// Remove blocks of processes that ended without removing them.

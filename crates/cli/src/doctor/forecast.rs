@@ -1,7 +1,7 @@
 //! Which memory of a program will be paged, according to its file, its libraries and its arguments.
 
 use crate::doctor::Check;
-use crate::follow::{self, first_bytes, is_called};
+use crate::doctor::follow::{self, first_bytes, is_called};
 use crate::program;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,6 +1,8 @@
 //! `terapage stat`: a process's counters, once.
 
-use crate::{complain, print, process, process::Paged, regions};
+use super::process::{self, Paged};
+use super::regions;
+use crate::{complain, print};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(value["by_region"][0]["minor_faults"], 3);
         assert_eq!(value["major_faults"], 12345);
         assert_eq!(value["major_latency_p99_us"], 256);
-        let docs = include_str!("../../../docs/configuration.md");
+        let docs = include_str!("../../../../docs/configuration.md");
         for field in value.as_object().unwrap().keys() {
             assert!(docs.contains(&format!("| `{field}` |")), "{field} is not in docs/configuration.md");
         }

@@ -1,8 +1,8 @@
 //! Collecting: the sums of the processes of each series.
 
 use super::By;
-use crate::process::{self, Paged};
-use crate::sums::Sums;
+use crate::watch::process::{self, Paged};
+use crate::watch::sums::Sums;
 use std::collections::BTreeMap;
 use std::fs;
 use terapage_stats::Snapshot;
