@@ -1,5 +1,5 @@
 # What the scripts of this folder share. They read it with `source`. TARGET names the target that
-# was built, if cargo was told one.
+# was built, if cargo was given one.
 # shellcheck shell=bash disable=SC2034
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 major=${version%%.*}

@@ -1,8 +1,8 @@
 /* Where paging begins the kernel may have given pages, with a huge one, that nobody had asked for.
  * Memory that is mapped there later is zero all the same, each time, and a forked child can use it.
  *
- * usage: begin MIB          so much in pieces of many sizes, each size in a process of its own
- *        begin MIB PIECE    pieces of so many KiB
+ * usage: begin MIB          this much in pieces of many sizes, each size in a process of its own
+ *        begin MIB PIECE    pieces of this many KiB
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>

@@ -5,7 +5,7 @@
  * beside protected MIB     fills memory that it then may only read, and ends
  * beside hog MIB           fills shared memory, and ends
  * beside both MIB FILE     fills as much shared and as much paged memory, writes its process id to
- *                          FILE, and goes on until it is told to stop
+ *                          FILE, and goes on until a signal ends it
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>

@@ -31,7 +31,7 @@ static char *grow(size_t bytes)
     return start;
 }
 
-/* What it shrinks by is gone, but for the rest of a page. */
+/* What it shrinks by is gone, except for the rest of a page. */
 static void shrink(char *start, size_t bytes)
 {
     CHECK((char *)sbrk(-(intptr_t)(bytes / 2)) == start + bytes && (char *)sbrk(0) == start + bytes / 2);

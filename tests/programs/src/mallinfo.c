@@ -10,7 +10,7 @@
 #define MIB ((size_t)1 << 20)
 #define SIZE 200
 
-/* Bytes in use, large objects too, that differ from `bytes` by a tenth at most, but for 64 KiB. */
+/* Bytes in use, large objects too, that differ from `bytes` by a tenth and 64 KiB at most. */
 static int is_in_use(struct mallinfo2 before, size_t bytes)
 {
     struct mallinfo2 now = mallinfo2();

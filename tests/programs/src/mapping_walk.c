@@ -37,7 +37,7 @@ static char *place(size_t index)
 {
     if (!reserved)
         return range + index * PAGE;
-    /* The second and third part begin and end within blocks, side by side but for a little. */
+    /* The second and third part begin and end within blocks, almost side by side. */
     size_t middle = reserved / 2 / PAGE * PAGE;
     size_t starts[PARTS] = {0, middle + 3 * PAGE, middle + (PART + 50) * PAGE, reserved - PART * PAGE};
     return range + starts[index / PART] + index % PART * PAGE;

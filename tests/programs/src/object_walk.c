@@ -117,7 +117,7 @@ static void set(struct object *object, size_t from, size_t count, struct page pa
         object->page[index] = page;
 }
 
-/* Whether all pages of a part are alike, but for what they hold. */
+/* Whether all pages of a part are alike, except for their contents. */
 static int is_even(struct object *object, size_t from, size_t count, int rights)
 {
     struct page first = object->page[from];

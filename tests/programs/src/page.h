@@ -1,4 +1,4 @@
-/* Bytes of a page: 4 KiB, unless the compiler is told otherwise by -DPAGE_BYTES=16384. */
+/* Bytes of a page: 4 KiB, unless the compiler gets -DPAGE_BYTES=16384. */
 #ifndef PAGE_H
 #define PAGE_H
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* A thread that touches scattered pages, which the pager may bind to one processor for a while.
  * The program must not see that: neither by asking for its processors, nor in threads and processes
- * that it begins meanwhile. What was bound is told on standard error.
+ * that it begins meanwhile. Standard error says what was bound.
  *
  * usage: processors MIB
  */

@@ -130,7 +130,7 @@ static int hungry(char **arguments) {
     return all_ended(holders + 1);
 }
 
-/* Takes arrays of 64 MiB until there are so many MiB, or no more. */
+/* Takes arrays of 64 MiB up to `mib` MiB, or until there is no more memory. */
 static int exhaust(size_t mib) {
     for (size_t got = 0; got < mib; got += 64) {
         uint64_t *array = malloc((size_t)64 << 20);

@@ -1,4 +1,4 @@
-/* Fills memory that is hard to compress, checks it, and goes on until it is told to stop.
+/* Fills memory that is hard to compress, checks it, and goes on until a signal ends it.
  *
  * victim MIB once        fills, checks, exits 0
  * victim MIB segv        fills, checks, writes through a null pointer

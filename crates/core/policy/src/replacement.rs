@@ -32,8 +32,8 @@ pub trait Times {
 ///
 /// The pager takes a victim out of the program's address space some time before it takes the victim
 /// out of memory. If a thread touches the victim in between, it comes back by
-/// [`rescue`](Replacement::rescue): in this way a policy learns of references. If not, the policy
-/// is told that the block is [`gone`](Replacement::gone).
+/// [`rescue`](Replacement::rescue): in this way a policy learns of references. If not, the caller
+/// reports that the block is [`gone`](Replacement::gone).
 pub trait Replacement: Send {
     /// `block` has come into memory, by a page-in or a first touch. It was not in memory.
     fn insert(&mut self, block: u32);

@@ -40,7 +40,7 @@ const APART_PERCENT: u32 = 75;
 /// four.
 const SOME_APART_PERCENT: u32 = 30;
 const STILL_PERCENT: u32 = 110;
-/// So many wasteful windows in a row show that blocks are too large. Chosen, not measured.
+/// This many wasteful windows in a row show that blocks are too large. Chosen, not measured.
 const WINDOWS: u32 = 4;
 
 /// The results of trials.

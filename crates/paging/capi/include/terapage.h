@@ -68,7 +68,7 @@ struct tera_options {
 int tera_init(const struct tera_options *options);
 
 /*
- * The budget is so many bytes from now on: at most those with which the pager began (tera_init, or
+ * Sets the budget, in bytes, from now on: at most those with which the pager began (tera_init, or
  * TERAPAGE_MEMORY). What is too much leaves memory within the next moments, more can be used at
  * once. Starts the pager if nothing has. A forked child has the budget that its parent had.
  *

@@ -29,7 +29,7 @@ pub struct Comparison {
     pub frames: Vec<usize>,
     /// Names of policies.
     pub policies: Vec<String>,
-    /// Makes the policy of a name for so many frames; `None` if there is none.
+    /// Makes the policy of a name for a number of frames; `None` if there is none.
     pub make: fn(&str, usize) -> Option<Box<dyn Replacement>>,
     /// Bytes of a block.
     pub block_bytes: u64,

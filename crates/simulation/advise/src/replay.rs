@@ -51,8 +51,8 @@ impl Timing {
     }
 }
 
-/// Of so many threads that run at once, those that still do while the pager's thread takes one of
-/// the processors.
+/// The mean number of running threads, of `parallelism`, that still run while the pager's thread
+/// occupies one of the processors.
 pub fn overlap(parallelism: f64, processors: usize) -> f64 {
     let left = processors.saturating_sub(1).max(1);
     parallelism.clamp(1.0, left as f64)

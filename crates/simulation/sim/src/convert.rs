@@ -108,7 +108,7 @@ fn tell(format: Format, losses: &Losses, counts: &Counts) {
         (losses.times_cut, "times cut off to the format's unit"),
         (losses.trims, "trims left out"),
         (losses.grown, "requests grown to whole sectors"),
-        (losses.kinds, "writes that are not told from reads"),
+        (losses.kinds, "writes that became reads"),
     ] {
         if count > 0 {
             parts.push(format!("{count} {what}"));

@@ -341,8 +341,8 @@ impl Auto {
         true
     }
 
-    /// Whether newcomers have so many frames that one more extent may be kept, though the kept
-    /// extents are in use. Blocks that are being read have frames, too, but are not newcomers yet.
+    /// Whether newcomers have frames enough to keep one more extent, though the kept extents are
+    /// in use. Blocks that are being read have frames, too, but are not newcomers yet.
     fn may_keep(&self) -> bool {
         let extents = 2 << self.shift;
         self.new_len() > self.new_share + (self.frames / UNDER_WAY_PART).max(extents)

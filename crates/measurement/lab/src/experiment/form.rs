@@ -245,7 +245,7 @@ pub struct Quick {
     /// Only these contenders, if any are named.
     #[serde(default)]
     pub contenders: Vec<String>,
-    /// So many rounds.
+    /// The number of rounds.
     #[serde(default)]
     pub repetitions: Option<Repetitions>,
     /// Seconds of a run.

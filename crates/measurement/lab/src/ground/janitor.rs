@@ -1,7 +1,7 @@
 //! What the lab sets up, and who removes it if the lab cannot.
 //!
-//! The janitor is told of everything that outlives a process (a swap file, a cgroup, a file, a
-//! process group) before it is created (of a file just after), and again after it is gone. The
+//! The lab reports to the janitor everything that outlives a process (a swap file, a cgroup, a
+//! file, a process group) before it is created (a file just after), and again after it is gone. The
 //! janitor is a separate process, in its own process group, that reads these lines from a pipe.
 //! When the pipe closes, because the lab has ended in any way, the janitor removes what is left.
 //! The same lines are in a record on disk ([`crate::ground::record`]), in case the janitor ends

@@ -149,7 +149,7 @@ mod tests {
         [program]\nrun = [\"./mine\"]\nverbatim = true\n[sizes]\nmemory = \"data * ratio\"\ndata = \"400M\"\n\
         [matrix]\nratio = [\"1\", \"1/2\", \"1/4\"]\n";
 
-    /// The answers where Terapage takes so many times as long with half and a quarter.
+    /// The answers for a slow-down by `half` with half the memory, by `quarter` with a quarter.
     fn told(rounds: u32, half: f64, quarter: f64, disturbed: bool) -> Vec<Answer> {
         let mut group = group(TEXT);
         for cell in group.head.experiment.cells() {

@@ -347,7 +347,7 @@ pub struct Places {
     blocks: u64,
     block: u64,
     next: u64,
-    /// So many in all.
+    /// The total number.
     end: u64,
     numbers: Option<SplitMix>,
 }

@@ -151,7 +151,7 @@ impl Store for DataFile {
 
 impl Store for Gone {
     fn name(&self) -> String {
-        "a file mapped no more".to_owned()
+        "a file that is no longer mapped".to_owned()
     }
 
     fn slots(&self) -> u32 {
