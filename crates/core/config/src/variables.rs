@@ -137,6 +137,11 @@ mod tests {
     }
 
     #[test]
+    fn variables_that_name_files_are_known() {
+        assert!(PATH_VARIABLES.iter().all(|name| OTHERS.contains(name)));
+    }
+
+    #[test]
     fn a_word_is_near_if_a_third_of_it_is_wrong() {
         let commands = ["run", "stat", "top", "doctor"];
         for (word, near) in

@@ -3,8 +3,9 @@
 //!
 //! The kernel knows the sums (`/proc/self/status`), and reading them costs about 20 us. The pager's
 //! thread reads them each second; in its first second, within which some programs end, 40 times. A
-//! process without a pager has no thread of the library: it reads them when the program maps or unmaps much, when it forks, and at its end. So the peak is seen
-//! even if the memory is returned before the end.
+//! process without a pager has no thread of the library: it reads them when the program maps or
+//! unmaps much, when it forks, and at its end. So the peak is seen even if the memory is returned
+//! before the end.
 
 use crate::arena::ARENA;
 use crate::{exit, job, places, process};
