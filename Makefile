@@ -51,10 +51,12 @@ demo:
 check:
 	cargo fmt --all --check
 	tools/check-width
+	tools/check-docs
 	tools/check-crates
 	tools/version
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	$(CARGO_TEST) --workspace --lib --bins --examples
+	$(CARGO_TEST) -p terapage-config --test table
 
 # Memory servers, which wait for one another, need little of the processors: meanwhile a build for
 # Arm is tried, and the fuzzers, the report pages and the packages are.
@@ -72,6 +74,7 @@ export BESIDE_FAR
 test:
 	cargo fmt --all --check
 	tools/check-width
+	tools/check-docs
 	tools/check-crates
 	tools/version
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings

@@ -12,3 +12,5 @@ if [[ -n ${PARTITION:-} && ${SLURM_JOB_PARTITION:-} != "$PARTITION" ]]; then
 fi
 place=$DIRECTORY/$job
 node=${SLURMD_NODENAME:-$(hostname -s)}
+# What the server of this node says.
+log=/run/terapage-far-$job.log

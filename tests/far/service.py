@@ -274,6 +274,38 @@ def server_list(bench):
     two.check_empty()
 
 
+def odd_list(bench):
+    """A list that names nobody, or cannot be read, changes nothing: the program goes on, and a server that is named again has one store."""
+    one = bench.server()
+    file = os.path.join(bench.place, "servers")
+
+    def write(text):
+        with open(file + ".new", "w", encoding="ascii") as new:
+            new.write(text)
+        os.rename(file + ".new", file)
+
+    write(f"127.0.0.1:{one.port}\n")
+    child = bench.churn(f"valkey+list://{file}", passes="4")
+    bench.ready(child)
+    registries = lambda: len([key for key in one.call("KEYS", "tp:{*") if "." not in key])
+    check(registries() == 1, f"{registries()} stores")
+    write("# nobody\n")
+    wait_for(lambda: "names no server" in child.errors(), "the empty list is refused", 60)
+    write(f"127.0.0.1:{one.port} # again\n")
+    # A pipe that nobody writes to is a file on a machine that does not answer.
+    time.sleep(2)
+    os.mkfifo(file + ".new")
+    os.rename(file + ".new", file)
+    time.sleep(3)
+    try:
+        check(registries() == 1, f"{registries()} stores")
+        bench.go_on()
+        bench.good(child)
+    finally:
+        os.close(os.open(file, os.O_RDWR | os.O_NONBLOCK))
+    one.check_empty()
+
+
 def flushed_and_filled(bench):
     """All keys of a copy are removed while the program sleeps: that is noticed, and mended."""
     servers = [bench.server(name=name) for name in ("one", "other")]
@@ -330,5 +362,5 @@ def killed_at_random(bench):
     )
 
 
-CI = [upgraded, hung, degraded, one_server_twice, listed, new_password, new_certificates, repaired_by_spare, drained, server_list]
+CI = [upgraded, hung, degraded, one_server_twice, listed, new_password, new_certificates, repaired_by_spare, drained, server_list, odd_list]
 SOAK = [flushed_and_filled, killed_at_random]

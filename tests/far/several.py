@@ -375,6 +375,37 @@ def contrib(bench):
     return ", ".join(told)
 
 
+def fails_alone(shared, conf, env, scripts):
+    """A job whose number ends in the same digits has a port and a server of its own; a server that cannot start is told, and not named."""
+
+    def run(name, job, settings=conf):
+        words = [os.path.join(scripts, name)]
+        env_of_job = {**env, "SLURM_JOB_ID": job, "TERAPAGE_SLURM_CONF": settings}
+        ran = subprocess.run(words, env=env_of_job, capture_output=True, text=True, timeout=60, check=False)
+        check(ran.returncode == 0, f"{name}: {ran.stderr}")
+        return ran.stderr
+
+    job = env["SLURM_JOB_ID"]
+    other, third = str(int(job) + 1000), str(int(job) + 2000)
+    try:
+        said = run("prolog", other)
+        urls = [pathlib.Path(shared, one, "url.here").read_text(encoding="ascii").strip() for one in (job, other)]
+        check(urls[0] != urls[1] and not said, f"{urls}: {said}")
+        port = int(urls[1].rsplit(":", 1)[1])
+        word = pathlib.Path(shared, other, "password").read_text(encoding="ascii").strip()
+        with socket.create_connection((urls[1].removeprefix("valkey://").split(":")[0], port), 20) as connection:
+            connection.sendall(f"AUTH {word}\r\n".encode())
+            check(connection.recv(100).startswith(b"+OK"), "the server has another password")
+        with open(conf + ".small", "w", encoding="ascii") as file, open(conf, encoding="ascii") as whole:
+            file.write(whole.read().replace("MEMORY=64M", "MEMORY=32M"))
+        said = run("prolog", third, conf + ".small")
+        check("no memory server for job" in said and "at least 64M" in said, f"the failure is not told: {said!r}")
+        check(not os.path.exists(os.path.join(shared, third, "url.here")), "a server that is not there is named")
+    finally:
+        run("epilog", other)
+        run("epilog", third)
+
+
 def slurm(bench, scripts):
     """Runs Slurm's scripts as Slurm does, for a job on this node and another."""
     conf = os.path.join(bench.place, "conf")
@@ -406,6 +437,7 @@ def slurm(bench, scripts):
         # The program is as large as the server, which keeps some memory free.
         check(status == 0 or "full" in child.errors(), f"status {status}: {child.last_words()}")
         check("WRONG" not in child.output(), child.output())
+        fails_alone(shared, conf, env, scripts)
     finally:
         run("epilog")
     check(not os.listdir(shared), f"{os.listdir(shared)} stay behind")

@@ -32,6 +32,9 @@ impl Refusal {
     /// What mends it, in a line.
     pub fn fix(&self) -> &'static str {
         match self {
+            Refusal::Permission if crate::container::is_inside() && !crate::fix::has_device() => {
+                Refusal::Missing.fix()
+            }
             Refusal::Permission => "sudo terapage doctor --fix; terapage doctor has other ways",
             Refusal::Missing => "give the container the device: docker run --device /dev/userfaultfd ...",
             Refusal::Old => "use Linux 6.8 or later",

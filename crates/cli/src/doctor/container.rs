@@ -64,6 +64,34 @@ const SLURM: &str = "\
 srun terapage run --memory 85% --store \"$TMPDIR\" -- PROGRAM
 the user must be in the device's group on the nodes: sudo terapage doctor --fix there";
 
+/// What gives a container the device.
+pub const GIVE_DEVICE: &str = "start it with --device /dev/userfaultfd (docs/containers.md)";
+
+/// The numbers of the first namespaces of processes and of users, in all kernels.
+const FIRST_PIDS: u64 = 0xEFFF_FFFC;
+const FIRST_USERS: u64 = 0xEFFF_FFFD;
+/// That of the first namespace of mounts, from Linux 6.18 on.
+const FIRST_MOUNTS: u64 = 0xEFFF_FFF8;
+
+/// Whether this process is in a container, known or not: what it sees as the machine's may be the
+/// container's, and what it changes in the kernel is the host's. Namespaces decide, since the marks
+/// of a container also lie in a machine that was made from its image.
+pub fn is_inside() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let number = |path: &str| std::fs::metadata(path).ok().map(|found| found.ino());
+    let is_marked = || hosts().iter().any(|&host| host != Host::Slurm);
+    if number("/proc/self/ns/mnt").is_some() { is_apart(number) } else { is_marked() }
+}
+
+/// Whether this process has namespaces that are not the machine's first ones, by the namespaces'
+/// numbers. One whose mounts cannot be compared with those of the first process is apart.
+fn is_apart(number: impl Fn(&str) -> Option<u64>) -> bool {
+    let is_other = |path: &str, first: u64| number(path).is_some_and(|number| number != first);
+    let mounts = number("/proc/self/ns/mnt");
+    let are_first = mounts == Some(FIRST_MOUNTS) || mounts == number("/proc/1/ns/mnt");
+    is_other("/proc/self/ns/pid", FIRST_PIDS) || is_other("/proc/self/ns/user", FIRST_USERS) || !are_first
+}
+
 /// The container, the job, or both, in which this process runs.
 pub fn hosts() -> Vec<Host> {
     let has = |path: &str| Path::new(path).exists();
@@ -119,6 +147,21 @@ mod tests {
         assert_eq!(hosts_by(|path| path == "/.singularity.d", slurm, ""), [Host::Apptainer, Host::Slurm]);
         let other = |name: &str| (name == "container").then(|| "lxc".to_owned());
         assert_eq!(hosts_by(nothing, other, ""), [Host::Other]);
+    }
+
+    #[test]
+    fn a_container_is_known_by_its_namespaces() {
+        let at = |pids: u64, users: u64, mounts: u64, first_mounts: Option<u64>| {
+            is_apart(|path| match path {
+                "/proc/self/ns/pid" => Some(pids),
+                "/proc/self/ns/user" => Some(users),
+                "/proc/self/ns/mnt" => Some(mounts),
+                _ => first_mounts,
+            })
+        };
+        assert!(!at(FIRST_PIDS, FIRST_USERS, 7, Some(7)) && !at(FIRST_PIDS, FIRST_USERS, FIRST_MOUNTS, None));
+        assert!(at(FIRST_PIDS, FIRST_USERS, 8, Some(7)) && at(FIRST_PIDS, FIRST_USERS, 8, None));
+        assert!(at(9, FIRST_USERS, 7, Some(7)) && at(FIRST_PIDS, 9, 7, Some(7)));
     }
 
     /// The doctor prints the same lines as the page.

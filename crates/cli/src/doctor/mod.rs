@@ -44,9 +44,10 @@ pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Make the advised changes, as root, and say how to undo them: give /dev/userfaultfd to a
-    /// group (and add the user of sudo to the group), or allow userfaultfd; allow io_uring; allow
-    /// huge pages
+    /// Make the advised changes, as root, and say before each how to undo it: give
+    /// /dev/userfaultfd to a group (and add the user of sudo to the group), or, before Linux 6.1,
+    /// allow userfaultfd; allow io_uring; allow huge pages. In a container, the host's settings are
+    /// changed only if the person at the terminal agrees
     #[arg(long, conflicts_with = "json")]
     fix: bool,
     /// With --fix: change nothing, and say what would be done
@@ -151,7 +152,7 @@ impl Doctor {
     /// Runs all checks and prints them.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         if self.fix {
-            print(&fix::fix(self.dry_run)?)?;
+            fix::fix(self.dry_run)?;
         }
         let mut checks = faults();
         checks.extend(strange_variables().into_iter().map(|unknown| {
@@ -231,10 +232,12 @@ fn faults() -> Vec<Check> {
         }
         Err(refusal) => {
             let fix = match refusal {
-                Refusal::Permission if container::hosts().is_empty() || fix::has_device() => {
+                Refusal::Permission if !container::is_inside() || fix::has_device() => {
                     format!("{}\n{}", fix::command(), userfaultfd::OTHER_WAYS)
                 }
-                Refusal::Permission => "start it as `place` below says".to_owned(),
+                Refusal::Permission if !container::hosts().is_empty() => {
+                    "start it as `place` below says".to_owned()
+                }
                 _ => refusal.fix().to_owned(),
             };
             vec![Check::failure("userfaultfd", refusal.what(), fix)]

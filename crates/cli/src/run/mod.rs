@@ -18,7 +18,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use terapage_config::{Group, Hosted, Io, SETTINGS, Settings, Size, UnknownVariable, memory_bytes};
+use terapage_config::{
+    Group, Hosted, Io, PATH_VARIABLES, SETTINGS, Settings, Size, UnknownVariable, memory_bytes,
+};
 use terapage_lease::JOB_VARIABLE;
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
 use terapage_trace::Learnt;
@@ -154,6 +156,11 @@ impl Run {
         for setting in SETTINGS {
             command.env_remove(setting.variable);
         }
+        for name in PATH_VARIABLES {
+            if let Some(path) = std::env::var_os(name).filter(|path| !path.is_empty()) {
+                command.env(name, std::path::absolute(path).context(*name)?);
+            }
+        }
         command.env_remove(summary::VARIABLE);
         if unpaged.is_some_and(|unpaged| unpaged.bars_library) {
             without_library(&mut command, &library);
@@ -184,11 +191,19 @@ fn find(name: &OsStr) -> Result<PathBuf, ExitCode> {
     let shown = name.display();
     let (status, why) = match program::find(name, std::env::var_os("PATH")) {
         Ok(path) => return Ok(path),
-        Err(program::Missing::NotFound) => (NOT_FOUND, "not found"),
-        Err(program::Missing::NotExecutable) => (NOT_EXECUTABLE, "not executable"),
+        Err(program::Missing::NotFound) if is_size(name) => {
+            (NOT_FOUND, format!("not found (a budget is written --memory {shown})"))
+        }
+        Err(program::Missing::NotFound) => (NOT_FOUND, "not found".to_owned()),
+        Err(program::Missing::NotExecutable) => (NOT_EXECUTABLE, "not executable".to_owned()),
     };
     complain(&format!("{shown}: {why}"));
     Err(ExitCode::from(status))
+}
+
+/// Whether a word reads as a budget, such as `1G` or `50%`.
+fn is_size(word: &OsStr) -> bool {
+    word.to_str().is_some_and(|word| word.trim_end_matches('%').parse::<Size>().is_ok())
 }
 
 /// Says why the program `name`, whose file was found, could not be executed. Returns the exit

@@ -23,11 +23,17 @@ Exit status:
   0; 1 if the process is not paged.")]
 pub struct Stat {
     /// The number of the process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_name = "PID", value_parser = number)]
     pid: u32,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// The number of a process.
+fn number(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|&number| number > 0);
+    number.ok_or_else(|| "not the number of a process (terapage top lists those that are paged)".to_owned())
 }
 
 impl Stat {

@@ -31,4 +31,4 @@ pub use size::{ParseSizeError, Size};
 pub use store::{Codec, StoreSpec, Stores, default_store};
 pub use table::{Partial, SETTINGS, Settings};
 pub use terapage_policy::{BLOCK as DEFAULT_BLOCK, SPLIT_BLOCK};
-pub use variables::{UnknownVariable, nearest, unknown_variables};
+pub use variables::{PATH_VARIABLES, UnknownVariable, nearest, unknown_variables};

@@ -78,6 +78,10 @@ impl Partial {
         check_ram(&settings)?;
         if let Some(block) = settings.block {
             check_block(settings.memory, block)?;
+            for store in settings.specs(stores) {
+                let fits = stores.check_block(&store, block.0 as usize);
+                fits.map_err(|why| Error::Value { name: "store".to_owned(), why })?;
+            }
         }
         if let Some(size) = settings.store_size {
             store::check_room(stores, &settings.specs(stores), size)?;

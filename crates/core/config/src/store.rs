@@ -71,6 +71,14 @@ pub trait Stores {
     /// store's name.
     fn check(&self, store: &StoreSpec) -> Result<(), String>;
 
+    /// Whether a store that [`check`](Self::check) accepts can keep blocks of that many bytes.
+    ///
+    /// # Errors
+    /// As for `check`.
+    fn check_block(&self, _store: &StoreSpec, _block: usize) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Bytes that are free now for all these stores together; `None` if that is unknown, or if
     /// their size is fixed.
     fn room(&self, stores: &[StoreSpec]) -> Option<u64>;

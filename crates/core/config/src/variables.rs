@@ -19,6 +19,11 @@ const OTHERS: &[&str] = &[
     "TERAPAGE_SUMMARY",
 ];
 
+/// Variables, beside those of settings, that name a file or a directory. Programs get them with
+/// their whole paths, since they may change their directory.
+pub const PATH_VARIABLES: &[&str] =
+    &["TERAPAGE_BIN", "TERAPAGE_LAB_STATE", "TERAPAGE_LIBRARY", "TERAPAGE_STORE_PASSWORD_FILE"];
+
 /// Variables that only the tests of this project read.
 const OF_TESTS: &[&str] = &[
     "TERAPAGE_ALLOCATORS",
@@ -129,6 +134,11 @@ mod tests {
                 ("TERAPAGE_STORESIZE", Some("TERAPAGE_STORE_SIZE")),
             ]
         );
+    }
+
+    #[test]
+    fn variables_that_name_files_are_known() {
+        assert!(PATH_VARIABLES.iter().all(|name| OTHERS.contains(name)));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use terapage_config::{Flag, Kind, Partial, SETTINGS, Setting, Settings, Size, StoreSpec, Stores, markdown};
+use terapage_config::{
+    Choices, Flag, Kind, Partial, SETTINGS, Setting, Settings, Size, StoreSpec, Stores, markdown,
+};
 
 /// The store check accepts any directory.
 struct AnyStore;
@@ -87,6 +89,21 @@ fn variables_carry_each_setting() {
             assert_eq!(read.unwrap(), settings, "{} {text}", setting.name);
         }
     }
+}
+
+/// A program that changes its directory finds each file that a setting names.
+#[test]
+fn paths_become_whole() {
+    let named = SETTINGS.iter().filter(|setting| matches!(setting.choices, Choices::File | Choices::Path));
+    let mut count = 0;
+    for setting in named {
+        let variables: HashMap<_, _> = of_variable(setting, "not-there").to_variables().into_iter().collect();
+        let written = &variables[setting.variable];
+        let here = std::env::current_dir().unwrap().join("not-there");
+        assert!(written.to_string_lossy().contains(here.to_str().unwrap()), "{}: {written:?}", setting.name);
+        count += 1;
+    }
+    assert!(count >= 4, "{count} settings name files");
 }
 
 #[test]

@@ -159,14 +159,20 @@ impl Fd {
             check("timerfd_create", unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }.into())?;
         // SAFETY: the descriptor was made just now.
         let timer = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })?;
+        timer.every(ms)?;
+        Ok(timer)
+    }
+
+    /// Has a timer become readable each `ms` milliseconds from now on.
+    pub fn every(&self, ms: u64) -> Result<()> {
         let (tv_sec, tv_nsec) = ((ms / 1000) as i64, (ms % 1000) as i64 * 1_000_000);
         let period = libc::timespec { tv_sec, tv_nsec };
         let times = libc::itimerspec { it_interval: period, it_value: period };
         // SAFETY: `times` is valid; the old times are not requested.
         check("timerfd_settime", unsafe {
-            libc::timerfd_settime(timer.raw(), 0, &raw const times, std::ptr::null_mut()).into()
+            libc::timerfd_settime(self.raw(), 0, &raw const times, std::ptr::null_mut()).into()
         })?;
-        Ok(timer)
+        Ok(())
     }
 
     /// A pipe: its reading and its writing end.

@@ -88,6 +88,11 @@ impl Info {
         lines
     }
 
+    /// Whether half of its memory or more is in use.
+    pub fn is_tight(&self) -> bool {
+        self.room_bytes().is_some_and(|room| room < self.memory_max / 2)
+    }
+
     /// Bytes that may still be stored there. A tenth stays free, because a full server refuses even
     /// to overwrite old blocks. `None` if it does not report this.
     pub fn room_bytes(&self) -> Option<u64> {
@@ -109,6 +114,7 @@ mod tests {
         assert_eq!((&*info.version, &*info.run_id, info.evicted), ("valkey 9.1.2", "abc", 3));
         assert_eq!((info.refusal(), info.room_bytes()), (None, Some(89000)));
         assert!(info.warnings().is_empty());
+        assert!(!info.is_tight() && Info { memory_used: 41_000, ..info.clone() }.is_tight());
         assert_eq!(Info::parse("redis_version:7.0.15\n").version, "redis 7.0.15");
     }
 

@@ -36,6 +36,9 @@ const FIELD: &str = "h:";
 const LEFT: &str = "exec";
 const LEFT_S: u64 = 30;
 
+/// The most bytes of ended processes that a start removes in a second.
+const SWEPT_PER_S: u64 = 8 << 30;
+
 /// Bytes that a server must have room for at the start.
 const ROOM_LEAST: u64 = 8 << 20;
 
@@ -437,11 +440,33 @@ pub fn drain(server: &Server, on: bool) -> Result<(), Error> {
     client.call(words).map(drop)
 }
 
-/// Whether a server can hold blocks now.
+/// Whether a server can hold blocks now. If it has little room, the blocks of ended processes are
+/// removed first: where no program can start, no idle one could remove them.
 ///
 /// # Errors
 /// It cannot; the reason follows its name.
 pub fn check(server: &Server) -> Result<Checked, NotFit> {
+    let found = look(server);
+    let (is_tight, is_full) = match &found {
+        Ok(checked) => (checked.is_tight, false),
+        Err(not_fit) => (not_fit.is_full, not_fit.is_full),
+    };
+    let removes = || sweep(server, server.grace, SWEPT_PER_S).is_ok_and(|removed| !removed.is_empty());
+    if !is_tight || !removes() || !is_full {
+        return found;
+    }
+    // The server answers first, and frees memory afterwards.
+    let until = Instant::now() + ANSWER_TIME;
+    loop {
+        match look(server) {
+            Err(not_fit) if not_fit.is_full && Instant::now() < until => std::thread::sleep(PAUSE),
+            found => return found,
+        }
+    }
+}
+
+/// One look at a server.
+fn look(server: &Server) -> Result<Checked, NotFit> {
     let said = |error: Error| match error {
         Error::Refused(why) => NotFit::from(crate::refusals::told(&why)),
         other => NotFit::from(other),
@@ -463,7 +488,8 @@ pub fn check(server: &Server) -> Result<Checked, NotFit> {
         };
         let info = client.call(&[b"INFO"]).map_err(|error| of_place(said(error)))?;
         let info = Info::parse(&info.text().unwrap_or_default());
-        is_fit(&info, server).map_err(NotFit::from).map_err(of_place)?;
+        is_fit(&info, server).map_err(of_place)?;
+        checked.is_tight |= info.is_tight();
         checked.warnings.extend(info.warnings());
         checked.run_ids.push(info.run_id);
         Ok(())
@@ -484,6 +510,8 @@ pub struct Checked {
     pub run_ids: Vec<String>,
     /// Whether a replica may replace a server, and lack its last writes.
     pub is_replicated: bool,
+    /// Whether one of its servers has little room left.
+    pub is_tight: bool,
 }
 
 /// Why a server is none for blocks.
@@ -493,37 +521,42 @@ pub struct NotFit {
     pub why: String,
     /// There was no answer: it may come back.
     pub is_absent: bool,
+    /// It has no room.
+    pub is_full: bool,
 }
 
 impl From<String> for NotFit {
     fn from(why: String) -> NotFit {
-        NotFit { why, is_absent: false }
+        NotFit { why, is_absent: false, is_full: false }
     }
 }
 
 impl From<Error> for NotFit {
     fn from(error: Error) -> NotFit {
         let is_absent = matches!(&error, Error::Connect(_) | Error::Broken(_));
-        NotFit { why: error.to_string(), is_absent }
+        NotFit { why: error.to_string(), is_absent, is_full: false }
     }
 }
 
-fn is_fit(info: &Info, server: &Server) -> Result<(), String> {
+fn is_fit(info: &Info, server: &Server) -> Result<(), NotFit> {
     if let Some(why) = info.refusal() {
-        return Err(why);
+        return Err(why.into());
     }
     if server.cluster == Some(true) && !info.is_cluster {
-        return Err("is not a cluster: leave cluster=yes out".to_owned());
+        return Err("is not a cluster: leave cluster=yes out".to_owned().into());
     }
     if info.is_loading {
-        return Err("is loading its data: try again when it has finished".to_owned());
+        return Err("is loading its data: try again when it has finished".to_owned().into());
     }
     if info.room_bytes().is_some_and(|room| room < ROOM_LEAST) {
-        return Err(format!(
-            "is full: {} of {} MiB are used (raise its maxmemory, or name another --store)",
+        let why = format!(
+            "is full: {} of {} MiB are used (see whose they are: terapage far ls {}; remove what ended \
+             programs left: terapage far sweep; or raise its maxmemory, or name another --store)",
             info.memory_used >> 20,
-            info.memory_max >> 20
-        ));
+            info.memory_max >> 20,
+            server.shown()
+        );
+        return Err(NotFit { is_full: true, ..why.into() });
     }
     Ok(())
 }

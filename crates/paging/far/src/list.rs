@@ -4,8 +4,9 @@
 //! spread over all. A server that is added joins them. A server that is taken out of the list, or
 //! is to be emptied (`terapage far drain`), gives its blocks to another one of the list.
 //!
-//! The file is read again about once a second by the pager's thread. If it cannot be read, or has a
-//! line that names no server, the last list stays in force.
+//! A thread of its own reads the file again about once a second: where the file lies on another
+//! machine that does not answer, the pager must not wait. If the file cannot be read, names no
+//! server, or has a line that is no server's, the last list stays in force.
 
 use crate::store::Far;
 use crate::url::{self, Server};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use terapage_store::{Error, Mirror, Placement, Store, Striped, Terms};
-use terapage_sys::thread::say;
+use terapage_sys::thread::{self, say};
 
 /// A server that is, or was, in the list.
 pub(crate) struct Member {
@@ -23,6 +24,8 @@ pub(crate) struct Member {
     is_listed: AtomicBool,
     /// Somebody wants it to be emptied.
     drains: AtomicBool,
+    /// There is a store for new blocks there, whose blocks were not moved to another server.
+    has_store: AtomicBool,
 }
 
 impl Member {
@@ -67,12 +70,13 @@ pub(crate) fn open(template: Server, file: &Path, terms: Terms) -> Result<Box<dy
     }));
     let found = read(file).map_err(|why| Error::Unfit { name: shown(file), why });
     let stores = join(&list, found?)?;
+    let mut reader = Reader::new(file.to_owned());
     let joins = Box::new(move || {
-        let text = std::fs::read(&lock(&list).file);
-        let found = match text {
-            Ok(text) if text == lock(&list).text => return Vec::new(),
-            Ok(text) => parse(&text).map(|servers| (text, servers)),
-            Err(error) => Err(format!("cannot be read: {error}")),
+        let found = match reader.newest() {
+            None => return Vec::new(),
+            Some(Ok(text)) if text == lock(&list).text => return Vec::new(),
+            Some(Ok(text)) => parse_some(text),
+            Some(Err(why)) => Err(why),
         };
         let joined = found.and_then(|found| join(&list, found).map_err(|error| error.to_string()));
         joined.unwrap_or_else(|why| {
@@ -97,8 +101,64 @@ pub(crate) fn shown(file: &Path) -> String {
     format!("list {}", file.display())
 }
 
+/// The time between two readings of the file, ms.
+const PAUSE_MS: u64 = 1000;
+
+/// A text of the file, or why it could not be read.
+type Text = Result<Vec<u8>, String>;
+
+/// Reads a file again and again, in a thread.
+struct Reader {
+    file: PathBuf,
+    /// The process that has the thread: the child of a fork has none.
+    process: u32,
+    /// The last text, if it was not yet taken.
+    last: Arc<Mutex<Option<Text>>>,
+}
+
+impl Reader {
+    fn new(file: PathBuf) -> Reader {
+        Reader { file, process: 0, last: Arc::default() }
+    }
+
+    /// The text that was last read, once. Does not wait.
+    fn newest(&mut self) -> Option<Text> {
+        let this = std::process::id();
+        if self.process != this {
+            self.process = this;
+            self.begin();
+        }
+        self.last.try_lock().ok()?.take()
+    }
+
+    fn begin(&mut self) {
+        self.last = Arc::default();
+        let (file, last) = (self.file.clone(), Arc::downgrade(&self.last));
+        let began = thread::spawn(c"terapage-list", move || {
+            while last.strong_count() > 0 {
+                let text = read_text(&file);
+                if let Some(last) = last.upgrade() {
+                    *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+                }
+                thread::sleep_ms(PAUSE_MS);
+            }
+        });
+        if let Err(error) = began {
+            self.last = Arc::new(Mutex::new(Some(Err(format!("is not read again: {error}")))));
+        }
+    }
+}
+
+fn read_text(file: &Path) -> Text {
+    std::fs::read(file).map_err(|error| format!("cannot be read: {error}"))
+}
+
 fn read(file: &Path) -> Result<(Vec<u8>, Vec<SocketAddr>), String> {
-    let text = std::fs::read(file).map_err(|error| format!("cannot be read: {error}"))?;
+    parse_some(read_text(file)?)
+}
+
+/// The servers of a list that names some, and its text.
+fn parse_some(text: Vec<u8>) -> Result<(Vec<u8>, Vec<SocketAddr>), String> {
     let servers = parse(&text)?;
     if servers.is_empty() {
         return Err("names no server (write one to a line: 10.0.0.7:6379)".to_owned());
@@ -139,8 +199,10 @@ fn join(list: &Arc<Mutex<List>>, found: (Vec<u8>, Vec<SocketAddr>)) -> Result<Ve
     let (text, servers) = found;
     let mut locked = lock(list);
     let members: Vec<_> = servers.iter().map(|&server| locked.member(server)).collect();
-    let new = members.iter().filter(|member| !member.is_listed.load(Relaxed));
-    let new = new.map(|member| Ok(Box::new(locked.open(member)?) as Box<dyn Store>));
+    // A server that is named again before its blocks have moved still has its store.
+    let is_new = |member: &&Arc<Member>| !member.is_listed.load(Relaxed) && !member.has_store.load(Relaxed);
+    let new = members.iter().filter(is_new);
+    let new = new.map(|member| Ok((member.clone(), Box::new(locked.open(member)?) as Box<dyn Store>)));
     let new = new.collect::<Result<Vec<_>, Error>>()?;
     for member in &locked.members {
         member.is_listed.store(servers.contains(&member.address), Relaxed);
@@ -149,12 +211,20 @@ fn join(list: &Arc<Mutex<List>>, found: (Vec<u8>, Vec<SocketAddr>)) -> Result<Ve
     locked.complaint.clear();
     let block = locked.block;
     drop(locked);
-    let alone = |store| {
-        let list = list.clone();
-        let relief = Box::new(move || lock(&list).relieve().map(|store| Box::new(store) as Box<dyn Store>));
-        Box::new(Mirror::alone(store, relief, block)) as Box<dyn Store>
+    let alone = |(member, store): (Arc<Member>, _)| {
+        member.has_store.store(true, Relaxed);
+        Box::new(Mirror::alone(store, relief_of(list.clone(), member), block)) as Box<dyn Store>
     };
     Ok(new.into_iter().map(alone).collect())
+}
+
+/// What gives a server's blocks another store.
+fn relief_of(list: Arc<Mutex<List>>, member: Arc<Member>) -> terapage_store::Relief {
+    Box::new(move || {
+        let other = lock(&list).relieve()?;
+        member.has_store.store(false, Relaxed);
+        Some(Box::new(other) as Box<dyn Store>)
+    })
 }
 
 impl List {
@@ -163,8 +233,8 @@ impl List {
         if let Some(member) = self.members.iter().find(|member| member.address == address) {
             return member.clone();
         }
-        let [is_listed, drains] = [AtomicBool::new(false), AtomicBool::new(false)];
-        let member = Arc::new(Member { address, is_listed, drains });
+        let [is_listed, drains, has_store] = [false, false, false].map(AtomicBool::new);
+        let member = Arc::new(Member { address, is_listed, drains, has_store });
         self.members.push(member.clone());
         member
     }
@@ -231,6 +301,37 @@ mod tests {
         assert_eq!((relief.name(), &*relief.server().prefix), ("valkey://10.0.0.3:3".to_owned(), "t"));
         lock(&list).members[2].note_drain(true);
         assert!(lock(&list).relieve().is_none(), "there is no other server");
-        assert_eq!(opened(&servers), 1, "a server that comes back joins again");
+        assert_eq!(opened(&servers), 0, "a server that comes back before it was left has its store");
+        assert_eq!(opened(&servers[1..]), 0);
+        lock(&list).members[2].note_drain(false);
+        let member = lock(&list).members[0].clone();
+        assert!(relief_of(list.clone(), member)().is_some(), "its blocks move");
+        assert_eq!(opened(&servers), 1, "a server that was left, and comes back, joins again");
+    }
+
+    #[test]
+    fn a_list_that_names_nobody_is_refused() {
+        assert!(parse_some(b"# all gone\n\n".to_vec()).unwrap_err().contains("names no server"));
+        assert_eq!(parse_some(b"10.0.0.7\n".to_vec()).unwrap().1, [at("10.0.0.7:6379")]);
+    }
+
+    /// A pipe without a writer is a file whose reading does not end.
+    #[test]
+    fn nobody_waits_for_a_file_that_cannot_be_read_now() {
+        let pipe = std::env::temp_dir().join(format!("terapage-list-{}", std::process::id()));
+        let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: the path ends in a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let mut reader = Reader::new(pipe.clone());
+        assert!(reader.newest().is_none(), "this thread goes on");
+        std::fs::write(&pipe, "10.0.0.7\n").unwrap();
+        let text = loop {
+            match reader.newest() {
+                Some(text) => break text,
+                None => thread::sleep_ms(1),
+            }
+        };
+        assert_eq!(text, Ok(b"10.0.0.7\n".to_vec()));
+        std::fs::remove_file(&pipe).unwrap();
     }
 }

@@ -11,7 +11,7 @@ pub enum Remedy {
 
 /// The known refusals, by their first word: the remedy, and the explanation for people.
 const KNOWN: [(&str, Remedy, &str); 16] = [
-    ("OOM", Remedy::Wait, "it is full: raise its maxmemory, or use another --store"),
+    ("OOM", Remedy::Wait, "it is full: see terapage far ls, raise its maxmemory, or use another --store"),
     ("MISCONF", Remedy::Wait, "it cannot write to its disk: set its save to '' and appendonly to no"),
     ("LOADING", Remedy::Wait, "it was started again, and the blocks that it held are lost"),
     ("BUSY", Remedy::Wait, "it is busy with a script"),

@@ -179,7 +179,7 @@ fn check(url: &str) -> Result<(), String> {
     if let Address::List(file) = &server.address {
         return check_list(&server, file);
     }
-    let checked = life::check(&server).map_err(|NotFit { why, is_absent }| {
+    let checked = life::check(&server).map_err(|NotFit { why, is_absent, .. }| {
         if is_absent {
             ABSENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(url.to_owned());
         }
@@ -202,8 +202,8 @@ fn check_list(template: &Server, file: &Path) -> Result<(), String> {
         let name = server.shown();
         match life::check(&server) {
             Ok(checked) => checked.warnings.iter().for_each(|what| warn(format!("{name} {what}"))),
-            Err(NotFit { why, is_absent: true }) => absent.push(format!("{name} {why}")),
-            Err(NotFit { why, is_absent: false }) => return Err(format!("{name} {why}")),
+            Err(NotFit { why, is_absent: true, .. }) => absent.push(format!("{name} {why}")),
+            Err(NotFit { why, is_absent: false, .. }) => return Err(format!("{name} {why}")),
         }
     }
     if absent.len() == servers.len() {

@@ -23,7 +23,7 @@ pub enum Error {
     #[error("unknown policy")]
     Policy,
     /// The budget cannot have this number of bytes.
-    #[error("the budget can be {least} to {most} bytes, which is what the pager began with")]
+    #[error("the budget can be {} KiB to {} MiB, with which the pager began", least >> 10, most >> 20)]
     Budget {
         /// The least.
         least: usize,

@@ -37,8 +37,9 @@ pub struct Options {
     /// A function that is called with the counters before the pager begins; also in the child of a
     /// fork. It must not wait for the program.
     pub begins: Option<fn(&'static Shared)>,
-    /// A function that the pager's thread calls when it begins, and each second, with the counters
-    /// and the bytes of bookkeeping that count in the budget. It must not wait for the program.
+    /// A function that the pager's thread calls when it begins, 40 times in the first second, and
+    /// then each second, with the counters and the bytes of bookkeeping that count in the budget.
+    /// It must not wait for the program.
     pub each_second: Option<fn(&'static Counters, u64)>,
     /// The source of the budget, if it is shared with other processes: then `frames` is the most
     /// that this process can have.

@@ -219,7 +219,7 @@ fn ram(size: Option<Size>, terms: Terms, choosy: bool) -> Result<Packed, Error> 
 
 /// The bytes of a unit in which a store keeps compressed blocks of `block` bytes: on a disk whole
 /// pages, as direct I/O requires.
-fn unit(store: &StoreSpec, block: usize) -> usize {
+pub(crate) fn unit(store: &StoreSpec, block: usize) -> usize {
     let least = if store.paths().is_empty() { FAR_UNIT } else { DISK_UNIT };
     (block / 16).max(least)
 }

@@ -69,10 +69,10 @@ pub struct Advise {
     #[arg(long)]
     remeasure: bool,
     /// Time that all recordings together may take, seconds; by default 20 times the native run, at
-    /// least 10 and at most 60
+    /// least 10 and at most 60; not with --quick
     #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["quick", "trace"], value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: Option<u64>,
-    /// One recording: quicker, and less exact
+    /// One recording: quicker, and less exact; not with --timeout
     #[arg(long, requires = "command", conflicts_with = "trace")]
     quick: bool,
     /// Keep the recording in this file

@@ -62,6 +62,31 @@ pub(crate) struct Ticks {
     timer: Option<Fd>,
     /// A tick has passed, and its work has not been done yet.
     passed: bool,
+    /// The same of a short tick.
+    short_passed: bool,
+    /// Short ticks since the process began to be paged.
+    short: u64,
+}
+
+/// In the first second ticks are this many times as frequent: some programs end within it.
+const SHORT: u64 = if cfg!(terapage_model) { 1 } else { 10 };
+const SHORT_TICKS: u64 = SHORT * 1000 / TICK_MS;
+
+impl Ticks {
+    /// The timer has become readable.
+    fn pass(&mut self) {
+        self.timer.iter().for_each(Fd::clear);
+        if self.short < SHORT_TICKS {
+            self.short += 1;
+            self.short_passed = true;
+            self.passed |= self.short.is_multiple_of(SHORT);
+            if self.short == SHORT_TICKS {
+                self.timer.iter().for_each(|timer| drop(timer.every(TICK_MS)));
+            }
+        } else {
+            self.passed = true;
+        }
+    }
 }
 
 /// The condition of the stores, as last reported.
@@ -255,6 +280,9 @@ impl Engine {
             self.read_postponed();
             self.see_to_splitting();
             self.publish();
+            if std::mem::take(&mut self.ticks.short_passed) {
+                self.report_second();
+            }
             if std::mem::take(&mut self.ticks.passed) {
                 gives |= self.tick();
             }
@@ -286,7 +314,7 @@ impl Engine {
     fn begin_ticks(&mut self) {
         let shared = self.frames.lease.is_shared();
         if self.options.each_second.is_some() || shared || self.follow.wants_ticks() {
-            self.ticks.timer = Fd::each(TICK_MS).ok();
+            self.ticks.timer = Fd::each(TICK_MS / SHORT).ok();
             if let Some(timer) = &self.ticks.timer {
                 self.io.poll(Poll::Timer, timer.raw());
             }
@@ -394,8 +422,7 @@ impl Engine {
                 Event::Faults => self.faults_ready = true,
                 Event::Requests => self.requests_ready = true,
                 Event::Tick => {
-                    self.ticks.timer.iter().for_each(Fd::clear);
-                    self.ticks.passed = true;
+                    self.ticks.pass();
                 }
                 Event::ChildEnded(id) => self.child_ended(id),
             }

@@ -2,7 +2,6 @@
 
 use super::Engine;
 use super::table::{State, WANTED};
-use crate::io;
 use crate::io::bounce::Buffer;
 use crate::io::transfers::Operation;
 use terapage_stats::Counters;
@@ -64,7 +63,7 @@ impl Engine {
         self.forgo(operation);
     }
 
-    fn give_up(&self, operation: &Operation, failure: &Failure, failing_ms: u64) -> ! {
+    fn give_up(&mut self, operation: &Operation, failure: &Failure, failing_ms: u64) -> ! {
         let store = self.io.name(operation.origin);
         let doing = match operation.kind {
             OpKind::Read => "reading from",
@@ -80,7 +79,7 @@ impl Engine {
         let place = place.unwrap_or_default();
         let why = format!("{doing} store {store} failed {how_long}: {}{place}", failure.why);
         match operation.kind {
-            OpKind::Write if is_full(failure) => io::end_as_full(&why),
+            OpKind::Write if is_full(failure) => self.io.end_as_full(&why),
             _ => self.stop(&why),
         }
     }

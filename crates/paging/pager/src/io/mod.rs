@@ -87,11 +87,6 @@ pub(crate) fn stop(why: &str) -> ! {
 /// The exit status of errors of Terapage itself.
 const OWN_ERROR: i32 = 125;
 
-/// Ends the process because the store is full. That is no defect, and is not to look like a crash.
-pub(crate) fn end_as_full(why: &str) -> ! {
-    thread::end(&format!("terapage: {why}; the program has no room for its data and is ended\n"), OWN_ERROR)
-}
-
 impl Io {
     /// The I/O, with the process's own store.
     pub fn new(options: &Options, store: Box<dyn Store>) -> Io {
@@ -132,6 +127,14 @@ impl Io {
     /// elsewhere, and inherited stores are released.
     pub fn close_stores(&mut self) {
         self.stores.iter_mut().for_each(|store| store.close());
+    }
+
+    /// Ends the process because its store is full. That is no defect, and is not to look like a
+    /// crash; stores free what they keep elsewhere, as at any orderly end.
+    pub fn end_as_full(&mut self, why: &str) -> ! {
+        thread::say(&format!("terapage: {why}; the program has no room for its data and is ended\n"));
+        self.close_stores();
+        thread::end("", OWN_ERROR)
     }
 
     /// Tells all stores that the process is about to execute another program, or stays. Returns
@@ -362,7 +365,7 @@ impl Io {
         let store = &mut self.stores[usize::from(self.own)];
         match store.grow() {
             Ok(()) => {}
-            Err(full @ StoreError::Full { .. }) => end_as_full(&full.to_string()),
+            Err(full @ StoreError::Full { .. }) => self.end_as_full(&full.to_string()),
             Err(error) => stop(&error.to_string()),
         }
         self.slots.grown(store.slots());

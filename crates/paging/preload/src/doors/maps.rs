@@ -127,11 +127,17 @@ pub unsafe fn map(
             return at as *mut c_void;
         }
     }
-    if fd < 0 || flags & MAP_PRIVATE == 0 {
+    let may_copy = fd >= 0 && flags & MAP_PRIVATE != 0 && prot & PROT_WRITE != 0;
+    if fd < 0 || flags & MAP_PRIVATE == 0 || may_copy {
         untracked::moves(len);
     }
     // SAFETY: the caller keeps the contract of `mmap`.
-    unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) }
+    let mapped = unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) };
+    if may_copy && len >= LEAST && mapped != failed() && is_served() {
+        let from = mapped as usize;
+        ARENA.lock().copies.add(from, from + len.next_multiple_of(page_bytes()), true);
+    }
+    mapped
 }
 
 /// Reservations of at least this many bytes come from the arena's wide part.
@@ -385,8 +391,10 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         if !is_beyond && let Err(error) = paged::leave(from, len) {
             return refuse(error.errno());
         }
-        if places::bytes() > 0 && len > 0 && !is_beyond {
-            ARENA.lock().places.remove(from, from + len.next_multiple_of(page_bytes()));
+        if places::bytes() + places::copied_bytes() > 0 && len > 0 && !is_beyond {
+            let (mut arena, to) = (ARENA.lock(), from + len.next_multiple_of(page_bytes()));
+            arena.places.remove(from, to);
+            arena.copies.remove(from, to);
         }
         untracked::moves(len);
         // SAFETY: the caller keeps the contract of `munmap`.

@@ -288,6 +288,7 @@ pub fn finish(is_root: bool) {
         budget: snapshot.budget_bytes,
         block: snapshot.block_bytes,
         peak_of_all: crate::job::peak(),
+        goes_unpaged: crate::process::goes_unpaged(),
     };
     say(&show(&collected, &run, is_alive));
 }
@@ -331,6 +332,8 @@ struct Run {
     block: u64,
     /// The peak of all processes together; `None` if each has a separate budget.
     peak_of_all: Option<u64>,
+    /// Whether the first process could not be paged.
+    goes_unpaged: bool,
 }
 
 /// The summary: a line, and a second one if something would help.
@@ -347,6 +350,18 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
         }
         None => (format!("{} processes", collected.ended.len()), most, " each (the largest)", "at most "),
     };
+    if all.paged == 0 {
+        let fits = !run.goes_unpaged && peak + all.untracked_peak <= run.budget;
+        return format!(
+            "terapage: summary: {:.1} s, {many}; nothing was paged{}: peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB untracked{}\n",
+            run.seconds,
+            if fits { ", since the data fit" } else { "" },
+            mib(peak),
+            mib(run.budget),
+            mib(all.untracked_peak),
+            not_counted(collected, is_alive),
+        );
+    }
     let seconds = |us: u64| us as f64 / 1e6;
     let share = all.waited_percent();
     let mut text = format!(
@@ -372,7 +387,7 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
         not_counted(collected, is_alive),
     );
     if share >= 20.0 {
-        text += &what_helps(&all, run.block);
+        text += &what_helps(&all, run, peak);
     }
     text
 }
@@ -394,10 +409,10 @@ fn not_counted(collected: &Collected, is_alive: impl Fn(u32) -> bool) -> String 
     text
 }
 
-/// The line with advice for a program that waits much.
-fn what_helps(all: &Numbers, block: u64) -> String {
+/// The line with advice for a program that waits much; empty if nothing is known to help.
+fn what_helps(all: &Numbers, run: &Run, peak: u64) -> String {
     let mut ways = Vec::new();
-    if block > 4 << 10
+    if run.block > 4 << 10
         && let Some(why) = all.scattered()
     {
         ways.push(format!("--block 4K ({why})"));
@@ -408,7 +423,14 @@ fn what_helps(all: &Numbers, block: u64) -> String {
     {
         ways.push(format!("--prefetch off ({wasted}% of the runs that were read ahead were not used)"));
     }
-    ways.push("a larger budget (terapage advise tells how large)".to_owned());
+    // A budget that was mostly empty, or from which nothing was taken that was wanted again, was
+    // large enough.
+    if all.bytes_in > 0 && peak > run.budget / 2 {
+        ways.push("a larger budget (terapage advise tells how large)".to_owned());
+    }
+    if ways.is_empty() {
+        return String::new();
+    }
     format!("terapage: what may help: {}\n", ways.join(", or "))
 }
 
@@ -498,7 +520,7 @@ mod tests {
     }
 
     fn run(peak_of_all: Option<u64>, block: u64) -> Run {
-        Run { seconds: 4.0, budget: 64 << 20, block, peak_of_all }
+        Run { seconds: 4.0, budget: 64 << 20, block, peak_of_all, goes_unpaged: false }
     }
 
     #[test]
@@ -545,6 +567,32 @@ mod tests {
         let sparse = Numbers { together: 10, apart: 90, ahead: 1000, ..numbers() };
         assert!(hint(sparse, 16 << 10).contains("of 90% of the blocks"));
         assert_eq!(hint(Numbers { program_us: 20_000_000, ..numbers() }, 16 << 10), "", "it waits little");
+    }
+
+    #[test]
+    fn a_larger_budget_is_advised_only_where_the_budget_was_full() {
+        let hint = |all: Numbers| {
+            let collected = Collected { ended: vec![all], others: Vec::new() };
+            show(&collected, &run(None, 4 << 10), |_| false).lines().nth(1).unwrap_or("").to_owned()
+        };
+        let full = Numbers { resident_peak: 60 << 20, ..numbers() };
+        assert_eq!(hint(full), "terapage: what may help: a larger budget (terapage advise tells how large)");
+        assert_eq!(hint(Numbers { bytes_in: 0, demand: 0, ahead: 0, ..full }), "", "nothing was paged in");
+        assert_eq!(hint(Numbers { resident_peak: 30 << 20, ..full }), "", "the budget was mostly empty");
+    }
+
+    #[test]
+    fn a_program_that_was_not_paged_has_one_short_line() {
+        let small = Numbers { resident_peak: 2 << 20, untracked_peak: 3 << 20, ..Numbers::default() };
+        let shown = |all: Numbers, goes_unpaged| {
+            let collected = Collected { ended: vec![all], others: Vec::new() };
+            show(&collected, &Run { goes_unpaged, ..run(None, 16 << 10) }, |_| false)
+        };
+        let line = "terapage: summary: 4.0 s, 1 process; nothing was paged, since the data fit: peak 2 MiB in the budget of 64 MiB, 3 MiB untracked\n";
+        assert_eq!(shown(small, false), line);
+        for other in [shown(small, true), shown(Numbers { untracked_peak: 100 << 20, ..small }, false)] {
+            assert!(other.contains("nothing was paged: peak 2 MiB") && other.lines().count() == 1, "{other}");
+        }
     }
 
     #[test]

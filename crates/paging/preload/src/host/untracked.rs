@@ -2,9 +2,10 @@
 //! stacks, `brk`, direct system calls) or shared (MAP_SHARED, memory files, /dev/shm, System V).
 //!
 //! The kernel knows the sums (`/proc/self/status`), and reading them costs about 20 us. The pager's
-//! thread reads them each second. A process without a pager has no thread of the library: it reads
-//! them when the program maps or unmaps much, when it forks, and at its end. So the peak is seen
-//! even if the memory is returned before the end.
+//! thread reads them each second; in its first second, within which some programs end, 40 times. A
+//! process without a pager has no thread of the library: it reads them when the program maps or
+//! unmaps much, when it forks, and at its end. So the peak is seen even if the memory is returned
+//! before the end.
 
 use crate::arena::ARENA;
 use crate::{exit, job, places, process};
@@ -46,6 +47,8 @@ pub struct Untracked {
     pub locked: u64,
     /// The largest part of `private` that can lie at addresses that the program named.
     pub named: u64,
+    /// The largest part of `private` that can be written pages of files, mapped private.
+    pub copied: u64,
     /// Shared memory.
     pub shared: u64,
 }
@@ -62,6 +65,7 @@ struct Cells {
     brk: AtomicU64,
     locked: AtomicU64,
     named: AtomicU64,
+    copied: AtomicU64,
     shared: AtomicU64,
 }
 
@@ -72,6 +76,7 @@ impl Cells {
             brk: AtomicU64::new(0),
             locked: AtomicU64::new(0),
             named: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
             shared: AtomicU64::new(0),
         }
     }
@@ -81,6 +86,7 @@ impl Cells {
         self.brk.store(to.brk, Relaxed);
         self.locked.store(to.locked, Relaxed);
         self.named.store(to.named, Relaxed);
+        self.copied.store(to.copied, Relaxed);
         self.shared.store(to.shared, Relaxed);
     }
 
@@ -90,6 +96,7 @@ impl Cells {
             brk: self.brk.load(Relaxed),
             locked: self.locked.load(Relaxed),
             named: self.named.load(Relaxed),
+            copied: self.copied.load(Relaxed),
             shared: self.shared.load(Relaxed),
         }
     }
@@ -182,7 +189,7 @@ fn shared() -> Option<&'static Shared> {
     unsafe { COUNTED.load(Acquire).as_ref() }
 }
 
-/// The pager's thread calls it when it begins, and each second. It does not wait.
+/// The pager's thread calls it when it begins, and as often as it reads. It does not wait.
 pub fn each_second(_: &'static Counters, _books_bytes: u64) {
     crate::hosted::look_for_the_end();
     let Some(shared) = shared() else { return };
@@ -253,12 +260,12 @@ pub fn look() {
             let is_much = found.total() > BEGAN_WITH.load(Relaxed) + budget / 10 + REPORT_MIN_BYTES;
             if is_much && !SAID.load(Relaxed) && !process::goes_unpaged() {
                 let line = format!(
-                    "terapage: {}: {} are in memory beside the budget of {} MiB, not paged ({}): --memory does not hold (--enforce limits \
-                     all of it)\n",
+                    "terapage: {}: {} are in memory beside the budget of {} MiB, not paged ({}): --memory does not hold ({})\n",
                     name(),
                     mib(found.total()),
                     budget >> 20,
-                    kinds(&found)
+                    kinds(&found),
+                    remedy(&found)
                 );
                 SAID.store(say(&line), Relaxed);
             }
@@ -301,7 +308,8 @@ fn parse(status: &[u8], counted: u64) -> Option<(Untracked, u64)> {
     let locked = bytes("\nVmLck:").unwrap_or(0).min(private);
     let brk = brk().saturating_sub(BRK.load(Relaxed)).min(private);
     let named = (places::bytes() as u64).min(private);
-    Some((Untracked { private, brk, locked, named, shared }, anonymous + shared))
+    let copied = (places::copied_bytes() as u64).min(private);
+    Some((Untracked { private, brk, locked, named, copied, shared }, anonymous + shared))
 }
 
 fn note(found: Untracked) {
@@ -349,11 +357,12 @@ pub fn last_line() -> Option<String> {
         Heap::Off => "; malloc's memory is not paged (--heap off)",
     };
     Some(format!(
-        "terapage: {}: {} of its memory at most were not paged, so --memory did not hold ({} MiB): {}{heap}\n",
+        "terapage: {}: {} of its memory at most were not paged, so --memory did not hold ({} MiB): {}{heap} ({})\n",
         name(),
         mib(most.total()),
         settings.memory.0 >> 20,
-        kinds(&most)
+        kinds(&most),
+        remedy(&most)
     ))
 }
 
@@ -361,22 +370,56 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
+/// What pages the largest kind of memory, or limits it.
+pub fn remedy(what: &Untracked) -> &'static str {
+    let may_load_host = !crate::hosted::is_host() && !cfg!(target_env = "musl");
+    let is_malloc_paged = process::settings().is_some_and(|settings| settings.heap == Heap::All);
+    // The loader's list of libraries cannot be asked: the pager's thread must not wait for it.
+    remedy_for(what, may_load_host && is_malloc_paged, || name() == "java")
+}
+
+/// The same. `hosts`: whether a host could page what goes past the C library.
+fn remedy_for(what: &Untracked, hosts: bool, is_java: impl Fn() -> bool) -> &'static str {
+    const LIMIT: &str = "--enforce limits all of it";
+    let largest = parts(what).into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, kind)| kind);
+    match largest {
+        Some(SHARED) if is_java() => {
+            "Java's -XX:+UseZGC has its heap there: -XX:+UseG1GC is paged; --enforce limits all of it"
+        }
+        Some(BY_BRK | NAMED | REST) if hosts => {
+            "try --static all, which pages what is mapped past the C library, too; --enforce limits all of it"
+        }
+        _ => LIMIT,
+    }
+}
+
+const SHARED: &str = "shared memory";
+const BY_BRK: &str = "an allocator's by brk";
+const NAMED: &str = "at addresses that the program named";
+const COPIED: &str = "written pages of files that are mapped private";
+const REST: &str = "executable, protected, stacks, or mapped past the arena";
+
+fn parts(what: &Untracked) -> [(u64, &'static str); 6] {
+    let rest = what.private.saturating_sub(what.brk + what.locked + what.named + what.copied);
+    [
+        (what.shared, SHARED),
+        (what.brk, BY_BRK),
+        (what.locked, "locked"),
+        (what.named, NAMED),
+        (what.copied, COPIED),
+        (rest, REST),
+    ]
+}
+
 /// The kinds of memory, in words.
 fn kinds(what: &Untracked) -> String {
-    let rest = what.private.saturating_sub(what.brk + what.locked + what.named);
-    let mut parts = Vec::new();
-    for (bytes, kind) in [
-        (what.shared, "shared memory"),
-        (what.brk, "an allocator's by brk"),
-        (what.locked, "locked"),
-        (what.named, "at addresses that the program named"),
-        (rest, "executable, protected, stacks, or mapped past the arena"),
-    ] {
+    let mut shown = Vec::new();
+    for (bytes, kind) in parts(what) {
         if bytes >= 1 << 20 {
-            parts.push(format!("{} {kind}", mib(bytes)));
+            shown.push(format!("{} {kind}", mib(bytes)));
         }
     }
-    parts.join(", ")
+    shown.join(", ")
 }
 
 /// Reads the status of the process. Returns the bytes read. If there is a pager, its thread opens
@@ -481,13 +524,36 @@ mod tests {
 
     #[test]
     fn kinds_are_named_where_there_are_some() {
-        let what = Untracked { private: 30 << 20, brk: 10 << 20, locked: 1 << 10, named: 0, shared: 5 << 20 };
+        let what = Untracked {
+            private: 30 << 20,
+            brk: 10 << 20,
+            locked: 1 << 10,
+            shared: 5 << 20,
+            ..Untracked::default()
+        };
         let text = kinds(&what);
         assert!(
             text.starts_with("5 MiB shared memory, 10 MiB an allocator's by brk, 19 MiB executable"),
             "{text}"
         );
         assert!(!text.contains("locked"), "{text}");
+    }
+
+    #[test]
+    fn each_kind_has_its_remedy() {
+        let hosted = |what: Untracked| remedy_for(&what, true, || true);
+        let files = Untracked { private: 30 << 20, copied: 29 << 20, ..Untracked::default() };
+        assert_eq!(
+            kinds(&files),
+            "29 MiB written pages of files that are mapped private, 1 MiB executable, protected, stacks, or mapped past the arena"
+        );
+        assert_eq!(hosted(files), "--enforce limits all of it");
+        let direct = Untracked { private: 30 << 20, ..Untracked::default() };
+        assert!(hosted(direct).contains("--static all"), "{}", hosted(direct));
+        assert_eq!(remedy_for(&direct, false, || true), "--enforce limits all of it");
+        let shared = Untracked { private: 3 << 20, shared: 40 << 20, ..Untracked::default() };
+        assert!(hosted(shared).contains("-XX:+UseG1GC"), "{}", hosted(shared));
+        assert_eq!(remedy_for(&shared, true, || false), "--enforce limits all of it");
     }
 
     #[test]

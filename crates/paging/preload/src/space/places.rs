@@ -22,6 +22,14 @@ const ALL_MOST: usize = 4 << 30;
 /// The same, of mappings that could be written to from the beginning.
 const ALL_WRITABLE_MOST: usize = 256 << 20;
 
+/// Bytes of private, writable mappings of files. Pages that are written become the program's own.
+static COPIED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of private, writable mappings of files that were not unmapped.
+pub fn copied_bytes() -> usize {
+    COPIED.load(Relaxed)
+}
+
 /// Bytes of the kernel's mappings at places that the program named. They are kept outside the
 /// arena's lock, for threads that must not wait for it.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -93,15 +101,23 @@ impl Insistence {
     }
 }
 
-/// The kernel's mappings at places that the program named.
+/// Mappings of the kernel's: at places that the program named, or private ones of files.
 pub struct Places {
     /// For each mapping, by its start: its end, and whether it was writable from the beginning.
     all: BTreeMap<usize, (usize, bool)>,
+    /// Their bytes.
+    bytes: &'static AtomicUsize,
 }
 
 impl Places {
-    pub const fn new() -> Self {
-        Places { all: BTreeMap::new() }
+    /// At places that the program named.
+    pub const fn named() -> Self {
+        Places { all: BTreeMap::new(), bytes: &BYTES }
+    }
+
+    /// Of files.
+    pub const fn of_files() -> Self {
+        Places { all: BTreeMap::new(), bytes: &COPIED }
     }
 
     /// Whether the kernel may serve `len` more bytes near code.
@@ -117,7 +133,7 @@ impl Places {
     pub fn add(&mut self, at: usize, to: usize, writable: bool) {
         self.remove(at, to);
         self.all.insert(at, (to, writable));
-        BYTES.fetch_add(to - at, Relaxed);
+        self.bytes.fetch_add(to - at, Relaxed);
     }
 
     /// Notes that the program unmaps a range.
@@ -126,7 +142,7 @@ impl Places {
             self.all.range(..to).filter(|&(_, &(end, _))| end > at).map(|(&from, &it)| (from, it)).collect();
         for (from, (end, writable)) in touching {
             self.all.remove(&from);
-            BYTES.fetch_sub(end.min(to) - from.max(at), Relaxed);
+            self.bytes.fetch_sub(end.min(to) - from.max(at), Relaxed);
             if from < at {
                 self.all.insert(from, (at, writable));
             }
@@ -180,7 +196,7 @@ mod tests {
 
     #[test]
     fn mappings_at_named_places_are_counted() {
-        let mut places = Places::new();
+        let mut places = Places::named();
         places.add(0x10_0000, 0x20_0000, true);
         assert!(places.have_room(WRITABLE_MOST, true) && !places.have_room(WRITABLE_MOST + 1, true));
         assert!(places.have_room(1 << 30, false) && !places.have_room(4 << 30, false));

@@ -97,6 +97,18 @@ fn index_of(kind: OpKind) -> usize {
     }
 }
 
+/// Why blocks of `block` bytes cannot be kept compressed in units of `unit` bytes, if so.
+pub(crate) fn too_small(block: usize, unit: usize) -> Option<String> {
+    let (block_kib, unit_kib) = (block >> 10, unit >> 10);
+    (block < 2 * unit).then(|| {
+        format!(
+            "cannot keep blocks of {block_kib} KiB compressed: its smallest unit is {unit_kib} KiB (write \
+             --block {}K or more)",
+            2 * unit_kib
+        )
+    })
+}
+
 impl<S: Store> Compressed<S> {
     /// Keeps slots of `block` bytes in `inner`, whose slots have `unit` bytes.
     ///
@@ -105,13 +117,8 @@ impl<S: Store> Compressed<S> {
     pub fn new(inner: S, block: usize, unit: usize, codec: Codec) -> Result<Self, Error> {
         let name = inner.name();
         let unfit = |why: String| Error::Unfit { name: name.clone(), why };
-        if block < 2 * unit {
-            let (block, unit) = (block >> 10, unit >> 10);
-            return Err(unfit(format!(
-                "cannot keep blocks of {block} KiB compressed: its smallest unit is {unit} KiB \
-                 (write --block {}K or more)",
-                2 * unit
-            )));
+        if let Some(why) = too_small(block, unit) {
+            return Err(unfit(why));
         }
         let packer = Packer::new(codec, block);
         let packer = packer.ok_or_else(|| unfit("cannot compress: there is no memory".to_owned()))?;

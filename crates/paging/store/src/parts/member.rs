@@ -29,6 +29,9 @@ const EOPNOTSUPP: i32 = 95;
 /// Another process uses the device exclusively.
 const EBUSY: i32 = 16;
 
+/// Some kernels say so of a mounted device instead, which nobody may write to.
+const EPERM: i32 = 1;
+
 /// No file can be made though the directory exists, as in /proc.
 const ENOENT: i32 = 2;
 
@@ -184,7 +187,7 @@ impl Member {
             Kind::File(directory) => (file::nameless(&directory).map_err(no_file)?, None),
             Kind::Device => {
                 let opened = file::device(path).map_err(|error| match error.errno() {
-                    EBUSY => {
+                    number if number == EBUSY || number == EPERM && mounts::place_of(path).is_some() => {
                         let why = "is in use: mounted, or used by another process (name another --store)"
                             .to_owned();
                         Error::Unfit { name: path.display().to_string(), why }

@@ -77,6 +77,8 @@ pub struct Arena {
     pub mapping: Insistence,
     /// The kernel's mappings at places that the program named.
     pub places: Places,
+    /// Private, writable mappings of files.
+    pub copies: Places,
     /// The range of `brk` and `sbrk`.
     pub program_break: Break,
     /// Whether the kernel was told to use huge pages.
@@ -94,7 +96,8 @@ pub static ARENA: Lock<Arena> = Lock::leading(Arena {
     reasons: Reasons::new(PAGE_LEAST),
     reserving: Insistence::new(),
     mapping: Insistence::new(),
-    places: Places::new(),
+    places: Places::named(),
+    copies: Places::of_files(),
     program_break: Break::new(),
     huge: false,
     dumped: 0,
