@@ -18,7 +18,7 @@ help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
 	@echo "make build    build target/release/terapage and its library"
 	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
-	@echo "make check    formatting, lints, width of comments, crates, unit tests: the fast loop; a minute or two"
+	@echo "make check    formatting, lints, tidiness, unit tests: the fast loop; a minute or two"
 	@echo "make test     formatting, lints, unit tests, real programs, faults; about half an hour on 2 cores"
 	@echo "make fuzz     the parsers of what others write, each for an hour (TERAPAGE_FUZZ_S=60 for a minute)"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
@@ -50,9 +50,7 @@ demo:
 # programs, for minutes: those are make test's.
 check:
 	cargo fmt --all --check
-	tools/check-width
-	tools/check-docs
-	tools/check-crates
+	tools/tidy
 	tools/version
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	$(CARGO_TEST) --workspace --lib --bins --examples
@@ -73,9 +71,7 @@ export BESIDE_FAR
 # The tests' crates turn on features of others, so what is built alone would be built again for them.
 test:
 	cargo fmt --all --check
-	tools/check-width
-	tools/check-docs
-	tools/check-crates
+	tools/tidy
 	tools/version
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --release --locked --lib --bins --tests --examples

@@ -1,16 +1,13 @@
-#!/usr/bin/env python3
-"""Looks for contradictions: between the pages, and between the pages and the code.
+"""Contradictions between the pages, and between the pages and the code: a part of tools/tidy.
 
 Links and their anchors exist; the numbers of programs, rows and examples that pages name are those
 of the tables; the costs in docs/programs.md allow what docs/works-with.md has measured; flags in
 README.md are settings; ARCHITECTURE.md names what each crate uses; each shipped experiment is a
-file, and each file ships. Exit status: 0 where nothing contradicts, else 1.
+file, and each file ships.
 """
 
 import pathlib
 import re
-import subprocess
-import sys
 import unicodedata
 
 WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
@@ -102,7 +99,7 @@ def numbers():
         text = read(page) if "^" in what else " ".join(read(page).split())
         found = re.findall(what, text, flags=re.M | re.I)
         if not found:
-            yield f"{page}: no text is '{what}' (tools/check-docs looks for that)"
+            yield f"{page}: no text is '{what}' (tools/contradictions.py looks for that)"
         yield from (f"{page}: {word}, and {count} are there" for word in found if number(word) != count)
 
 
@@ -122,7 +119,7 @@ def costs():
     for name, time, ended in measured():
         kind = kind_of.get(name)
         if kind not in costs_of:
-            yield f"docs/works-with.md: {name} is of no row of docs/programs.md (KINDS in tools/check-docs)"
+            yield f"docs/works-with.md: {name} is of no row of docs/programs.md (KINDS in tools/contradictions.py)"
             continue
         fits = lambda low, high: low / FACTOR <= time <= high * FACTOR if ended else time <= high  # noqa: E731
         if not any(fits(low, high) for low, high in costs_of[kind]):
@@ -152,7 +149,7 @@ def crates():
             if not re.search(rf"\b{used}\b", cells[2]):
                 yield f"ARCHITECTURE.md: {name} uses {used}, which its row does not say"
     uses = re.search(r"\*\*`cli`\*\*.*?It uses ([^.]*)\.", text, flags=re.S)
-    for used in re.findall(r"^terapage-([a-z-]+)", read("crates/cli/Cargo.toml").split("[dev-")[0], flags=re.M):
+    for used in re.findall(r"^terapage-([a-z-]+)", read("crates/cli/Cargo.toml").split("[dependencies]")[-1].split("[dev-")[0], flags=re.M):
         if not uses or not re.search(rf"\b{used}\b", uses[1]):
             yield f"ARCHITECTURE.md: cli uses {used}, which is not said"
 
@@ -163,14 +160,7 @@ def experiments():
     yield from (f"crates/measurement/lab/experiments/{name}.toml does not ship: SHIPPED lacks it" for name in sorted(there - shipped))
 
 
-def main():
-    listed = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True, check=False).stdout.split()
-    pages = [page for page in listed or map(str, pathlib.Path(".").rglob("*.md")) if not page.startswith(("target/", "dist/", "site/"))]
-    pages = [page for page in pages if pathlib.Path(page).exists()]
-    wrong = [*links(pages), *numbers(), *costs(), *flags(), *crates(), *experiments()]
-    print("\n".join(wrong), end="\n" if wrong else "")
-    sys.exit(bool(wrong))
-
-
-if __name__ == "__main__":
-    main()
+def contradictions(names):
+    """What is wrong, as lines that begin with the file."""
+    pages = [name for name in names if name.endswith(".md") and not name.startswith("site/")]
+    return [*links(pages), *numbers(), *costs(), *flags(), *crates(), *experiments()]
