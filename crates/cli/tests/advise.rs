@@ -105,8 +105,19 @@ fn a_small_program_gets_advice() {
     let footprint = advice["results"]["advice"]["footprint_bytes"].as_u64().unwrap();
     assert!((24 << 20..28 << 20).contains(&footprint), "{footprint}");
 
+    simulations(home, &trace);
+    limits(home, &store, &trace);
+    let mut fails = vec!["advise", "--store", &store, "--"];
+    fails.extend(["sh", "-c", "echo no luck >&2; exit 3"]);
+    refused(home, &fails, "sh failed (natively, exit status: 3): no luck");
+    refused(home, &["advise", "--store", &store, "--", "true"], "too little to be worth paging");
+    refused(home, &["advise", "--store", &store, "--", "/not/there"], "/not/there: No such file");
+}
+
+/// `sim cache` of the trace: no policy beats the optimum, and bad input is refused.
+fn simulations(home: &Path, trace: &str) {
     let output =
-        terapage(home, &["sim", "cache", &trace, "--size", "50%,80%", "--block", "16K,64K", "--json", "-"]);
+        terapage(home, &["sim", "cache", trace, "--size", "50%,80%", "--block", "16K,64K", "--json", "-"]);
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let policy = terapage_config::SETTINGS.iter().find(|setting| setting.name == "policy").unwrap();
     let simulated = ["sieve", "slru", "lirs", "wtinylfu", "lfu", "lfuda", "hyperbolic", "lhd"];
@@ -120,36 +131,35 @@ fn a_small_program_gets_advice() {
             assert!(policies.iter().all(|one| one["page_ins"].as_f64().unwrap() >= optimum), "{row}");
         }
     }
-    let output = terapage(home, &["sim", "cache", &trace]);
+    let output = terapage(home, &["sim", "cache", trace]);
     assert!(text(&output.stdout).lines().all(|line| line.chars().count() <= 100), "{}", text(&output.stdout));
-    refused(home, &["sim", "cache", &trace, "--block", "4K"], "--block: blocks of 4096 bytes");
-    refused(home, &["sim", "cache", &trace, "--size", "many"], "--size: 'many' is not a size");
+    refused(home, &["sim", "cache", trace, "--block", "4K"], "--block: blocks of 4096 bytes");
+    refused(home, &["sim", "cache", trace, "--size", "many"], "--size: 'many' is not a size");
     refused(
         home,
-        &["sim", "cache", &trace, "--policy", "best"],
+        &["sim", "cache", trace, "--policy", "best"],
         "--policy: 'best' is unknown (one of auto, lru",
     );
-    refused(home, &["sim", "cache", &trace, "--sample", "7"], "--sample: '7' is not a share");
-    refused(home, &["sim", "cache", &trace, "--soft", "100"], "--soft 100");
-    refused(home, &["sim", "cache", &trace, "--soft", "2.55"], "--soft 2.55: it has one decimal at most");
+    refused(home, &["sim", "cache", trace, "--sample", "7"], "--sample: '7' is not a share");
+    refused(home, &["sim", "cache", trace, "--soft", "100"], "--soft 100");
+    refused(home, &["sim", "cache", trace, "--soft", "2.55"], "--soft 2.55: it has one decimal at most");
     // Whatever is simulated otherwise than asked for is named.
-    let output = terapage(home, &["sim", "cache", &trace, "--size", "20K", "--policy", "lru,lirs"]);
+    let output = terapage(home, &["sim", "cache", trace, "--size", "20K", "--policy", "lru,lirs"]);
     let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("--size 20K is 32 KiB here: whole blocks, 2 at least."), "{said}");
     assert!(said.contains("Only simulated, not in the pager: lirs."), "{said}");
-    let traced = ["advise", "--store", &store, "--trace", &trace, "--native", "0.05"];
-    let few = [&traced[..], &["--budget", "50%,64K", "--parallelism", "9999"]].concat();
+}
+
+/// What the advice from a trace says of numbers that it cannot use.
+fn limits(home: &Path, store: &str, trace: &str) {
+    let traced = ["advise", "--store", store, "--trace", trace, "--native", "0.05"];
+    let few = [traced[..], &["--budget", "50%,64K", "--parallelism", "9999"]].concat();
     let said = text(&terapage(home, &few).stdout);
     assert!(said.contains("note       64 KiB are fewer than 8 blocks of 16 KiB: 8 are simulated"), "{said}");
     assert!(said.contains("note       9999.0 threads at once count as "), "{said}");
     for option in [&["--timeout", "9"][..], &["--quick"], &["--keep", "kept.trace"]] {
-        refused(home, &[&traced[..], option].concat(), "cannot be used with");
+        refused(home, &[traced[..], option].concat(), "cannot be used with");
     }
-    let mut fails = vec!["advise", "--store", &store, "--"];
-    fails.extend(["sh", "-c", "echo no luck >&2; exit 3"]);
-    refused(home, &fails, "sh failed (natively, exit status: 3): no luck");
-    refused(home, &["advise", "--store", &store, "--", "true"], "too little to be worth paging");
-    refused(home, &["advise", "--store", &store, "--", "/not/there"], "/not/there: No such file");
 }
 
 /// Keeps the measurement of a store that a result has, though it was made on a busy machine.
