@@ -87,7 +87,7 @@ def number(word):
 
 def numbers():
     programs = len(list(measured()))
-    examples = len(re.findall(r"^## .*\]\(gallery/", read("examples/README.md"), flags=re.M))
+    examples = len(re.findall(r"^\[.*\]\(gallery/", read("examples/README.md"), flags=re.M))
     any_number = rf"(\d+|{'|'.join(WORDS)})"
     for page, what, count in (
         ("docs/programs.md", rf"works-with\.md\) has {any_number} programs", programs),

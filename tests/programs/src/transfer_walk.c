@@ -292,7 +292,7 @@ static int operate(struct ring *ring, struct io_uring_sqe entry)
 }
 
 /* Where pages are copied, what the kernel writes to those that it keeps may be lost
- * (docs/pager.md). */
+ * (docs/design/pager.md). */
 static int pages_stay(void)
 {
     const char *mechanism = getenv("TERAPAGE_MECHANISM");

@@ -1,7 +1,7 @@
 //! The table of settings. An entry has everything about a setting. From the table come the flags of
 //! `terapage run`, their help and their completions, the variables, the keys of the configuration
 //! file, the fields of [`Partial`] and of [`Settings`], and the table in docs/configuration.md.
-//! docs/extending.md adds an entry step by step.
+//! docs/design/extending.md adds an entry step by step.
 
 use crate::resolve::{self, Context};
 use crate::setting::{Choices, Flag, Kind, Setting};

@@ -3,7 +3,7 @@
 //! A [`Writer`] writes [`Record`]s in frames that are compressed one by one, so a truncated file
 //! still has all earlier frames. A [`Reader`] reads the records; it checks every byte and never
 //! panics. [`references`] turns the records into the reference string for simulators.
-//! `docs/formats.md` has the layout, with an example in bytes.
+//! `docs/design/formats.md` has the layout, with an example in bytes.
 
 mod compressor;
 #[cfg(test)]

@@ -157,7 +157,7 @@ fn a_block_that_begins_again_gets_a_new_number() {
     assert!(matches!(references(too_many), Err(Error::Blocks)));
 }
 
-/// The example of `docs/formats.md`.
+/// The example of `docs/design/formats.md`.
 fn example() -> Vec<Record> {
     let record = |time_us, event| Record { time_us, event };
     vec![
@@ -171,7 +171,7 @@ fn example() -> Vec<Record> {
 
 #[test]
 fn the_example_of_the_docs_is_what_is_written_and_read() {
-    let docs = include_str!("../../../../docs/formats.md");
+    let docs = include_str!("../../../../docs/design/formats.md");
     let (_, after) = docs.split_once("```bytes\n").expect("the docs have the example");
     let (text, _) = after.split_once("```").expect("the example ends");
     // Each line has bytes, two spaces or more, and the meaning of the bytes.

@@ -1,7 +1,7 @@
 //! The pager: memory larger than its frames, in user space.
 //!
 //! A [`Pager`] has a thread, which resolves the faults of its regions, reads and writes the store,
-//! and serves requests. `docs/pager.md` describes how. Begin to read in `engine/mod.rs`.
+//! and serves requests. `docs/design/pager.md` describes how. Begin to read in `engine/mod.rs`.
 
 #![cfg_attr(terapage_model, allow(dead_code, reason = "the model's tests use a part of it"))]
 

@@ -45,7 +45,7 @@ pub struct Options {
     /// that this process can have.
     pub share: Option<&'static dyn Share>,
     /// The file in which to record the program's block references. Each `%p` in the path becomes
-    /// the process's number. `docs/formats.md` describes the records. A forked child records
+    /// the process's number. `docs/design/formats.md` describes the records. A forked child records
     /// nothing.
     pub trace: Option<PathBuf>,
     /// What the program's last run has left (`Pager::finish_learning`), to read blocks ahead in the

@@ -15,7 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/ssd-model.md` describes the model.
+//! `docs/design/ssd-model.md` describes the model.
 #![forbid(unsafe_code)]
 
 pub mod analytic;

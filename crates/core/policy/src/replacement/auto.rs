@@ -21,7 +21,8 @@
 //! Sources: Park, Lee, Yeom, "Profiling Dynamic Data Access Patterns with Controlled Overhead and
 //! Quality" (DAMON), Middleware Industry 2019, for samples; Johnson, Shasha, "2Q", VLDB 1994;
 //! Megiddo, Modha, "ARC", FAST 2003; Jiang, Zhang, "LIRS", SIGMETRICS 2002, for the comparison of
-//! the distances between two uses. `docs/policies.md` has the results of this policy on traces.
+//! the distances between two uses. `docs/design/policies.md` has the results of this policy on
+//! traces.
 
 use super::Replacement;
 use crate::list::Lists;

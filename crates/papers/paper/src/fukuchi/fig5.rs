@@ -90,7 +90,7 @@ pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
 const WRITE_UNIT: &str = "Why the write unit costs so much here: the fit found few dies, and one request is under way at a time. So a long \
     read is no longer spread over dies (--set depth=8 removes most of that cost), and a command that waits for a die waits until all \
     pages of the unit are programmed (--set suspend=yes removes that cost). With more dies or more requests the loss would be smaller; \
-    the paper gives neither number. docs/paper-fukuchi.md has the figures.";
+    the paper gives neither number. docs/papers/fukuchi.md has the figures.";
 
 fn capital(text: &str) -> String {
     let mut letters = text.chars();

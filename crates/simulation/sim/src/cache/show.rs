@@ -109,7 +109,7 @@ impl Cache {
             "policies",
             self.policy.join(", "),
             "",
-            "--policy; docs/policies.md and docs/sim-cache.md say how each differs from its paper",
+            "--policy; docs/design/policies.md and docs/sim-cache.md say how each differs from its paper",
         )];
         if let Some(block) = trace.block {
             parameters.push(chosen("block", block.to_string(), "bytes", "--block"));
