@@ -8,15 +8,20 @@
 //! copy that a write did not reach, and is not read there until it has been written. It is
 //! *suspect* in a copy that gave an error or wrong bytes, and is read there only if no other copy
 //! has it. Both are written again from another copy: when they are read, or else in the background
-//! ([`resync`](crate::parts::resync)).
+//! ([`resync`](crate::kinds::mirror::resync)).
+
+mod copies;
+mod repair;
+mod resync;
+mod spare;
 
 use crate::parts::bits::Bits;
-use crate::parts::copies::{Copies, Side};
 use crate::parts::pieces::{KeptPieces, cut, each_block};
-use crate::parts::repair::{Repair, Saved};
-use crate::parts::resync::Resync;
-use crate::parts::spare::{Relief, Spare};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
+use copies::{Copies, Side};
+use repair::{Repair, Saved};
+use resync::Resync;
+pub use spare::{Relief, Spare};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_sys::memory;

@@ -1,6 +1,6 @@
 //! Bytes that were judged right, written back to the copies of a mirror that need them.
 
-use crate::kinds::mirror::{Inner, Mirror, Operation};
+use super::{Inner, Mirror, Operation};
 use crate::parts::pieces::KeptPieces;
 use crate::shelf::{Ended, OpKind, StoreRing};
 use std::ops::Range;

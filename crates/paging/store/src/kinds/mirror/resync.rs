@@ -4,10 +4,10 @@
 //! One step at a time is under way, and the steps have a bounded rate. A write of the program's to
 //! slots of the step waits until the step is over.
 
+use super::repair::Saved;
+use super::{Inner, Mirror};
 use crate::EXTENT;
-use crate::kinds::mirror::{Inner, Mirror};
 use crate::parts::pieces::KeptPieces;
-use crate::parts::repair::Saved;
 use crate::shelf::{Failure, OpKind, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Piece;

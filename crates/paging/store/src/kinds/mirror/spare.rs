@@ -5,8 +5,8 @@
 //! Until it has all, a copy that is there goes on as one; from then on it has no part in anything,
 //! and gives up what it keeps, once no child of an earlier fork can read it.
 
-use crate::kinds::mirror::Mirror;
-use crate::parts::copies::Side;
+use super::Mirror;
+use super::copies::Side;
 use crate::shelf::{Store, StoreRing};
 use std::time::Duration;
 use terapage_sys::thread::{now_ns, say};
