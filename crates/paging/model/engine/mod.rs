@@ -29,7 +29,8 @@ use terapage_model::ring::Done;
 use terapage_model::store::Disk;
 use terapage_model::{memory, page_bytes, program, ring};
 use terapage_store::{
-    Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store, StoreRing,
+    Below, BelowMut, Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store,
+    StoreRing,
 };
 use terapage_trace::Learnt;
 
@@ -160,6 +161,14 @@ impl Store for DiskStore {
 
     fn joins(&self, slot: u32) -> bool {
         self.disk.joins(slot)
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
     }
 
     fn may_split(&self, _more: usize) -> bool {

@@ -24,7 +24,10 @@ pub use kinds::striped::{Joins, Placement, Striped};
 pub use kinds::tiered::{Tier, Tiered};
 pub use open::{Elsewhere, OpenUrl, Shelf, Terms};
 pub use parts::member::takes_direct_io;
-pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
+pub use shelf::{
+    Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Spread, Store,
+};
+pub use shelf::{StoreRing, Why};
 pub use terapage_config::Faults;
 use terapage_sys::ring::IoEngine;
 pub use testing::delayed::Delayed;

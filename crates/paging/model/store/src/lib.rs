@@ -19,7 +19,10 @@ mod shelf;
 mod testing;
 
 pub use kinds::mirror::Mirror;
-pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
+pub use shelf::{
+    Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Spread, Store,
+};
+pub use shelf::{StoreRing, Why};
 pub use terapage_config::Faults;
 pub use terapage_model::store::EXTENT;
 pub use testing::delayed::Delayed;
