@@ -62,6 +62,12 @@ impl Codec {
     }
 }
 
+/// The least units of compressed blocks: in memory elsewhere, and on disks, where I/O past the page
+/// cache needs whole pages; and the most units of a block, unless these are smaller.
+const FAR_UNIT: usize = 1024;
+const DISK_UNIT: usize = 4096;
+const UNITS: usize = 16;
+
 /// Knowledge about stores, from a crate that can open them.
 pub trait Stores {
     /// Checks that the store can be used.
@@ -223,6 +229,12 @@ impl StoreSpec {
             }
             other => StoreSpec::Compressed(codec, Box::new(other)),
         }
+    }
+
+    /// Bytes of a unit in which the store keeps compressed blocks of `block` bytes, of which each
+    /// needs two or more.
+    pub fn unit(&self, block: usize) -> usize {
+        (block / UNITS).max(if self.paths().is_empty() { FAR_UNIT } else { DISK_UNIT })
     }
 
     /// Bytes of memory that the store uses; `auto` stands for `ram:auto`.

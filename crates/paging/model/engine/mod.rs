@@ -203,7 +203,8 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     let faults = Faults { errors: 100_000, short: 100_000, flips: 200_000, copy: 0 };
     let bad = Faulty::new(DiskStore::new(), faults, choose(1000) as u64);
     let bad = Delayed::new(bad, 0..100, 1);
-    Box::new(Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
+    let mirror = Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap();
+    Box::new(mirror.splitting_to(page_bytes()))
 }
 
 /// A share that changes at any time.
@@ -566,6 +567,7 @@ fn blocks_that_are_split_too() {
     explore(Plan { splits: true, ..PLAN }, 800);
     explore(Plan { splits: true, shared: true, ..PLAN }, 300);
     explore(Plan { splits: true, moves: false, ..PLAN }, 300);
+    explore(Plan { splits: true, mirrored: true, ..PLAN }, 300);
     assert_met();
     let split = SPLIT.with(Cell::get);
     assert!(split > 100, "blocks were split in {split} runs only");

@@ -28,7 +28,7 @@ pub use shelf::{
     Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Spread, Store,
 };
 pub use shelf::{StoreRing, Why};
-pub use terapage_config::Faults;
+pub use terapage_config::{Codec, Faults};
 use terapage_sys::ring::IoEngine;
 pub use testing::delayed::Delayed;
 pub use testing::faulty::Faulty;

@@ -110,7 +110,7 @@ impl Shelf {
                 Box::new(Encrypted::new(inner, terms.block)?.splitting_to(terms.least))
             }
             StoreSpec::Compressed(codec, inner) => {
-                let unit = unit(inner, terms.block);
+                let unit = inner.unit(terms.block);
                 let store = self.open(inner, Terms { block: unit, least: unit, ..terms })?;
                 let store = if has_faults(inner) { store } else { self.with_faults(store) };
                 Box::new(Compressed::new(store, terms.block, unit, *codec)?)
@@ -219,17 +219,6 @@ impl Shelf {
 fn ram(size: Option<Size>, terms: Terms, choosy: bool) -> Result<Packed, Error> {
     Packed::new(terms.block, size.map_or(0, |size| size.0), choosy)
 }
-
-/// The bytes of a unit in which a store keeps compressed blocks of `block` bytes: on a disk whole
-/// pages, as direct I/O requires.
-fn unit(store: &StoreSpec, block: usize) -> usize {
-    let least = if store.paths().is_empty() { FAR_UNIT } else { DISK_UNIT };
-    (block / 16).max(least)
-}
-
-/// The least units in memory elsewhere, and on disks.
-const FAR_UNIT: usize = 1024;
-const DISK_UNIT: usize = 4096;
 
 fn is_encrypted(spec: &StoreSpec) -> bool {
     match spec {

@@ -1,9 +1,10 @@
 //! Blocks encrypted before they reach a store (AES-256-GCM), with a key that only this process has.
 //!
-//! A slot is sealed in units: as a whole, or, if slots may be split later, in units of what they
-//! may be split into. Each seal has a different nonce, its number; the unit's place is authenticated
-//! with it. Nonce and tag, the unit's *seal*, stay in memory, 24 bytes a unit. So a slot has the
-//! length of its block, and neither older bytes of a slot nor those of another slot decrypt.
+//! A slot is sealed in units: as a whole, or, if slots may be split later, in the slots that they
+//! may be split into. Each seal has a different nonce, its number; the unit's place is
+//! authenticated with it. Nonce and tag, the unit's *seal*, stay in memory, 24 bytes a unit. So a
+//! slot has the length of its block, and neither older bytes of a slot nor those of another slot
+//! decrypt.
 
 use crate::parts::buffers::Buffers;
 use crate::parts::pieces::{KeptPieces, copy, each_block};

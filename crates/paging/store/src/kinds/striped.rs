@@ -348,6 +348,27 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_joins_after_a_split_has_slots_of_the_same_size() {
+        let mut more: Option<Vec<Box<dyn Store>>> = Some(vec![Box::new(Ram::new(BLOCK, 8 * EXTENT))]);
+        let first: Vec<Box<dyn Store>> = vec![Box::new(Ram::new(BLOCK, 2 * EXTENT))];
+        let store = Striped::new(first, Placement::RoundRobin, BLOCK, None).unwrap();
+        let store = store.joined_by(Box::new(move || more.take().unwrap_or_default()));
+        let Some(mut rig) = Rig::new(store, BLOCK / 4) else { return };
+        rig.store.split(4);
+        rig.in_ring(|store, ring| store.look(ring, &mut Vec::new()));
+        while rig.store.grow().is_ok() {}
+        assert_eq!(rig.store.slots(), 80);
+        for slot in 0..80 {
+            rig.memory().fill(slot as u8 + 1);
+            rig.operate(OpKind::Write, slot, BLOCK / 4).unwrap();
+        }
+        for slot in 0..80 {
+            rig.operate(OpKind::Read, slot, BLOCK / 4).unwrap();
+            assert!(rig.memory().iter().all(|&byte| byte == slot as u8 + 1), "slot {slot}");
+        }
+    }
+
+    #[test]
     fn what_is_spread_over_stores_of_different_sizes_comes_back() {
         for placement in [Placement::Simple, Placement::RoundRobin] {
             let sizes = [1, 3, 2].map(|extents| extents * EXTENT);

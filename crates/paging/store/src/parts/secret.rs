@@ -56,7 +56,7 @@ impl Secret {
         unsafe { self.0.as_ref() }
     }
 
-    /// Encrypts `bytes`, which belong in a place, where they are. Each call must have a different number.
+    /// Encrypts `bytes` in place, for a place in a store. Each call must have a different number.
     pub fn seal(&self, number: u64, place: u64, bytes: &mut [u8]) -> [u8; 16] {
         let aad = Aad::from(place.to_le_bytes());
         let tag = self.key().seal_in_place_separate_tag(nonce(number), aad, bytes);

@@ -27,8 +27,8 @@ pub enum BelowMut<'a> {
 }
 
 /// What a store answers by itself if its slots have other numbers in the stores below it, which are
-/// the *parts* here. Only the store can translate the numbers, so nothing has a default. In the ring
-/// the part number 3 is [`StoreRing::inner`] number 3.
+/// the *parts* here. Only the store can translate the numbers, so nothing has a default. In the
+/// ring the part number 3 is [`StoreRing::inner`] number 3.
 pub trait Spread: Store {
     /// A part; `None`: there are no more.
     fn part(&self, index: usize) -> Option<&dyn Store>;

@@ -1,8 +1,8 @@
 //! The interface of stores: the trait, the operations and their completions, and a store's view of
 //! the ring.
 //!
-//! Stores stack: a store may stand on others (a mirror, stripes, one that fails on purpose) and pass
-//! operations on to them. All of them work in the pager's one thread and one ring.
+//! Stores stack: a store may stand on others (a mirror, stripes, one that fails on purpose) and
+//! pass operations on to them. All of them work in the pager's one thread and one ring.
 //!
 //! A store says what it stands on ([`Store::below`]). Everything that has a default here is passed
 //! on to that, so a store that answers only what it must loses nothing of what the others can do.
