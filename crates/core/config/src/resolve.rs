@@ -78,10 +78,7 @@ impl Partial {
         check_ram(&settings)?;
         if let Some(block) = settings.block {
             check_block(settings.memory, block)?;
-            for store in settings.specs(stores) {
-                let fits = stores.check_block(&store, block.0 as usize);
-                fits.map_err(|why| Error::Value { name: "store".to_owned(), why })?;
-            }
+            check_units(&settings, block)?;
         }
         if let Some(size) = settings.store_size {
             store::check_room(stores, &settings.specs(stores), size)?;
@@ -141,6 +138,20 @@ pub fn check_block(memory: Size, block: Size) -> Result<(), Error> {
     Err(Error::Value { name: "memory".to_owned(), why })
 }
 
+/// Refuses blocks that are too small to be compressed.
+fn check_units(settings: &Settings, block: Size) -> Result<(), Error> {
+    let least = settings.least_to_compress() as u64;
+    if block.0 >= least {
+        return Ok(());
+    }
+    let why = format!(
+        "{block} cannot be compressed on a disk, whose pages are as large (write {}K or more, or \
+         leave --compress out)",
+        least >> 10
+    );
+    Err(Error::Value { name: "block".to_owned(), why })
+}
+
 /// Refuses stores in memory that leave too little of the budget for frames, or that stand where
 /// they are never full.
 fn check_ram(settings: &Settings) -> Result<(), Error> {
@@ -190,6 +201,26 @@ mod tests {
         assert_eq!(settings.block, Some(Size(65536)));
         assert_eq!((settings.verify, settings.heap), (true, Heap::All));
         assert_eq!(settings.stores.len(), 1);
+    }
+
+    #[test]
+    fn blocks_are_large_enough_to_be_compressed() {
+        let settings = |store: &str, block: &str| {
+            let mut partial = Partial::default();
+            for (name, value) in [("store", store), ("compress", "lz4"), ("block", block)] {
+                partial.set(name, OsStr::new(value)).unwrap();
+            }
+            partial.resolve(&AnyStore, |_| None)
+        };
+        let refused = |store: &str| settings(store, "4K").unwrap_err().to_string();
+        for store in ["/tmp", "mirror:/tmp+/var/tmp", "tier:ram:1M+/tmp", "tier:valkey://host+/tmp"] {
+            assert!(refused(store).contains("write 8K or more"), "{store}: {}", refused(store));
+            assert_eq!(settings(store, "8K").unwrap().block_bytes(), 8192);
+        }
+        assert_eq!(settings("valkey://host", "4K").unwrap().block_bytes(), 4096);
+        assert_eq!(settings("tier:ram:1M+/tmp", "auto").unwrap().block_bytes(), 8192);
+        assert_eq!(settings("tier:ram:1M+valkey://host", "auto").unwrap().block_bytes(), 4096);
+        assert_eq!(settings("/tmp", "auto").unwrap().block_bytes(), 16384);
     }
 
     /// Why these files cannot take the counters and the trace.

@@ -74,7 +74,13 @@ impl Settings {
     /// small block brings fewer unneeded bytes.
     pub fn block_bytes(&self) -> usize {
         let default = if self.ram().0 > 0 { SMALL_BLOCK } else { crate::DEFAULT_BLOCK };
-        self.block.map_or(default.max(page_size()), |size| size.0 as usize)
+        self.block.map_or(default.max(page_size()).max(self.least_to_compress()), |size| size.0 as usize)
+    }
+
+    /// Bytes of the smallest blocks that all stores can compress; 0: nothing is compressed.
+    pub(crate) fn least_to_compress(&self) -> usize {
+        let units = self.stores.iter().filter(|_| self.compress.is_some()).map(|store| store.unit(0));
+        2 * units.max().unwrap_or(0)
     }
 
     /// Whether blocks may be split: a given size holds for the whole run.

@@ -62,6 +62,12 @@ impl Codec {
     }
 }
 
+/// The least units of compressed blocks: in memory elsewhere, and on disks, where I/O past the page
+/// cache needs whole pages; and the most units of a block, unless these are smaller.
+const FAR_UNIT: usize = 1024;
+const DISK_UNIT: usize = 4096;
+const UNITS: usize = 16;
+
 /// Knowledge about stores, from a crate that can open them.
 pub trait Stores {
     /// Checks that the store can be used.
@@ -70,14 +76,6 @@ pub trait Stores {
     /// It cannot. The text says in one line what is wrong and what to do, and begins with the
     /// store's name.
     fn check(&self, store: &StoreSpec) -> Result<(), String>;
-
-    /// Whether a store that [`check`](Self::check) accepts can keep blocks of that many bytes.
-    ///
-    /// # Errors
-    /// As for `check`.
-    fn check_block(&self, _store: &StoreSpec, _block: usize) -> Result<(), String> {
-        Ok(())
-    }
 
     /// Bytes that are free now for all these stores together; `None` if that is unknown, or if
     /// their size is fixed.
@@ -231,6 +229,12 @@ impl StoreSpec {
             }
             other => StoreSpec::Compressed(codec, Box::new(other)),
         }
+    }
+
+    /// Bytes of a unit in which the store keeps compressed blocks of `block` bytes, of which each
+    /// needs two or more.
+    pub fn unit(&self, block: usize) -> usize {
+        (block / UNITS).max(if self.paths().is_empty() { FAR_UNIT } else { DISK_UNIT })
     }
 
     /// Bytes of memory that the store uses; `auto` stands for `ram:auto`.

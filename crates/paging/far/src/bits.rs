@@ -30,6 +30,13 @@ impl Bits {
         self.words[word] ^= 1 << (bit % 64);
         if on { self.count += 1 } else { self.count -= 1 }
     }
+
+    /// Each bit becomes `more` bits.
+    pub fn split(&mut self, more: u32) {
+        let before = std::mem::take(self);
+        let bits = (0..before.words.len() as u32 * 64).filter(|&bit| before.get(bit));
+        bits.flat_map(|bit| bit * more..(bit + 1) * more).for_each(|bit| self.set(bit, true));
+    }
 }
 
 #[cfg(test)]
@@ -46,6 +53,9 @@ mod tests {
         bits.set(200, true);
         bits.set(200, true);
         assert_eq!(bits.count(), 1);
+        let mut split = bits.clone();
+        split.split(4);
+        assert!(!split.get(799) && (800..804).all(|bit| split.get(bit)) && split.count() == 4);
         assert!(!bits.get(69) && bits.get(200) && !bits.get(500));
     }
 }

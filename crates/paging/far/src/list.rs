@@ -46,6 +46,8 @@ struct List {
     /// What the servers have in common.
     template: Server,
     block: usize,
+    /// Bytes of the blocks into which blocks may be split later.
+    least: usize,
     text: Vec<u8>,
     members: Vec<Arc<Member>>,
     /// The number of stores that were opened for blocks of other servers.
@@ -63,6 +65,7 @@ pub(crate) fn open(template: Server, file: &Path, terms: Terms) -> Result<Box<dy
         file: file.to_owned(),
         template,
         block: terms.block,
+        least: terms.least,
         text: Vec::new(),
         members: Vec::new(),
         moved: 0,
@@ -209,11 +212,12 @@ fn join(list: &Arc<Mutex<List>>, found: (Vec<u8>, Vec<SocketAddr>)) -> Result<Ve
     }
     locked.text = text;
     locked.complaint.clear();
-    let block = locked.block;
+    let (block, least) = (locked.block, locked.least);
     drop(locked);
     let alone = |(member, store): (Arc<Member>, _)| {
         member.has_store.store(true, Relaxed);
-        Box::new(Mirror::alone(store, relief_of(list.clone(), member), block)) as Box<dyn Store>
+        Box::new(Mirror::alone(store, relief_of(list.clone(), member), block).splitting_to(least))
+            as Box<dyn Store>
     };
     Ok(new.into_iter().map(alone).collect())
 }
@@ -284,6 +288,7 @@ mod tests {
             file: PathBuf::new(),
             template: Server::parse("valkey+list:///servers?prefix=t").unwrap(),
             block: 4096,
+            least: 4096,
             text: Vec::new(),
             members: Vec::new(),
             moved: 0,

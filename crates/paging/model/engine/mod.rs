@@ -29,7 +29,8 @@ use terapage_model::ring::Done;
 use terapage_model::store::Disk;
 use terapage_model::{memory, page_bytes, program, ring};
 use terapage_store::{
-    Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store, StoreRing,
+    Below, BelowMut, Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store,
+    StoreRing,
 };
 use terapage_trace::Learnt;
 
@@ -162,6 +163,14 @@ impl Store for DiskStore {
         self.disk.joins(slot)
     }
 
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
+    }
+
     fn may_split(&self, _more: usize) -> bool {
         true
     }
@@ -194,7 +203,8 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     let faults = Faults { errors: 100_000, short: 100_000, flips: 200_000, copy: 0 };
     let bad = Faulty::new(DiskStore::new(), faults, choose(1000) as u64);
     let bad = Delayed::new(bad, 0..100, 1);
-    Box::new(Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
+    let mirror = Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap();
+    Box::new(mirror.splitting_to(page_bytes()))
 }
 
 /// A share that changes at any time.
@@ -557,6 +567,7 @@ fn blocks_that_are_split_too() {
     explore(Plan { splits: true, ..PLAN }, 800);
     explore(Plan { splits: true, shared: true, ..PLAN }, 300);
     explore(Plan { splits: true, moves: false, ..PLAN }, 300);
+    explore(Plan { splits: true, mirrored: true, ..PLAN }, 300);
     assert_met();
     let split = SPLIT.with(Cell::get);
     assert!(split > 100, "blocks were split in {split} runs only");

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::time::{Duration, Instant};
 use terapage_pager::{Options, Pager};
-use terapage_store::{Ended, Error as StoreError, Op, Store, StoreRing};
+use terapage_store::{Below, BelowMut, Ended, Error as StoreError, Op, Store, StoreRing};
 use terapage_sys::memory;
 use terapage_sys::ring::Done;
 
@@ -39,6 +39,22 @@ impl Store for Null {
 
     fn joins(&self, _slot: u32) -> bool {
         true
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
+    }
+
+    fn may_split(&self, _more: usize) -> bool {
+        false
+    }
+
+    fn split(&mut self, _more: usize) {
+        unreachable!("its slots cannot be split");
     }
 
     unsafe fn begin(&mut self, _ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

@@ -7,7 +7,10 @@ use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 use terapage_pager::{Options, Pager, Tuning};
 use terapage_stats::Snapshot;
-use terapage_store::{Faults, Faulty, FileStore, Ram, Store};
+use terapage_store::{
+    Codec, Compressed, Encrypted, Faults, Faulty, FileStore, Mirror, Placement, Ram, Store, Striped, Tier,
+    Tiered,
+};
 use terapage_sys::{memory, page_bytes};
 
 fn seed() -> u64 {
@@ -33,9 +36,51 @@ fn can_page() -> bool {
     }
 }
 
-fn files(block: usize) -> Result<Box<dyn Store>, terapage_pager::Error> {
-    let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    Ok(Box::new(FileStore::open(&path, block, None)?))
+/// Where the blocks of a test are kept.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    File,
+    Failing(Faults),
+    Encrypted,
+    Mirrored,
+    /// One copy gives errors and wrong bytes.
+    MirroredBadly,
+    Tiered,
+    Striped,
+    Compressed,
+}
+
+impl Kept {
+    fn open(self, block: usize, seed: u64) -> Result<Box<dyn Store>, terapage_pager::Error> {
+        let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let file = |block| -> Result<Box<dyn Store>, terapage_pager::Error> {
+            Ok(Box::new(FileStore::open(&path, block, None)?))
+        };
+        let least = page_bytes().min(block);
+        let failing = |faults| Box::new(Faulty::new(Ram::new(block, 1 << 30), faults, seed));
+        Ok(match self {
+            Kept::File => file(block)?,
+            Kept::Failing(faults) => failing(faults),
+            Kept::Encrypted => Box::new(Encrypted::new(file(block)?, block)?.splitting_to(least)),
+            Kept::Mirrored => {
+                Box::new(Mirror::new(vec![file(block)?, file(block)?], block)?.splitting_to(least))
+            }
+            Kept::MirroredBadly => {
+                let bad = Faults { errors: 50_000, short: 50_000, flips: 50_000, copy: 0 };
+                Box::new(Mirror::new(vec![failing(bad), file(block)?], block)?.splitting_to(least))
+            }
+            Kept::Tiered => {
+                let tier = |store| Tier { store, choosy: false };
+                let small = Box::new(Ram::new(block, 2 << 20));
+                Box::new(Tiered::new(vec![tier(small), tier(file(block)?)], block)?)
+            }
+            Kept::Striped => {
+                let both = vec![file(block)?, file(block)?];
+                Box::new(Striped::new(both, Placement::RoundRobin, block, None)?)
+            }
+            Kept::Compressed => Box::new(Compressed::new(file(4096)?, block, 4096, Codec::Lz4)?),
+        })
+    }
 }
 
 struct Arena {
@@ -45,18 +90,12 @@ struct Arena {
 }
 
 impl Arena {
-    fn new(options: Options, len: usize, store: Option<Faults>, seed: u64) -> Arena {
+    fn new(options: Options, len: usize, kept: Kept, seed: u64) -> Arena {
         let block = options.block;
         let len = len.next_multiple_of(block);
         let base = memory::reserve(len + block).unwrap() as usize;
         let base = base.next_multiple_of(block);
-        let make: Box<terapage_pager::MakeStore> = match store {
-            None => Box::new(move || files(block)),
-            Some(faults) => {
-                Box::new(move || Ok(Box::new(Faulty::new(Ram::new(block, 1 << 30), faults, seed))))
-            }
-        };
-        let pager = Pager::start(options, make).unwrap();
+        let pager = Pager::start(options, Box::new(move || kept.open(block, seed))).unwrap();
         pager.add(base, len, len).unwrap();
         Arena { pager: Arc::new(pager), base, len }
     }
@@ -135,18 +174,11 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
 /// One failure in a hundred: an operation is tried four times, so the store as a whole works.
 const FAULTS: Faults = Faults { errors: 10_000, short: 10_000, flips: 10_000, copy: 0 };
 
-fn run(
-    options: Options,
-    blocks: usize,
-    threads: usize,
-    steps: usize,
-    store: Option<Faults>,
-    seed: u64,
-) -> Snapshot {
+fn run(options: Options, blocks: usize, threads: usize, steps: usize, kept: Kept, seed: u64) -> Snapshot {
     let block = options.block;
     let limit = options.frames;
     let share = blocks / threads * block;
-    let arena = Arena::new(options, share * threads, store, seed);
+    let arena = Arena::new(options, share * threads, kept, seed);
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let arena = &arena;
@@ -177,7 +209,7 @@ fn every_policy_and_block_size_keeps_every_byte() {
                 prefetch: prefetch.to_owned(),
                 ..Options::default()
             };
-            run(options, frames * 4, 3, steps(400), None, seed);
+            run(options, frames * 4, 3, steps(400), Kept::File, seed);
         }
     }
 }
@@ -195,13 +227,14 @@ fn bounce_buffers_keep_every_byte() {
         return;
     }
     let seed = seed();
-    for (block, copy, faults) in
-        [(64 << 10, false, None), (64 << 10, false, Some(FAULTS)), (16 << 10, true, None)]
+    let failing = Kept::Failing(FAULTS);
+    for (block, copy, kept) in
+        [(64 << 10, false, Kept::File), (64 << 10, false, failing), (16 << 10, true, Kept::File)]
     {
         // Without faults, the test's own check of its bytes must be the only one.
-        let options = Options { copy, verify: faults.is_some(), ..bouncing(block) };
+        let options = Options { copy, verify: matches!(kept, Kept::Failing(_)), ..bouncing(block) };
         let frames = options.frames;
-        let stats = run(options, frames * 4, 3, steps(400), faults, seed);
+        let stats = run(options, frames * 4, 3, steps(400), kept, seed);
         assert!(stats.bounced_bytes > 0, "{stats:?}");
     }
 }
@@ -214,7 +247,7 @@ fn kernels_without_move_give_the_same_bytes() {
     let seed = seed();
     for (block, frames) in [(4 << 10, 8), (16 << 10, 32)] {
         let options = Options { block, frames, copy: true, ..Options::default() };
-        run(options, frames * 4, 2, steps(400), None, seed);
+        run(options, frames * 4, 2, steps(400), Kept::File, seed);
     }
 }
 
@@ -225,11 +258,27 @@ fn blocks_that_are_split_keep_every_byte() {
         return;
     }
     let seed = seed();
-    for (copy, faults) in [(false, None), (false, Some(FAULTS)), (true, Some(FAULTS))] {
-        for frames in [8, 64] {
+    let kinds = [
+        Kept::File,
+        Kept::Failing(FAULTS),
+        Kept::Encrypted,
+        Kept::Mirrored,
+        Kept::MirroredBadly,
+        Kept::Tiered,
+        Kept::Striped,
+        Kept::Compressed,
+    ];
+    for kept in kinds {
+        for (frames, copy) in [(8, false), (64, false), (64, true)] {
             let options = Options { block: 16 << 10, splits: true, frames, copy, ..Options::default() };
-            let stats = run(options, frames * 4, 3, steps(800), faults, seed);
-            assert_eq!(stats.block_bytes, page_bytes() as u64, "{stats:?}");
+            let stats = run(options, frames * 4, 3, steps(800), kept, seed);
+            let is_split = stats.block_bytes == page_bytes() as u64;
+            match kept {
+                Kept::Compressed => assert!(!is_split, "{stats:?}"),
+                // What the resync does may be under way each time.
+                Kept::MirroredBadly => {}
+                _ => assert!(is_split, "{kept:?}: {stats:?}"),
+            }
         }
     }
 }
@@ -241,11 +290,20 @@ fn blocks_are_split_where_most_of_their_pages_are_not_wanted() {
         return;
     }
     const BLOCK: usize = 16 << 10;
-    for (scattered, block) in [(true, page_bytes()), (false, BLOCK)] {
+    let (file, pages) = (Kept::File, page_bytes());
+    for (kept, scattered, block) in [
+        (file, true, pages),
+        (file, false, BLOCK),
+        (Kept::Encrypted, true, pages),
+        (Kept::Mirrored, true, pages),
+        (Kept::Tiered, true, pages),
+        (Kept::Striped, true, pages),
+        (Kept::Compressed, true, BLOCK),
+    ] {
         let frames = 1024;
         let options = Options { block: BLOCK, splits: true, frames, ..Options::default() };
         let seed = seed();
-        let arena = Arena::new(options, frames * 4 * BLOCK, None, seed);
+        let arena = Arena::new(options, frames * 4 * BLOCK, kept, seed);
         let mut random = StdRng::seed_from_u64(seed);
         let at = |page: usize| (arena.base + page * page_bytes()) as *mut usize;
         let pages = arena.len / page_bytes();
@@ -256,7 +314,10 @@ fn blocks_are_split_where_most_of_their_pages_are_not_wanted() {
             // SAFETY: as above.
             assert_eq!(unsafe { at(page).read() }, page);
         }
-        assert_eq!(arena.pager.counters().snapshot().block_bytes, block as u64, "scattered: {scattered}");
+        let counters = arena.pager.counters().snapshot();
+        assert_eq!(counters.block_bytes, block as u64, "{kept:?}, scattered: {scattered}");
+        let trials = counters.trials_together + counters.trials_apart;
+        assert_eq!(trials == 0, matches!(kept, Kept::Compressed), "{kept:?}: {trials} trials");
         memory::advise(arena.base, arena.len, libc::MADV_DONTFORK);
     }
 }
@@ -268,7 +329,7 @@ fn a_failing_store_never_gives_wrong_bytes() {
     }
     let seed = seed();
     let options = Options { block: 4 << 10, frames: 16, ..Options::default() };
-    run(options, 96, 2, steps(1500), Some(FAULTS), seed);
+    run(options, 96, 2, steps(1500), Kept::Failing(FAULTS), seed);
 }
 
 /// Runs the rest of a test in a child process, which may be stopped: returns its status.
@@ -295,7 +356,7 @@ fn a_store_that_lies_stops_the_program() {
     let status = in_child(|| {
         let faults = Faults { flips: 1_000_000, ..Faults::default() };
         let options = Options { block: 4 << 10, frames: 8, ..Options::default() };
-        run(options, 64, 1, 1000, Some(faults), seed);
+        run(options, 64, 1, 1000, Kept::Failing(faults), seed);
     });
     assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT, "status {status:#x}");
 }
@@ -311,7 +372,7 @@ fn a_forked_child_sees_memory_as_it_was_and_both_may_write() {
 
 fn forks(options: Options, len: usize) {
     let bounces = options.tuning.bounce == Some(true);
-    let Arena { pager, base, len } = Arena::new(options, len, None, 0);
+    let Arena { pager, base, len } = Arena::new(options, len, Kept::File, 0);
     // SAFETY: the range is the test's own.
     let words = unsafe { std::slice::from_raw_parts_mut(base as *mut u64, len / 8) };
     let fill = |words: &mut [u64], salt: u64| {

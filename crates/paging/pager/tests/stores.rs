@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use terapage_pager::{Options, Pager, Tuning};
-use terapage_store::{Ended, Error, Failure, Mirror, Op, Ram, Store, StoreRing, Why};
+use terapage_store::{Below, BelowMut, Ended, Error, Failure, Mirror, Op, Ram, Store, StoreRing, Why};
 use terapage_sys::memory;
 use terapage_sys::ring::Done;
 
@@ -50,6 +50,22 @@ impl Store for Watched {
 
     fn grow(&mut self) -> Result<(), Error> {
         self.inner.grow()
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Same(&self.inner)
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Same(&mut self.inner)
+    }
+
+    fn may_split(&self, more: usize) -> bool {
+        self.inner.may_split(more)
+    }
+
+    fn split(&mut self, more: usize) {
+        self.inner.split(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

@@ -1,7 +1,5 @@
 //! The directories in which a store may lie.
 
-use crate::kinds::compressed::too_small;
-use crate::open::unit;
 use crate::parts::member::{directory_of, takes_direct_io};
 use crate::{Error, Shelf};
 use rustix::fs::{Access, access, stat, statfs, statvfs};
@@ -24,22 +22,6 @@ impl Stores for Shelf {
             StoreSpec::Ram(_) => Ok(()),
             StoreSpec::Encrypted(inner) | StoreSpec::Compressed(_, inner) => self.check(inner),
             StoreSpec::Url(url) => (self.elsewhere.check)(url),
-        }
-    }
-
-    fn check_block(&self, store: &StoreSpec, block: usize) -> Result<(), String> {
-        match store {
-            StoreSpec::Compressed(_, inner) => {
-                let paths = inner.paths().into_iter().map(|path| path.display().to_string());
-                let urls = inner.urls().into_iter().map(without_user);
-                let name = paths.chain(urls).next().unwrap_or_else(|| "memory".to_owned());
-                too_small(block, unit(inner, block)).map_or(Ok(()), |why| Err(format!("{name} {why}")))
-            }
-            StoreSpec::Encrypted(inner) => self.check_block(inner, block),
-            StoreSpec::Mirror(inner) | StoreSpec::Tier(inner) => {
-                inner.iter().try_for_each(|store| self.check_block(store, block))
-            }
-            StoreSpec::File(_) | StoreSpec::Ram(_) | StoreSpec::Url(_) => Ok(()),
         }
     }
 

@@ -17,16 +17,18 @@ mod testing;
 pub use kinds::compressed::Compressed;
 pub use kinds::encrypted::Encrypted;
 pub use kinds::file::FileStore;
-pub use kinds::mirror::Mirror;
+pub use kinds::mirror::{Mirror, Relief, Spare};
 pub use kinds::packed::{Packed, packed_bytes};
 pub use kinds::ram::Ram;
 pub use kinds::striped::{Joins, Placement, Striped};
 pub use kinds::tiered::{Tier, Tiered};
 pub use open::{Elsewhere, OpenUrl, Shelf, Terms};
 pub use parts::member::takes_direct_io;
-pub use parts::spare::{Relief, Spare};
-pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
-pub use terapage_config::Faults;
+pub use shelf::{
+    Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Spread, Store,
+};
+pub use shelf::{StoreRing, Why};
+pub use terapage_config::{Codec, Faults};
 use terapage_sys::ring::IoEngine;
 pub use testing::delayed::Delayed;
 pub use testing::faulty::Faulty;

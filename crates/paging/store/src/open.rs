@@ -14,6 +14,8 @@ use terapage_config::{Settings, Size, StoreSpec, default_store};
 pub struct Terms {
     /// Bytes of a slot.
     pub block: usize,
+    /// Bytes of the slots into which slots may be split later; those of a slot: they never are.
+    pub least: usize,
     /// The bytes that the store reserves at once and never exceeds; `None`: it grows.
     pub limit: Option<u64>,
     /// Whether growing stores leave a tenth of their disks free.
@@ -99,17 +101,17 @@ impl Shelf {
                     let bad = copies.remove(0);
                     copies.insert(0, Box::new(Faulty::new(bad, faults, 1)));
                 }
-                Box::new(Mirror::with_spares(copies, spares, terms.block)?)
+                Box::new(Mirror::with_spares(copies, spares, terms.block)?.splitting_to(terms.least))
             }
             StoreSpec::Tier(tiers) => Box::new(Tiered::new(self.open_tiers(tiers, terms)?, terms.block)?),
             StoreSpec::Ram(size) => Box::new(ram(*size, terms, false)?),
             StoreSpec::Encrypted(inner) => {
                 let inner = self.with_faults(self.open(inner, terms)?);
-                Box::new(Encrypted::new(inner, terms.block)?)
+                Box::new(Encrypted::new(inner, terms.block)?.splitting_to(terms.least))
             }
             StoreSpec::Compressed(codec, inner) => {
-                let unit = unit(inner, terms.block);
-                let store = self.open(inner, Terms { block: unit, ..terms })?;
+                let unit = inner.unit(terms.block);
+                let store = self.open(inner, Terms { block: unit, least: unit, ..terms })?;
                 let store = if has_faults(inner) { store } else { self.with_faults(store) };
                 Box::new(Compressed::new(store, terms.block, unit, *codec)?)
             }
@@ -186,6 +188,7 @@ impl Shelf {
         };
         let terms = Terms {
             block,
+            least: settings.least_block_bytes().min(block),
             limit: settings.store_size.map(|size| size.0),
             leaves: settings.store_size.is_none(),
         };
@@ -216,17 +219,6 @@ impl Shelf {
 fn ram(size: Option<Size>, terms: Terms, choosy: bool) -> Result<Packed, Error> {
     Packed::new(terms.block, size.map_or(0, |size| size.0), choosy)
 }
-
-/// The bytes of a unit in which a store keeps compressed blocks of `block` bytes: on a disk whole
-/// pages, as direct I/O requires.
-pub(crate) fn unit(store: &StoreSpec, block: usize) -> usize {
-    let least = if store.paths().is_empty() { FAR_UNIT } else { DISK_UNIT };
-    (block / 16).max(least)
-}
-
-/// The least units in memory elsewhere, and on disks.
-const FAR_UNIT: usize = 1024;
-const DISK_UNIT: usize = 4096;
 
 fn is_encrypted(spec: &StoreSpec) -> bool {
     match spec {

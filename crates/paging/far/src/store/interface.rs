@@ -39,6 +39,33 @@ impl Store for Far {
         Ok(())
     }
 
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
+    }
+
+    /// A value that is one block is replaced as a whole.
+    fn may_split(&self, more: usize) -> bool {
+        let most = u32::MAX as usize / (self.per as usize * more) - 1;
+        self.per > 1 && self.open == 0 && self.values.len() < most
+    }
+
+    /// The bytes of a value stay where they are.
+    fn split(&mut self, more: usize) {
+        let numbers = more as u32;
+        self.used.split(numbers);
+        self.doubted.split(numbers);
+        self.lost.iter_mut().for_each(|lost| lost.split(numbers));
+        self.untold.iter_mut().for_each(|slots| *slots = slots.start * numbers..slots.end * numbers);
+        self.used_of.iter_mut().for_each(|count| *count *= numbers);
+        self.slots *= numbers;
+        self.per *= numbers;
+        self.block /= more;
+    }
+
     fn takes_pieces(&self) -> bool {
         true
     }
@@ -69,7 +96,7 @@ impl Store for Far {
                 }
             }
         }
-        let parts = self.split(&op);
+        let parts = self.cut(&op);
         self.ops.put(op.id, Open { parts: parts.len() as u32, failure: None });
         self.open += 1;
         parts.into_iter().for_each(|part| self.queue(part, false));

@@ -43,7 +43,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sweep::Sweeper;
-use terapage_store::{EXTENT, Ended, Error, Failure, Notes, Op, OpKind, Presence, Store, StoreRing, Why};
+use terapage_store::{
+    Below, BelowMut, EXTENT, Ended, Error, Failure, Notes, Op, OpKind, Presence, Store, StoreRing, Why,
+};
 use terapage_sys::ring::{self, Done, Piece};
 use terapage_sys::thread::{now_ns, say};
 

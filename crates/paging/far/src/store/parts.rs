@@ -5,7 +5,7 @@ use super::*;
 
 impl Far {
     /// The parts of an operation, one for each value that it touches.
-    pub(super) fn split(&mut self, op: &Op<'_>) -> Vec<u32> {
+    pub(super) fn cut(&mut self, op: &Op<'_>) -> Vec<u32> {
         let since_ns = now_ns();
         let (mut slot, mut left) = (op.slot, (op.bytes() / self.block) as u32);
         let mut pieces = op.pieces.to_vec();

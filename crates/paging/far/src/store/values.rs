@@ -51,7 +51,9 @@ impl Far {
         }
         self.is_registered = true;
         self.announced = self.announce;
-        let fields = self.holder.fields(self.announced, self.block);
+        // Others know a value's bytes by the block that it was made for.
+        let block = (EXTENT - self.per as usize * self.block).max(self.block);
+        let fields = self.holder.fields(self.announced, block);
         let mut words: Vec<&[u8]> = vec![b"HSET", &registry];
         fields.iter().for_each(|(name, value)| words.extend([name.as_bytes(), value.as_bytes()]));
         self.ask(lane, Ask::Register, &words);

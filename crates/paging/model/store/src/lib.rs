@@ -6,24 +6,23 @@ extern crate terapage_model as terapage_sys;
 #[path = "../../../store/src/parts"]
 mod parts {
     pub(crate) mod bits;
-    pub(crate) mod copies;
     pub(crate) mod pieces;
     pub(crate) mod random;
-    pub(crate) mod repair;
-    pub(crate) mod resync;
-    pub(crate) mod spare;
 }
 #[path = "../../../store/src/kinds"]
 mod kinds {
     pub(crate) mod mirror;
 }
-#[path = "../../../store/src/shelf.rs"]
+#[path = "../../../store/src/shelf/mod.rs"]
 mod shelf;
 #[path = "../../../store/src/testing/mod.rs"]
 mod testing;
 
 pub use kinds::mirror::Mirror;
-pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
+pub use shelf::{
+    Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Spread, Store,
+};
+pub use shelf::{StoreRing, Why};
 pub use terapage_config::Faults;
 pub use terapage_model::store::EXTENT;
 pub use testing::delayed::Delayed;

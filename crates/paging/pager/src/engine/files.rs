@@ -16,7 +16,9 @@ use crate::error::Error;
 use crate::pager::Pager;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use terapage_store::{EXTENT, Ended, Error as StoreError, Notes, Op, OpKind, Store, StoreRing};
+use terapage_store::{
+    Below, BelowMut, EXTENT, Ended, Error as StoreError, Notes, Op, OpKind, Store, StoreRing,
+};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory;
 use terapage_sys::ring::{Done, Piece};
@@ -99,6 +101,14 @@ impl Store for DataFile {
         true
     }
 
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
+    }
+
     fn may_split(&self, _more: usize) -> bool {
         true
     }
@@ -160,6 +170,14 @@ impl Store for Gone {
 
     fn grow(&mut self) -> Result<(), StoreError> {
         Err(StoreError::Full { name: self.name(), why: "it is gone".to_owned() })
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
     }
 
     fn may_split(&self, _more: usize) -> bool {

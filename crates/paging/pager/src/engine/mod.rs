@@ -184,7 +184,7 @@ impl Engine {
         let replacement = if options.turns { replacement::in_turns } else { replacement::by_name };
         let policy = replacement(&options.policy, limit).ok_or(Error::Policy)?;
         let ahead = Ahead::new(&options).ok_or(Error::Policy)?;
-        let splits = split::may_ever(&options);
+        let splits = split::may_ever(&options, &*store);
         let learning = options.learn.take().map(|last| Learning::new(last, limit * block));
         let mut engine = Engine {
             block,

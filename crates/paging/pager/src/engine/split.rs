@@ -20,9 +20,10 @@ use terapage_policy::replacement;
 use terapage_store::Store;
 use terapage_sys::page_bytes;
 
-/// Whether blocks of these options can be split.
-pub(crate) fn may_ever(options: &Options) -> bool {
-    options.splits && options.block == PARTS * page_bytes() && options.trace.is_none()
+/// Whether blocks of these options can be split in this store, which is new.
+pub(crate) fn may_ever(options: &Options, store: &dyn Store) -> bool {
+    let may = options.splits && options.block == PARTS * page_bytes() && options.trace.is_none();
+    may && store.may_split(PARTS)
 }
 
 impl Engine {
@@ -37,6 +38,7 @@ impl Engine {
     pub(crate) fn split(&mut self) -> Result<bool, Error> {
         // The trace has one block size, and the slots that a child reads must not change.
         let free = self.forks_ahead == 0 && self.children.is_empty() && !self.io.slots.are_read();
+        let free = free && self.io.may_split(PARTS);
         if self.trials.are_off() || !free || self.recorder.is_some() || !self.table.may_split() {
             return Ok(false);
         }
@@ -56,9 +58,8 @@ impl Engine {
             false => replacement::by_name(&options.policy, options.frames),
         };
         let (Some(policy), Some(ahead)) = (policy, Ahead::new(&options)) else { return Ok(false) };
+        // Meanwhile a store may have begun something by itself.
         if !self.io.may_split(PARTS) {
-            // Nothing will change that.
-            self.trials = Trials::new(false, 0);
             return Ok(false);
         }
         let (own, files) = (self.io.own_origin(), &self.files);

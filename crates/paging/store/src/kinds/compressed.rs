@@ -6,12 +6,15 @@
 //! block that would not shrink by a unit is stored as it is.
 
 use crate::EXTENT;
+use crate::parts::bits::Bits;
 use crate::parts::buffers::Buffers;
 use crate::parts::extents::room_for_numbers;
 use crate::parts::packer::Packer;
 use crate::parts::pieces::{KeptPieces, copy, cut, each_block};
 use crate::parts::units::{NONE, Units};
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::shelf::{
+    Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Spread, Store, StoreRing, Why,
+};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_config::Codec;
@@ -98,7 +101,7 @@ fn index_of(kind: OpKind) -> usize {
 }
 
 /// Why blocks of `block` bytes cannot be kept compressed in units of `unit` bytes, if so.
-pub(crate) fn too_small(block: usize, unit: usize) -> Option<String> {
+fn too_small(block: usize, unit: usize) -> Option<String> {
     let (block_kib, unit_kib) = (block >> 10, unit >> 10);
     (block < 2 * unit).then(|| {
         format!(
@@ -403,7 +406,7 @@ impl<S: Store> Compressed<S> {
         let is_read = operation.kind == OpKind::Read;
         if is_read && !has_failed && !unpack(self) {
             // If the inner store has the bytes twice, its other copy is read next.
-            self.judge_parts(ring, id, false);
+            self.judge_units(ring, id, false);
             operation.failure = Some(Failure::lasting(Why::Wrong));
         } else if !is_read && has_failed {
             operation.slots.clone().for_each(|slot| self.drop_slot(slot));
@@ -447,7 +450,7 @@ impl<S: Store> Compressed<S> {
     }
 
     /// Tells the inner store whether the bytes that it returned for an operation were right.
-    fn judge_parts(&mut self, ring: &mut StoreRing<'_>, id: u32, good: bool) {
+    fn judge_units(&mut self, ring: &mut StoreRing<'_>, id: u32, good: bool) {
         for index in 0..self.came[id as usize].len() {
             let number = self.came[id as usize][index];
             let Some(units) = self.parts.get_mut(number).map(|part| part.units.clone()) else { continue };
@@ -468,8 +471,6 @@ impl<S: Store> Compressed<S> {
 }
 
 impl<S: Store> Store for Compressed<S> {
-    crate::shelf::pass_on! { share unshare leaving close condition redundancy }
-
     fn name(&self) -> String {
         format!("compressed {}", self.inner.name())
     }
@@ -487,6 +488,23 @@ impl<S: Store> Store for Compressed<S> {
         }
         self.slots.resize(self.slots.len() + EXTENT / self.block, NOWHERE);
         Ok(())
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Spread(self)
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Spread(self)
+    }
+
+    /// A block that was compressed as a whole cannot be read in parts.
+    fn may_split(&self, _more: usize) -> bool {
+        false
+    }
+
+    fn split(&mut self, _more: usize) {
+        unreachable!("its slots cannot be split");
     }
 
     // The places of blocks are independent of their slots.
@@ -525,20 +543,9 @@ impl<S: Store> Store for Compressed<S> {
         self.settle(ring, ended);
     }
 
-    fn judge(
-        &mut self,
-        ring: &mut StoreRing<'_>,
-        id: u32,
-        _slots: Range<u32>,
-        good: bool,
-        ended: &mut Vec<Ended>,
-    ) {
-        self.judge_parts(ring, id, good);
-        self.settle(ring, ended);
-    }
-
-    fn forget(&mut self, slots: Range<u32>) {
-        slots.for_each(|slot| self.drop_slot(slot));
+    // The part has no operations of others in the ring, so that its tokens need no prefix.
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        self.inner.leaving(ring, leaves)
     }
 
     fn inherit(&mut self) -> Result<(), Error> {
@@ -557,9 +564,56 @@ impl<S: Store> Store for Compressed<S> {
         self.call(ring, |inner, ring, ended| inner.open(ring, ended));
         self.settle(ring, ended);
     }
+}
 
-    fn whereabouts(&self, slot: u32) -> Option<String> {
+/// A slot lies in a chain of units.
+impl<S: Store> Spread for Compressed<S> {
+    fn part(&self, index: usize) -> Option<&dyn Store> {
+        (index == 0).then_some(&self.inner as &dyn Store)
+    }
+
+    fn part_mut(&mut self, index: usize) -> Option<&mut dyn Store> {
+        (index == 0).then_some(&mut self.inner as &mut dyn Store)
+    }
+
+    fn judge_parts(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        _slots: Range<u32>,
+        good: bool,
+        ended: &mut Vec<Ended>,
+    ) {
+        self.judge_units(ring, id, good);
+        self.settle(ring, ended);
+    }
+
+    fn forget_parts(&mut self, slots: Range<u32>) {
+        slots.for_each(|slot| self.drop_slot(slot));
+    }
+
+    fn part_wants_back(&self, slot: u32) -> bool {
+        let first = self.slots[slot as usize].first;
+        first != NONE && self.inner.wants_back(first)
+    }
+
+    fn whereabouts_of_part(&self, slot: u32) -> Option<String> {
         let first = self.slots.get(slot as usize)?.first;
         if first == NONE { None } else { self.inner.whereabouts(first) }
+    }
+
+    fn take_lost_of_parts(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
+        let mut lost = Bits::default();
+        self.inner.take_lost(&mut |units| lost.insert(units));
+        let mut runs = Vec::new();
+        for (slot, location) in (0..).zip(&self.slots) {
+            runs.clear();
+            if lost.count() > 0 && location.first != NONE {
+                self.units.chain(location.first, &mut runs);
+                if runs.iter().any(|run| lost.has_any(run.clone())) {
+                    tell(slot..slot + 1);
+                }
+            }
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! Blocks encrypted before they reach a store (AES-256-GCM), with a key that only this process has.
 //!
-//! Each write of a slot has a different nonce, the number of the write; the slot's number is
-//! authenticated with it. Nonce and tag, the slot's *seal*, stay in memory, 24 bytes a slot. So a
+//! A slot is sealed in units: as a whole, or, if slots may be split later, in the slots that they
+//! may be split into. Each seal has a different nonce, its number; the unit's place is
+//! authenticated with it. Nonce and tag, the unit's *seal*, stay in memory, 24 bytes a unit. So a
 //! slot has the length of its block, and neither older bytes of a slot nor those of another slot
 //! decrypt.
 
 use crate::parts::buffers::Buffers;
 use crate::parts::pieces::{KeptPieces, copy, each_block};
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::shelf::{Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use crate::{EXTENT, parts::secret::Secret};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,12 +21,15 @@ const BUFFERS: usize = 2 * EXTENT;
 pub struct Encrypted<S> {
     inner: S,
     block: usize,
+    /// Bytes of a unit.
+    unit: usize,
     secret: Secret,
-    /// The number of slots sealed so far: each number has been a nonce.
+    /// The number of seals so far: each number has been a nonce.
     sealed: u64,
+    /// For each unit.
     seals: Vec<Seal>,
     buffers: Buffers,
-    /// Room for a block that lies in several pieces.
+    /// Room for a unit that lies in several pieces.
     whole: Vec<u8>,
     under_way: Notes<Note>,
     /// Writes for which there is no buffer yet.
@@ -37,7 +41,7 @@ pub struct Encrypted<S> {
     inherited: bool,
 }
 
-/// The data that decrypt a slot. No write has the nonce 0, which marks an empty slot.
+/// The data that decrypt a unit. No write has the nonce 0, which marks an empty unit.
 #[derive(Clone, Copy, Default)]
 struct Seal {
     nonce: u64,
@@ -74,6 +78,7 @@ impl<S: Store> Encrypted<S> {
             buffers: Buffers::new(BUFFERS, block, &name)?,
             inner,
             block,
+            unit: block,
             sealed: 0,
             seals,
             whole: vec![0; block],
@@ -83,6 +88,18 @@ impl<S: Store> Encrypted<S> {
             scratch: Vec::new(),
             inherited: false,
         })
+    }
+
+    /// The same store, which is new, with slots that can be split into slots of `least` bytes.
+    #[must_use]
+    pub fn splitting_to(self, least: usize) -> Self {
+        let seals = vec![Seal::default(); self.inner.slots() as usize * (self.block / least)];
+        Encrypted { unit: least, seals, whole: vec![0; least], ..self }
+    }
+
+    /// Units of a slot.
+    fn units(&self) -> usize {
+        self.block / self.unit
     }
 
     /// Calls the inner store, and handles the completions that the call returned.
@@ -137,16 +154,17 @@ impl<S: Store> Encrypted<S> {
     /// # Safety
     /// The pieces' memory is valid, and has no other user.
     unsafe fn open_all(&mut self, pieces: &[Piece], slot: u32) -> (Range<u32>, bool) {
-        let (mut at, mut good) = (slot, true);
+        let units = self.units();
+        let (mut at, mut good) = (slot as usize * units, true);
         let (secret, seals) = (&self.secret, &self.seals);
         let open = |bytes: &mut [u8]| {
-            let seal = seals.get(at as usize).filter(|seal| seal.nonce > 0);
-            good &= seal.is_some_and(|seal| secret.open(seal.nonce, at, &seal.tag, bytes));
+            let seal = seals.get(at).filter(|seal| seal.nonce > 0);
+            good &= seal.is_some_and(|seal| secret.open(seal.nonce, at as u64, &seal.tag, bytes));
             at += 1;
         };
         // SAFETY: the memory is valid, and nobody else uses it.
         unsafe { each_block::<true>(pieces, &mut self.whole, open) };
-        (slot..at, good)
+        (slot..(at / units) as u32, good)
     }
 
     /// Begins the waiting writes in the inner store for which there are buffers.
@@ -178,11 +196,11 @@ impl<S: Store> Encrypted<S> {
     unsafe fn seal_all(&mut self, from: &[Piece], to: &[Piece], slot: u32) {
         // SAFETY: both are valid, nobody writes to `from`, and nobody else uses `to`.
         unsafe { copy(from, to) };
-        let mut at = slot;
+        let mut at = slot as usize * self.units();
         let (secret, seals, sealed) = (&self.secret, &mut self.seals, &mut self.sealed);
         let seal = |bytes: &mut [u8]| {
             *sealed += 1;
-            seals[at as usize] = Seal { nonce: *sealed, tag: secret.seal(*sealed, at, bytes) };
+            seals[at] = Seal { nonce: *sealed, tag: secret.seal(*sealed, at as u64, bytes) };
             at += 1;
         };
         // SAFETY: `to` is valid, and nobody else uses it.
@@ -191,23 +209,37 @@ impl<S: Store> Encrypted<S> {
 }
 
 impl<S: Store> Store for Encrypted<S> {
-    crate::shelf::pass_on! {
-        joins takes_pieces share unshare leaving close condition redundancy whereabouts is_copy
-        presence take_lost
-    }
-
     fn name(&self) -> String {
         format!("encrypted {}", self.inner.name())
     }
 
     fn slots(&self) -> u32 {
-        self.seals.len() as u32
+        (self.seals.len() / self.units()) as u32
     }
 
     fn grow(&mut self) -> Result<(), Error> {
         self.inner.grow()?;
-        self.seals.resize(self.inner.slots() as usize, Seal::default());
+        self.seals.resize(self.inner.slots() as usize * self.units(), Seal::default());
         Ok(())
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Same(&self.inner)
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Same(&mut self.inner)
+    }
+
+    fn may_split(&self, more: usize) -> bool {
+        self.units().is_multiple_of(more) && self.inner.may_split(more)
+    }
+
+    // The units, and their places, stay as they are.
+    fn split(&mut self, more: usize) {
+        self.block /= more;
+        self.buffers.split(more);
+        self.inner.split(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
@@ -240,7 +272,8 @@ impl<S: Store> Store for Encrypted<S> {
     fn judge(&mut self, _: &mut StoreRing<'_>, _: u32, _: Range<u32>, _: bool, _: &mut Vec<Ended>) {}
 
     fn forget(&mut self, slots: Range<u32>) {
-        self.seals[slots.start as usize..slots.end as usize].fill(Seal::default());
+        let units = self.units();
+        self.seals[slots.start as usize * units..slots.end as usize * units].fill(Seal::default());
         self.inner.forget(slots);
     }
 

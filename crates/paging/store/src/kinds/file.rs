@@ -2,7 +2,7 @@
 
 use crate::parts::extents::{extents_of, extents_to_add, room_for_numbers, used_up};
 use crate::parts::member::{Member, Why};
-use crate::{EXTENT, Ended, Error, Notes, Op, OpKind, Store, StoreRing};
+use crate::{Below, BelowMut, EXTENT, Ended, Error, Notes, Op, OpKind, Store, StoreRing};
 use std::path::Path;
 use terapage_sys::ring::Done;
 
@@ -92,6 +92,14 @@ impl Store for FileStore {
             }
         }
         Ok(())
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
     }
 
     fn joins(&self, slot: u32) -> bool {

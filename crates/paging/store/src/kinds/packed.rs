@@ -5,7 +5,7 @@
 //! wherever they lie, in a chain, so that nothing is lost between blocks of different lengths.
 
 use crate::parts::extents::room_for_numbers;
-use crate::shelf::{Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
+use crate::shelf::{Below, BelowMut, Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
 use crate::{EXTENT, parts::pieces::each_block};
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 use std::ops::Range;
@@ -191,6 +191,23 @@ impl Store for Packed {
         room_for_numbers(self.slots.len() / per_extent, self.block, || self.name())?;
         self.slots.resize(self.slots.len() + per_extent, NOWHERE);
         Ok(())
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
+    }
+
+    /// A block that was compressed as a whole cannot be read in parts.
+    fn may_split(&self, _more: usize) -> bool {
+        false
+    }
+
+    fn split(&mut self, _more: usize) {
+        unreachable!("its slots cannot be split");
     }
 
     fn joins(&self, slot: u32) -> bool {

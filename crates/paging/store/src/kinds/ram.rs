@@ -1,6 +1,6 @@
 //! Blocks in ordinary memory, for tests.
 
-use crate::{EXTENT, Ended, Error, Op, OpKind, Store, StoreRing};
+use crate::{Below, BelowMut, EXTENT, Ended, Error, Op, OpKind, Store, StoreRing};
 use terapage_sys::memory;
 use terapage_sys::ring::Done;
 
@@ -37,6 +37,14 @@ impl Store for Ram {
         }
         self.bytes.resize(len, 0);
         Ok(())
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
     }
 
     fn joins(&self, _slot: u32) -> bool {

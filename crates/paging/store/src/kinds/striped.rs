@@ -1,7 +1,8 @@
 //! Several stores as one: extents spread over them.
 
+use crate::parts::bits::Bits;
 use crate::parts::extents::{extents_of, extents_to_add, room_for_numbers, used_up};
-use crate::{EXTENT, Ended, Error, Op, Redundancy, Store, StoreRing};
+use crate::{Below, BelowMut, EXTENT, Ended, Error, Op, Spread, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;
 use terapage_sys::thread::{now_ns, say};
@@ -39,6 +40,8 @@ pub struct Striped {
     block: usize,
     limit: Option<u64>,
     joins: Option<Joins>,
+    /// The number of slots that each slot of a new store becomes.
+    split_into: usize,
     /// The time of the next look for stores that join.
     look_ns: u64,
 }
@@ -66,6 +69,7 @@ impl Striped {
             block,
             limit,
             joins: None,
+            split_into: 1,
             look_ns: 0,
         };
         if striped.parts.is_empty() || striped.parts.len() > StoreRing::INNER_MOST {
@@ -92,8 +96,18 @@ impl Striped {
             return;
         }
         self.look_ns = now_ns + LOOK_NS;
-        for store in joins() {
-            let index = self.parts.len();
+        for mut store in joins() {
+            let (index, more) = (self.parts.len(), self.split_into);
+            if more > 1 && !store.may_split(more) {
+                let name = store.name();
+                say(&format!(
+                    "terapage: warning: store {name} cannot have such small blocks: it is not used\n"
+                ));
+                continue;
+            }
+            if more > 1 {
+                store.split(more);
+            }
             if index == StoreRing::INNER_MOST {
                 say(&format!("terapage: warning: store {} is one too many: it is not used\n", store.name()));
                 continue;
@@ -187,16 +201,20 @@ impl Store for Striped {
         Ok(())
     }
 
+    fn below(&self) -> Below<'_> {
+        Below::Spread(self)
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Spread(self)
+    }
+
     fn joins(&self, slot: u32) -> bool {
         if slot == 0 || slot >= self.slots() {
             return false;
         }
         let ((before, last), (part, first)) = (self.locate(slot - 1), self.locate(slot));
         before == part && first == last + 1 && self.parts[part].store.joins(first)
-    }
-
-    fn takes_pieces(&self) -> bool {
-        self.parts.iter().all(|part| part.store.takes_pieces())
     }
 
     fn may_split(&self, more: usize) -> bool {
@@ -210,6 +228,7 @@ impl Store for Striped {
         self.extents.iter_mut().for_each(|(_, first)| *first *= numbers);
         self.per_extent *= numbers;
         self.block /= more;
+        self.split_into *= more;
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
@@ -226,7 +245,23 @@ impl Store for Striped {
         self.look(ring, ended);
     }
 
-    fn judge(
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.joins = None;
+        self.parts.iter_mut().try_for_each(|part| part.store.inherit())
+    }
+}
+
+/// A slot lies in its extent's part.
+impl Spread for Striped {
+    fn part(&self, index: usize) -> Option<&dyn Store> {
+        self.parts.get(index).map(|part| &*part.store as &dyn Store)
+    }
+
+    fn part_mut(&mut self, index: usize) -> Option<&mut dyn Store> {
+        self.parts.get_mut(index).map(|part| &mut *part.store as &mut dyn Store)
+    }
+
+    fn judge_parts(
         &mut self,
         ring: &mut StoreRing<'_>,
         id: u32,
@@ -237,53 +272,37 @@ impl Store for Striped {
         self.each(slots, |store, part, slots| store.judge(&mut ring.inner(part), id, slots, good, ended));
     }
 
-    fn forget(&mut self, slots: Range<u32>) {
+    fn forget_parts(&mut self, slots: Range<u32>) {
         self.each(slots, |store, _, slots| store.forget(slots));
     }
 
-    fn share(&mut self, fork: u32) -> Result<(), Error> {
-        self.parts.iter_mut().try_for_each(|part| part.store.share(fork))
+    fn part_wants_back(&self, slot: u32) -> bool {
+        let (part, slot) = self.locate(slot);
+        self.parts[part].store.wants_back(slot)
     }
 
-    fn unshare(&mut self, fork: u32) {
-        self.parts.iter_mut().for_each(|part| part.store.unshare(fork));
-    }
-
-    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
-        let all = self.parts.iter_mut().enumerate();
-        all.fold(true, |noted, (index, part)| part.store.leaving(&mut ring.inner(index), leaves) && noted)
-    }
-
-    fn inherit(&mut self) -> Result<(), Error> {
-        self.joins = None;
-        self.parts.iter_mut().try_for_each(|part| part.store.inherit())
-    }
-
-    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
-        for (index, part) in self.parts.iter_mut().enumerate() {
-            part.store.open(&mut ring.inner(index), ended);
-        }
-    }
-
-    fn close(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.store.close());
-    }
-
-    fn condition(&self) -> Option<String> {
-        let conditions: Vec<_> = self.parts.iter().filter_map(|part| part.store.condition()).collect();
-        (!conditions.is_empty()).then(|| conditions.join("; "))
-    }
-
-    fn redundancy(&self) -> Redundancy {
-        self.parts.iter().fold(Redundancy::default(), |all, part| all + part.store.redundancy())
-    }
-
-    fn whereabouts(&self, slot: u32) -> Option<String> {
+    fn whereabouts_of_part(&self, slot: u32) -> Option<String> {
         let (part, slot) = self.locate(slot);
         let part = &self.parts[part].store;
         Some(
             part.whereabouts(slot).map_or_else(|| part.name(), |place| format!("{place} of {}", part.name())),
         )
+    }
+
+    fn take_lost_of_parts(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
+        let per_extent = self.per_extent;
+        for (index, part) in self.parts.iter_mut().enumerate() {
+            let mut lost = Bits::default();
+            part.store.take_lost(&mut |slots| lost.insert(slots));
+            let here = (0..).zip(&self.extents).filter(|&(_, &(part, _))| usize::from(part) == index);
+            for (extent, &(_, first)) in here {
+                let is_lost = |&at: &u32| lost.has(first + at);
+                (0..per_extent).filter(is_lost).for_each(|at| {
+                    let slot = extent * per_extent + at;
+                    tell(slot..slot + 1);
+                });
+            }
+        }
     }
 }
 
@@ -324,6 +343,27 @@ mod tests {
         }
         for slot in 0..20 {
             rig.operate(OpKind::Read, slot, BLOCK).unwrap();
+            assert!(rig.memory().iter().all(|&byte| byte == slot as u8 + 1), "slot {slot}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_joins_after_a_split_has_slots_of_the_same_size() {
+        let mut more: Option<Vec<Box<dyn Store>>> = Some(vec![Box::new(Ram::new(BLOCK, 8 * EXTENT))]);
+        let first: Vec<Box<dyn Store>> = vec![Box::new(Ram::new(BLOCK, 2 * EXTENT))];
+        let store = Striped::new(first, Placement::RoundRobin, BLOCK, None).unwrap();
+        let store = store.joined_by(Box::new(move || more.take().unwrap_or_default()));
+        let Some(mut rig) = Rig::new(store, BLOCK / 4) else { return };
+        rig.store.split(4);
+        rig.in_ring(|store, ring| store.look(ring, &mut Vec::new()));
+        while rig.store.grow().is_ok() {}
+        assert_eq!(rig.store.slots(), 80);
+        for slot in 0..80 {
+            rig.memory().fill(slot as u8 + 1);
+            rig.operate(OpKind::Write, slot, BLOCK / 4).unwrap();
+        }
+        for slot in 0..80 {
+            rig.operate(OpKind::Read, slot, BLOCK / 4).unwrap();
             assert!(rig.memory().iter().all(|&byte| byte == slot as u8 + 1), "slot {slot}");
         }
     }

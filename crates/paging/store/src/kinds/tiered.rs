@@ -9,7 +9,9 @@ use crate::EXTENT;
 use crate::parts::bits::Bits;
 use crate::parts::extents::room_for_numbers;
 use crate::parts::pieces::{KeptPieces, cut};
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
+use crate::shelf::{
+    Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Spread, Store, StoreRing, Why,
+};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_sys::ring::{Done, Piece};
@@ -392,6 +394,34 @@ impl Store for Tiered {
         Ok(())
     }
 
+    fn below(&self) -> Below<'_> {
+        Below::Spread(self)
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Spread(self)
+    }
+
+    fn may_split(&self, more: usize) -> bool {
+        let extents = self.has.len() / self.per_extent as usize;
+        let has_numbers = room_for_numbers(extents, self.block / more, || self.name()).is_ok();
+        has_numbers && self.levels.iter().all(|level| level.store.may_split(more))
+    }
+
+    fn split(&mut self, more: usize) {
+        let numbers = more as u32;
+        for level in &mut self.levels {
+            level.store.split(more);
+            level.extents.iter_mut().for_each(|(_, count)| *count *= numbers);
+        }
+        self.has = self.has.iter().flat_map(|&level| std::iter::repeat_n(level, more)).collect();
+        self.refused.split(numbers);
+        // The reads that they belong to were judged.
+        (self.came, self.parts) = Default::default();
+        self.per_extent *= numbers;
+        self.block /= more;
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let (id, kind, urgent) = (op.id, op.kind, op.urgent);
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
@@ -433,7 +463,39 @@ impl Store for Tiered {
         self.settle(ring, ended);
     }
 
-    fn judge(
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.operations.clear();
+        self.parts.clear();
+        self.came.clear();
+        self.ends.clear();
+        self.levels.iter_mut().try_for_each(|level| level.store.inherit())
+    }
+
+    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        for level in 0..self.levels.len() {
+            self.with_level(level, ring, |store, ring, ended| store.open(ring, ended));
+        }
+        self.settle(ring, ended);
+    }
+
+    fn presence(&self) -> Presence<'_> {
+        let all = || self.levels.iter().map(|level| level.store.presence());
+        let (answers, drains) = (all().all(|level| level.answers), all().any(|level| level.drains));
+        Presence { answers, drains, server: all().next_back().map_or("", |last| last.server) }
+    }
+}
+
+/// A slot lies in its level.
+impl Spread for Tiered {
+    fn part(&self, index: usize) -> Option<&dyn Store> {
+        self.levels.get(index).map(|level| &*level.store as &dyn Store)
+    }
+
+    fn part_mut(&mut self, index: usize) -> Option<&mut dyn Store> {
+        self.levels.get_mut(index).map(|level| &mut *level.store as &mut dyn Store)
+    }
+
+    fn judge_parts(
         &mut self,
         ring: &mut StoreRing<'_>,
         id: u32,
@@ -450,7 +512,7 @@ impl Store for Tiered {
         self.settle(ring, ended);
     }
 
-    fn forget(&mut self, slots: Range<u32>) {
+    fn forget_parts(&mut self, slots: Range<u32>) {
         self.refused.remove(slots.clone());
         for slot in slots.clone() {
             let level = std::mem::replace(&mut self.has[slot as usize], NOWHERE);
@@ -463,48 +525,7 @@ impl Store for Tiered {
         }
     }
 
-    fn share(&mut self, fork: u32) -> Result<(), Error> {
-        self.levels.iter_mut().try_for_each(|level| level.store.share(fork))
-    }
-
-    fn unshare(&mut self, fork: u32) {
-        self.levels.iter_mut().for_each(|level| level.store.unshare(fork));
-    }
-
-    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
-        let all = self.levels.iter_mut().enumerate();
-        all.fold(true, |noted, (index, level)| level.store.leaving(&mut ring.inner(index), leaves) && noted)
-    }
-
-    fn inherit(&mut self) -> Result<(), Error> {
-        self.operations.clear();
-        self.parts.clear();
-        self.came.clear();
-        self.ends.clear();
-        self.levels.iter_mut().try_for_each(|level| level.store.inherit())
-    }
-
-    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
-        for level in 0..self.levels.len() {
-            self.with_level(level, ring, |store, ring, ended| store.open(ring, ended));
-        }
-        self.settle(ring, ended);
-    }
-
-    fn close(&mut self) {
-        self.levels.iter_mut().for_each(|level| level.store.close());
-    }
-
-    fn condition(&self) -> Option<String> {
-        let conditions: Vec<_> = self.levels.iter().filter_map(|level| level.store.condition()).collect();
-        (!conditions.is_empty()).then(|| conditions.join("; "))
-    }
-
-    fn redundancy(&self) -> Redundancy {
-        self.levels.iter().fold(Redundancy::default(), |all, level| all + level.store.redundancy())
-    }
-
-    fn wants_back(&self, slot: u32) -> bool {
+    fn part_wants_back(&self, slot: u32) -> bool {
         let level = self.has[slot as usize];
         if level == NOWHERE {
             return false;
@@ -515,23 +536,13 @@ impl Store for Tiered {
         rest[0].store.wants_back(here) || !self.refused.has(slot) && faster.iter().any(Level::is_roomy)
     }
 
-    fn whereabouts(&self, slot: u32) -> Option<String> {
+    fn whereabouts_of_part(&self, slot: u32) -> Option<String> {
         let level = self.levels.get(usize::from(*self.has.get(slot as usize)?))?;
         let (number, _) = level.extents[(slot / self.per_extent) as usize];
         level.store.whereabouts(number * self.per_extent + slot % self.per_extent)
     }
 
-    fn is_copy(&mut self) {
-        self.levels.iter_mut().for_each(|level| level.store.is_copy());
-    }
-
-    fn presence(&self) -> Presence<'_> {
-        let all = || self.levels.iter().map(|level| level.store.presence());
-        let (answers, drains) = (all().all(|level| level.answers), all().any(|level| level.drains));
-        Presence { answers, drains, server: all().next_back().map_or("", |last| last.server) }
-    }
-
-    fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
+    fn take_lost_of_parts(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
         let (per_extent, mut lost) = (self.per_extent, Vec::new());
         for (index, level) in self.levels.iter_mut().enumerate() {
             level.store.take_lost(&mut |slots| lost.extend(slots));

@@ -47,6 +47,15 @@ impl Bits {
         }
     }
 
+    /// Each slot becomes `more` slots, which are in the set if it was.
+    pub fn split(&mut self, more: u32) {
+        let (before, mut from) = (std::mem::take(self), 0);
+        while let Some(slot) = before.next(from) {
+            self.insert(slot * more..(slot + 1) * more);
+            from = slot + 1;
+        }
+    }
+
     /// Takes the slots out of the set.
     pub fn remove(&mut self, slots: Range<u32>) {
         if self.count == 0 {
@@ -78,6 +87,11 @@ mod tests {
         assert_eq!(
             [0, 60, 61, 68, 69, 300, 301, 9999].map(|from| set.next(from)).map(|slot| slot.unwrap_or(0)),
             [60, 60, 61, 68, 300, 300, 0, 0]
+        );
+        set.split(4);
+        assert_eq!(
+            (set.count(), set.next(0), set.next(272), set.next(276)),
+            (40, Some(240), Some(272), Some(1200))
         );
     }
 }

@@ -52,6 +52,12 @@ impl Buffers {
         self.spare.push(pieces);
     }
 
+    /// Each block becomes `more` blocks. All are free.
+    pub fn split(&mut self, more: usize) {
+        self.block /= more;
+        self.clear();
+    }
+
     /// In the child of a fork: all blocks are free.
     pub fn clear(&mut self) {
         self.free.clear();

@@ -2,16 +2,12 @@
 
 pub(crate) mod bits;
 pub(crate) mod buffers;
-pub(crate) mod copies;
 pub(crate) mod extents;
 pub(crate) mod member;
 mod mounts;
 pub(crate) mod packer;
 pub(crate) mod pieces;
 pub(crate) mod random;
-pub(crate) mod repair;
-pub(crate) mod resync;
 pub(crate) mod secret;
 mod signature;
-pub(crate) mod spare;
 pub(crate) mod units;

@@ -56,17 +56,17 @@ impl Secret {
         unsafe { self.0.as_ref() }
     }
 
-    /// Encrypts `bytes` in place, for a slot. Each call must have a different number.
-    pub fn seal(&self, number: u64, slot: u32, bytes: &mut [u8]) -> [u8; 16] {
-        let aad = Aad::from(slot.to_le_bytes());
+    /// Encrypts `bytes` in place, for a place in a store. Each call must have a different number.
+    pub fn seal(&self, number: u64, place: u64, bytes: &mut [u8]) -> [u8; 16] {
+        let aad = Aad::from(place.to_le_bytes());
         let tag = self.key().seal_in_place_separate_tag(nonce(number), aad, bytes);
         let tag = tag.expect("a block is not too long");
         tag.as_ref().try_into().expect("a tag has 16 bytes")
     }
 
     /// Decrypts `bytes` in place; `false` if they are not the sealed bytes.
-    pub fn open(&self, number: u64, slot: u32, tag: &[u8; 16], bytes: &mut [u8]) -> bool {
-        let aad = Aad::from(slot.to_le_bytes());
+    pub fn open(&self, number: u64, place: u64, tag: &[u8; 16], bytes: &mut [u8]) -> bool {
+        let aad = Aad::from(place.to_le_bytes());
         self.key().open_in_place_separate_tag(nonce(number), aad, Tag::from(*tag), bytes, 0..).is_ok()
     }
 }

@@ -3,7 +3,7 @@
 //! Completions come in another order than their operations, as in a network.
 
 use crate::parts::random::Random;
-use crate::shelf::{Ended, Error, Notes, Op, Store, StoreRing};
+use crate::shelf::{Below, BelowMut, Ended, Error, Notes, Op, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;
 
@@ -51,13 +51,32 @@ impl<S: Store> Delayed<S> {
 }
 
 impl<S: Store> Store for Delayed<S> {
-    crate::shelf::pass_on! {
-        slots grow joins takes_pieces may_split split forget share unshare close condition
-        redundancy whereabouts is_copy presence take_lost
-    }
-
     fn name(&self) -> String {
         format!("delayed {}", self.inner.name())
+    }
+
+    fn slots(&self) -> u32 {
+        self.inner.slots()
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        self.inner.grow()
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Same(&self.inner)
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Same(&mut self.inner)
+    }
+
+    fn may_split(&self, more: usize) -> bool {
+        self.inner.may_split(more)
+    }
+
+    fn split(&mut self, more: usize) {
+        self.inner.split(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

@@ -1,7 +1,7 @@
 //! A store that fails by a seed: errors, short transfers, flipped bits, for tests.
 
 use crate::parts::random::Random;
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::shelf::{Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::ops::Range;
 use terapage_config::Faults;
 use terapage_sys::memory;
@@ -61,13 +61,32 @@ impl<S: Store> Faulty<S> {
 }
 
 impl<S: Store> Store for Faulty<S> {
-    crate::shelf::pass_on! {
-        slots grow joins takes_pieces may_split split forget share unshare leaving close condition
-        redundancy whereabouts is_copy presence take_lost
-    }
-
     fn name(&self) -> String {
         format!("faulty {}", self.inner.name())
+    }
+
+    fn slots(&self) -> u32 {
+        self.inner.slots()
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        self.inner.grow()
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Same(&self.inner)
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Same(&mut self.inner)
+    }
+
+    fn may_split(&self, more: usize) -> bool {
+        self.inner.may_split(more)
+    }
+
+    fn split(&mut self, more: usize) {
+        self.inner.split(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use terapage_store::{EXTENT, Ended, Error, Failure, Mirror, Op, OpKind, Presence, Store, StoreRing, Why};
+use terapage_store::{
+    Below, BelowMut, EXTENT, Ended, Error, Failure, Mirror, Op, OpKind, Presence, Store, StoreRing, Why,
+};
 use terapage_sys::memory;
 use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 
@@ -64,6 +66,22 @@ impl Store for Disk {
         let len = bytes.len() + EXTENT;
         bytes.resize(len, 0xcc);
         Ok(())
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
+    }
+
+    fn may_split(&self, _more: usize) -> bool {
+        false
+    }
+
+    fn split(&mut self, _more: usize) {
+        unreachable!("its slots cannot be split");
     }
 
     unsafe fn begin(&mut self, _: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

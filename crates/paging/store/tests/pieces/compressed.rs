@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use terapage_config::Codec;
 use terapage_store::{
-    Compressed, Delayed, EXTENT, Encrypted, Ended, Error, Faults, Faulty, Mirror, Op, Ram, Store, StoreRing,
+    Below, BelowMut, Compressed, Delayed, EXTENT, Encrypted, Ended, Error, Faults, Faulty, Mirror, Op, Ram,
+    Store, StoreRing,
 };
 use terapage_sys::ring::Done;
 
@@ -45,6 +46,22 @@ impl Store for Counted {
 
     fn joins(&self, slot: u32) -> bool {
         slot > 0 && slot < self.slots()
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
+    }
+
+    fn may_split(&self, _more: usize) -> bool {
+        false
+    }
+
+    fn split(&mut self, _more: usize) {
+        unreachable!("its slots cannot be split");
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

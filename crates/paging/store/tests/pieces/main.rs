@@ -2,6 +2,8 @@
 
 mod compressed;
 mod encrypted;
+mod matrix;
 mod packed;
 mod rig;
+mod split;
 mod tiered;

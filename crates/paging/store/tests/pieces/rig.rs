@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use terapage_store::{EXTENT, Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
+use terapage_store::{Below, BelowMut, EXTENT, Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
 use terapage_sys::memory;
 use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 
@@ -50,6 +50,22 @@ impl Store for Disk {
 
     fn joins(&self, slot: u32) -> bool {
         slot > 0 && slot < self.slots()
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
+    }
+
+    fn may_split(&self, _more: usize) -> bool {
+        false
+    }
+
+    fn split(&mut self, _more: usize) {
+        unreachable!("its slots cannot be split");
     }
 
     unsafe fn begin(&mut self, _: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

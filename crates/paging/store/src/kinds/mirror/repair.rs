@@ -1,6 +1,6 @@
 //! Bytes that were judged right, written back to the copies of a mirror that need them.
 
-use crate::kinds::mirror::{Inner, Mirror, Operation};
+use super::{Inner, Mirror, Operation};
 use crate::parts::pieces::KeptPieces;
 use crate::shelf::{Ended, OpKind, StoreRing};
 use std::ops::Range;
@@ -11,14 +11,14 @@ use terapage_sys::ring::Piece;
 const PAGE: usize = 4096;
 
 /// Bytes that are written back to a copy.
-pub(crate) struct Repair {
+pub(super) struct Repair {
     pub slots: Range<u32>,
     _bytes: Arc<Saved>,
     _pieces: Box<[Piece]>,
 }
 
 /// Bytes that begin at a page boundary, as direct I/O requires.
-pub(crate) struct Saved {
+pub(super) struct Saved {
     memory: Vec<u8>,
     from: usize,
 }
@@ -51,7 +51,7 @@ impl Saved {
 
 impl Mirror {
     /// Writes bytes that were judged right back to the copies that need them.
-    pub(crate) fn repair(&mut self, ring: &mut StoreRing<'_>, slots: &Range<u32>, saved: Saved) {
+    pub(super) fn repair(&mut self, ring: &mut StoreRing<'_>, slots: &Range<u32>, saved: Saved) {
         let saved = Arc::new(saved);
         for index in 0..self.copies.0.len() {
             if !self.copies.0[index].needs(slots) || self.is_written_back(slots) {
@@ -71,7 +71,7 @@ impl Mirror {
     }
 
     /// Whether one of these slots is being written back, or read for that.
-    pub(crate) fn is_written_back(&self, slots: &Range<u32>) -> bool {
+    pub(super) fn is_written_back(&self, slots: &Range<u32>) -> bool {
         let touches = |other: &Range<u32>| other.start < slots.end && slots.start < other.end;
         self.resync.slots().is_some_and(touches)
             || self.inner.iter().any(|inner| match inner {
@@ -81,19 +81,19 @@ impl Mirror {
     }
 
     /// Whether an operation of the caller's is under way.
-    pub(crate) fn is_at_work(&self) -> bool {
+    pub(super) fn is_at_work(&self) -> bool {
         self.operations.iter().next().is_some()
     }
 
     /// Whether a slot of these is being written by the caller, or written back.
-    pub(crate) fn is_busy(&self, slots: &Range<u32>) -> bool {
+    pub(super) fn is_busy(&self, slots: &Range<u32>) -> bool {
         let touches = |other: &Range<u32>| other.start < slots.end && slots.start < other.end;
         let is_written = |one: &Operation| one.kind == OpKind::Write && touches(&one.slots);
         self.operations.iter().any(is_written) || self.is_written_back(slots)
     }
 
     /// A copy has been written back.
-    pub(crate) fn repaired(
+    pub(super) fn repaired(
         &mut self,
         ring: &mut StoreRing<'_>,
         index: usize,
@@ -113,7 +113,7 @@ impl Mirror {
     }
 
     /// Something was written back, or not: what has waited for that goes on.
-    pub(crate) fn let_go_on(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+    pub(super) fn let_go_on(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         for slots in std::mem::take(&mut self.given_up) {
             self.tell_given_up(slots);
         }
@@ -128,7 +128,7 @@ impl Mirror {
 
     /// Tells the copies that slots are in use no more; later, if they are being written back, so
     /// that nothing is written to what a copy has given up. One that is in use again stays.
-    pub(crate) fn tell_given_up(&mut self, slots: Range<u32>) {
+    pub(super) fn tell_given_up(&mut self, slots: Range<u32>) {
         if self.is_written_back(&slots) {
             return self.given_up.push(slots);
         }

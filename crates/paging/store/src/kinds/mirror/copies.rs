@@ -13,7 +13,7 @@ const FAILURES_MOST: u32 = 8;
 const PROBE_NS: u64 = 1_000_000_000;
 
 /// One copy.
-pub(crate) struct Side {
+pub(super) struct Side {
     pub store: Box<dyn Store>,
     /// Slots that a write did not reach: they are not read from this copy.
     pub stale: Bits,
@@ -45,7 +45,7 @@ pub(crate) struct Side {
 }
 
 /// All copies.
-pub(crate) struct Copies(pub Vec<Side>);
+pub(super) struct Copies(pub Vec<Side>);
 
 impl Side {
     /// A copy in a store, which is told that it is one.

@@ -8,15 +8,23 @@
 //! copy that a write did not reach, and is not read there until it has been written. It is
 //! *suspect* in a copy that gave an error or wrong bytes, and is read there only if no other copy
 //! has it. Both are written again from another copy: when they are read, or else in the background
-//! ([`resync`](crate::parts::resync)).
+//! ([`resync`](crate::kinds::mirror::resync)).
+
+mod copies;
+mod repair;
+mod resync;
+mod spare;
+mod spread;
 
 use crate::parts::bits::Bits;
-use crate::parts::copies::{Copies, Side};
 use crate::parts::pieces::{KeptPieces, cut, each_block};
-use crate::parts::repair::{Repair, Saved};
-use crate::parts::resync::Resync;
-use crate::parts::spare::{Relief, Spare};
-use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why};
+use crate::shelf::{
+    Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why,
+};
+use copies::{Copies, Side};
+use repair::{Repair, Saved};
+use resync::Resync;
+pub use spare::{Relief, Spare};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_sys::memory;
@@ -30,44 +38,50 @@ const SAVED_MOST: usize = 8 << 20;
 
 /// Several stores with the same bytes.
 pub struct Mirror {
-    pub(crate) copies: Copies,
-    pub(crate) spares: Vec<Spare>,
-    pub(crate) relief: Option<Relief>,
+    copies: Copies,
+    spares: Vec<Spare>,
+    relief: Option<Relief>,
     /// It has one copy, but while that is emptied.
     is_alone: bool,
     /// The time from which on relief may be asked for.
-    pub(crate) relief_from_ns: u64,
-    pub(crate) block: usize,
-    pub(crate) slots: u32,
+    relief_from_ns: u64,
+    block: usize,
+    /// Bytes of a unit, of which each has a checksum: a slot, or what slots may be split into.
+    unit: usize,
+    /// The number of slots that each slot of a new store becomes.
+    split_into: usize,
+    slots: u32,
     /// Slots that were written, and were not given up since.
-    pub(crate) used: Bits,
-    /// The checksums of those slots.
-    pub(crate) sums: Vec<u64>,
-    pub(crate) resync: Resync,
+    used: Bits,
+    /// The checksums of the units of those slots.
+    sums: Vec<u64>,
+    resync: Resync,
     /// Slots that were given up while they were written back: the copies are told later.
-    pub(crate) given_up: Vec<Range<u32>>,
-    /// Room for a block that lies in several pieces.
+    given_up: Vec<Range<u32>>,
+    /// Slots that no copy has any more, of which nobody was told yet.
+    untold: Bits,
+    /// Room for a unit that lies in several pieces.
     whole: Vec<u8>,
     /// The caller's operations, by their numbers.
-    pub(crate) operations: Notes<Operation>,
+    operations: Notes<Operation>,
     /// Operations of the copies, by their numbers there.
-    pub(crate) inner: Notes<Inner>,
+    inner: Notes<Inner>,
     /// The source of each read, by its number, until it is judged.
     came: Vec<Came>,
     /// Completions of the copies that were not yet handled.
     ends: VecDeque<(usize, Ended)>,
     scratch: Vec<Ended>,
     /// Writes that wait until their slots have been written back.
-    pub(crate) waiting: Vec<u32>,
-    pub(crate) saved_bytes: usize,
+    waiting: Vec<u32>,
+    saved_bytes: usize,
     /// Forks whose children may still read the copies.
-    pub(crate) forks: Vec<u32>,
+    forks: Vec<u32>,
     /// This is a fork's child, which must not write.
-    pub(crate) inherited: bool,
+    inherited: bool,
 }
 
 /// An operation of the caller's.
-pub(crate) struct Operation {
+struct Operation {
     pub kind: OpKind,
     pub slots: Range<u32>,
     urgent: bool,
@@ -87,7 +101,7 @@ pub(crate) struct Operation {
 }
 
 /// An operation of a copy.
-pub(crate) enum Inner {
+enum Inner {
     Read {
         id: u32,
         slots: Range<u32>,
@@ -154,11 +168,14 @@ impl Mirror {
             is_alone: false,
             relief_from_ns: 0,
             block,
+            unit: block,
+            split_into: 1,
             slots,
             used: Bits::default(),
             sums: vec![0; slots as usize],
             resync: Resync::default(),
             given_up: Vec::new(),
+            untold: Bits::default(),
             whole: vec![0; block],
             operations: Notes::default(),
             inner: Notes::default(),
@@ -172,8 +189,27 @@ impl Mirror {
         }
     }
 
+    /// The same store, which is new, with slots that can be split into slots of `least` bytes.
+    #[must_use]
+    pub fn splitting_to(mut self, least: usize) -> Mirror {
+        (self.unit, self.whole) = (least, vec![0; least]);
+        self.sums = vec![0; self.slots as usize * self.units()];
+        self
+    }
+
+    /// Units of a slot.
+    fn units(&self) -> usize {
+        self.block / self.unit
+    }
+
+    /// Whether these are the bytes that were written to a slot.
+    fn is_right(&self, slot: u32, bytes: &[u8]) -> bool {
+        let sums = &self.sums[slot as usize * self.units()..];
+        bytes.chunks_exact(self.unit).zip(sums).all(|(unit, &sum)| XxHash3_64::oneshot(unit) == sum)
+    }
+
     /// Calls a copy, and notes the completions that the call returned.
-    pub(crate) fn with_copy(
+    fn with_copy(
         &mut self,
         index: usize,
         ring: &mut StoreRing<'_>,
@@ -185,20 +221,27 @@ impl Mirror {
 
     /// Hears which copies are there, and what they have lost.
     fn hear(&mut self) {
-        let used = &self.used;
+        let (used, mut lost) = (&self.used, Vec::new());
         for Side { store, stale, suspect, is_retired, .. } in &mut self.copies.0 {
             store.take_lost(&mut |slots| {
                 for slot in slots.filter(|&slot| used.has(slot) && !*is_retired) {
                     stale.insert(slot..slot + 1);
                     suspect.remove(slot..slot + 1);
+                    lost.push(slot);
                 }
             });
+        }
+        for slot in lost {
+            let slots = slot..slot + 1;
+            if !self.copies.0.iter().any(|copy| copy.has(&slots)) {
+                self.untold.insert(slots);
+            }
         }
         self.copies.look();
     }
 
     /// Notes that slots did not reach a copy, as far as they are still in use.
-    pub(crate) fn note_stale(&mut self, index: usize, slots: &Range<u32>) {
+    fn note_stale(&mut self, index: usize, slots: &Range<u32>) {
         if self.copies.0[index].is_retired {
             return;
         }
@@ -208,7 +251,7 @@ impl Mirror {
     }
 
     /// Notes that a copy was wrong about slots, as far as they are still in use.
-    pub(crate) fn note_suspect(&mut self, index: usize, slots: &Range<u32>) {
+    fn note_suspect(&mut self, index: usize, slots: &Range<u32>) {
         if self.copies.0[index].is_retired {
             return;
         }
@@ -222,7 +265,7 @@ impl Mirror {
     /// # Safety
     /// The pieces' memory stays valid until the operation has ended. Until then nobody else touches
     /// the memory of a read, and nobody else writes that of a write.
-    pub(crate) unsafe fn begin_in(
+    unsafe fn begin_in(
         &mut self,
         index: usize,
         ring: &mut StoreRing<'_>,
@@ -240,7 +283,7 @@ impl Mirror {
     }
 
     /// Handles all completions, and those that result from them.
-    pub(crate) fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+    fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         self.hear();
         self.see_to_spares(ring);
         while let Some((index, end)) = self.ends.pop_front() {
@@ -362,7 +405,7 @@ impl Mirror {
 
     /// Begins a write in the copies that must have it; for copies that are left out it is noted as
     /// missing, unless there are no others. Completes the write if no copy remains.
-    pub(crate) fn write(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
+    fn write(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
         let operation = self.operations.get_mut(id).expect("a write under way");
         let (slots, tried, pieces) = (operation.slots.clone(), operation.wrote, operation.pieces);
         let what = (OpKind::Write, slots.start, operation.urgent);
@@ -421,10 +464,12 @@ impl Mirror {
     /// Notes what is about to be written.
     fn note_write(&mut self, slots: &Range<u32>, pieces: &[Piece]) {
         self.used.insert(slots.clone());
-        if self.sums.len() < slots.end as usize {
-            self.sums.resize(slots.end as usize, 0);
+        self.untold.remove(slots.clone());
+        let units = slots.start as usize * self.units()..slots.end as usize * self.units();
+        if self.sums.len() < units.end {
+            self.sums.resize(units.end, 0);
         }
-        let mut sums = self.sums[slots.start as usize..slots.end as usize].iter_mut();
+        let mut sums = self.sums[units].iter_mut();
         let note = |bytes: &mut [u8]| {
             sums.next().into_iter().for_each(|sum| *sum = XxHash3_64::oneshot(bytes));
         };
@@ -467,18 +512,30 @@ impl Store for Mirror {
             Some(error) if most == u32::MAX => Err(error),
             _ => {
                 self.slots = most;
-                self.sums.resize(most as usize, 0);
+                self.sums.resize(most as usize * self.units(), 0);
                 Ok(())
             }
         }
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Spread(self)
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Spread(self)
     }
 
     fn joins(&self, slot: u32) -> bool {
         self.copies.0.iter().all(|copy| copy.store.joins(slot))
     }
 
-    fn takes_pieces(&self) -> bool {
-        self.copies.0.iter().all(|copy| copy.store.takes_pieces())
+    fn may_split(&self, more: usize) -> bool {
+        self.can_split(more)
+    }
+
+    fn split(&mut self, more: usize) {
+        self.split_slots(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
@@ -521,47 +578,6 @@ impl Store for Mirror {
         self.settle(ring, ended);
     }
 
-    fn judge(
-        &mut self,
-        ring: &mut StoreRing<'_>,
-        id: u32,
-        slots: Range<u32>,
-        good: bool,
-        ended: &mut Vec<Ended>,
-    ) {
-        let came = &mut self.came[id as usize];
-        if good {
-            came.wrong = None;
-            // What a copy has just given is right there, and is not written back to it.
-            for (index, slots) in &came.parts {
-                self.copies.0[*index].suspect.remove(slots.clone());
-            }
-            if let Some(saved) = came.saved.take() {
-                self.saved_bytes -= saved.bytes().len();
-                self.repair(ring, &slots, saved);
-                self.settle(ring, ended);
-            }
-            return;
-        }
-        let (_, copies) = came.wrong.get_or_insert((slots.clone(), 0));
-        // If several copies gave parts, it is unknown which was wrong: one copy gives all of it
-        // next.
-        if let [(index, _)] = came.parts[..] {
-            *copies |= 1 << index;
-            self.note_suspect(index, &slots);
-            self.see_to_resync(ring);
-        }
-    }
-
-    fn forget(&mut self, slots: Range<u32>) {
-        self.used.remove(slots.clone());
-        for copy in &mut self.copies.0 {
-            copy.stale.remove(slots.clone());
-            copy.suspect.remove(slots.clone());
-        }
-        self.tell_given_up(slots);
-    }
-
     /// A copy that cannot promise this gets no later slots; the child reads another copy.
     fn share(&mut self, fork: u32) -> Result<(), Error> {
         let mut failed = None;
@@ -584,11 +600,6 @@ impl Store for Mirror {
         self.forks.retain(|&other| other != fork);
         self.copies.0.iter_mut().for_each(|copy| copy.readers.retain(|&other| other != fork));
         self.copies.0.iter_mut().for_each(|copy| copy.store.unshare(fork));
-    }
-
-    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
-        let all = self.copies.0.iter_mut().enumerate();
-        all.fold(true, |noted, (index, copy)| copy.store.leaving(&mut ring.inner(index), leaves) && noted)
     }
 
     /// Operations under way belong to the parent. A child must not write slots: once it has ended,
@@ -637,12 +648,6 @@ impl Store for Mirror {
     fn redundancy(&self) -> Redundancy {
         let all = Redundancy { resynced_bytes: self.resync.bytes, ..self.copies.redundancy() };
         if self.is_alone { Redundancy { copies: 0, missing: 0, ..all } } else { all }
-    }
-
-    fn whereabouts(&self, slot: u32) -> Option<String> {
-        let place = |copy: &Side| copy.store.whereabouts(slot);
-        let places: Vec<String> = self.copies.0.iter().filter_map(place).collect();
-        (!places.is_empty()).then(|| places.join(" and "))
     }
 
     fn presence(&self) -> Presence<'_> {

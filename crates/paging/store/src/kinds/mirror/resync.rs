@@ -4,15 +4,14 @@
 //! One step at a time is under way, and the steps have a bounded rate. A write of the program's to
 //! slots of the step waits until the step is over.
 
+use super::repair::Saved;
+use super::{Inner, Mirror};
 use crate::EXTENT;
-use crate::kinds::mirror::{Inner, Mirror};
 use crate::parts::pieces::KeptPieces;
-use crate::parts::repair::Saved;
 use crate::shelf::{Failure, OpKind, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Piece;
 use terapage_sys::thread::now_ns;
-use twox_hash::XxHash3_64;
 
 /// Bytes of a step, at most.
 const STEP: usize = 512 << 10;
@@ -31,7 +30,7 @@ const TIMEOUT: u64 = 0;
 
 /// Where it is.
 #[derive(Default)]
-pub(crate) struct Resync {
+pub(super) struct Resync {
     /// A timeout is under way.
     is_armed: bool,
     step: Option<Step>,
@@ -62,9 +61,16 @@ impl Resync {
     }
 }
 
+impl Resync {
+    /// Each slot becomes `more` slots. No step is under way.
+    pub fn split(&mut self, more: u32) {
+        self.at *= more;
+    }
+}
+
 impl Mirror {
     /// Arms the clock, if there is something to be done.
-    pub(crate) fn see_to_resync(&mut self, ring: &mut StoreRing<'_>) {
+    pub(super) fn see_to_resync(&mut self, ring: &mut StoreRing<'_>) {
         let is_idle = !self.resync.is_armed && self.resync.step.is_none() && !self.inherited;
         // On the simulated machine a timeout ends at once: a copy that takes no writes would occupy
         // the pager's thread for ever. The tests of this crate check the resync by themselves.
@@ -85,7 +91,7 @@ impl Mirror {
     }
 
     /// The time has come for the next step.
-    pub(crate) fn resync_on(&mut self, ring: &mut StoreRing<'_>) {
+    pub(super) fn resync_on(&mut self, ring: &mut StoreRing<'_>) {
         self.resync.is_armed = false;
         if self.inherited || self.resync.step.is_some() {
             return;
@@ -174,7 +180,7 @@ impl Mirror {
     }
 
     /// A copy has given the bytes of the step, or has not.
-    pub(crate) fn source_read(
+    pub(super) fn source_read(
         &mut self,
         ring: &mut StoreRing<'_>,
         index: usize,
@@ -183,7 +189,7 @@ impl Mirror {
     ) {
         let Some(step) = &self.resync.step else { return };
         let slots = step.slots.clone();
-        let is_wrong = |&(slot, bytes): &(u32, &[u8])| XxHash3_64::oneshot(bytes) != self.sums[slot as usize];
+        let is_wrong = |&(slot, bytes): &(u32, &[u8])| !self.is_right(slot, bytes);
         let bad: Vec<u32> = match result {
             Ok(()) => {
                 let blocks = step.saved.bytes().chunks_exact(self.block);
@@ -231,7 +237,7 @@ impl Mirror {
     }
 
     /// A copy has taken the bytes of the step, or has not.
-    pub(crate) fn target_written(
+    pub(super) fn target_written(
         &mut self,
         ring: &mut StoreRing<'_>,
         index: usize,

@@ -5,8 +5,8 @@
 //! Until it has all, a copy that is there goes on as one; from then on it has no part in anything,
 //! and gives up what it keeps, once no child of an earlier fork can read it.
 
-use crate::kinds::mirror::Mirror;
-use crate::parts::copies::Side;
+use super::Mirror;
+use super::copies::Side;
 use crate::shelf::{Store, StoreRing};
 use std::time::Duration;
 use terapage_sys::thread::{now_ns, say};
@@ -27,7 +27,7 @@ const PAUSE_NS: u64 = 10_000_000_000;
 
 impl Mirror {
     /// Has spares take the place of copies, and copies retire in whose place one has all.
-    pub(crate) fn see_to_spares(&mut self, ring: &mut StoreRing<'_>) {
+    pub(super) fn see_to_spares(&mut self, ring: &mut StoreRing<'_>) {
         if self.inherited {
             return;
         }
@@ -49,7 +49,11 @@ impl Mirror {
     /// Another store for the bytes of a copy.
     fn relieve(&mut self, now_ns: u64) -> Option<Box<dyn Store>> {
         let has_room = self.copies.0.len() < StoreRing::INNER_MOST && now_ns >= self.relief_from_ns;
-        self.relief.as_mut().filter(|_| has_room)?()
+        let mut store = self.relief.as_mut().filter(|_| has_room)?()?;
+        if self.split_into > 1 {
+            store.may_split(self.split_into).then(|| store.split(self.split_into))?;
+        }
+        Some(store)
     }
 
     /// A spare takes the place of a copy, if it has room. Returns whether it does.
