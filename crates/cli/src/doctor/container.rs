@@ -80,16 +80,19 @@ pub fn is_inside() -> bool {
     use std::os::unix::fs::MetadataExt;
     let number = |path: &str| std::fs::metadata(path).ok().map(|found| found.ino());
     let is_marked = || hosts().iter().any(|&host| host != Host::Slurm);
-    if number("/proc/self/ns/mnt").is_some() { is_apart(number) } else { is_marked() }
+    // Only root may ask which mounts the first process has. A root who may not is confined.
+    is_apart(number).unwrap_or_else(|| rustix::process::geteuid().is_root() || is_marked())
 }
 
 /// Whether this process has namespaces that are not the machine's first ones, by the namespaces'
-/// numbers. One whose mounts cannot be compared with those of the first process is apart.
-fn is_apart(number: impl Fn(&str) -> Option<u64>) -> bool {
+/// numbers; `None` if that cannot be told.
+fn is_apart(number: impl Fn(&str) -> Option<u64>) -> Option<bool> {
     let is_other = |path: &str, first: u64| number(path).is_some_and(|number| number != first);
-    let mounts = number("/proc/self/ns/mnt");
-    let are_first = mounts == Some(FIRST_MOUNTS) || mounts == number("/proc/1/ns/mnt");
-    is_other("/proc/self/ns/pid", FIRST_PIDS) || is_other("/proc/self/ns/user", FIRST_USERS) || !are_first
+    if is_other("/proc/self/ns/pid", FIRST_PIDS) || is_other("/proc/self/ns/user", FIRST_USERS) {
+        return Some(true);
+    }
+    let mounts = number("/proc/self/ns/mnt")?;
+    if mounts == FIRST_MOUNTS { Some(false) } else { Some(mounts != number("/proc/1/ns/mnt")?) }
 }
 
 /// The container, the job, or both, in which this process runs.
@@ -159,9 +162,10 @@ mod tests {
                 _ => first_mounts,
             })
         };
-        assert!(!at(FIRST_PIDS, FIRST_USERS, 7, Some(7)) && !at(FIRST_PIDS, FIRST_USERS, FIRST_MOUNTS, None));
-        assert!(at(FIRST_PIDS, FIRST_USERS, 8, Some(7)) && at(FIRST_PIDS, FIRST_USERS, 8, None));
-        assert!(at(9, FIRST_USERS, 7, Some(7)) && at(FIRST_PIDS, 9, 7, Some(7)));
+        let of_host = |mounts, first_mounts| at(FIRST_PIDS, FIRST_USERS, mounts, first_mounts);
+        assert_eq!((of_host(7, Some(7)), of_host(FIRST_MOUNTS, None)), (Some(false), Some(false)));
+        assert_eq!((of_host(8, Some(7)), of_host(8, None)), (Some(true), None));
+        assert_eq!((at(9, FIRST_USERS, 7, None), at(FIRST_PIDS, 9, 7, Some(7))), (Some(true), Some(true)));
     }
 
     /// The doctor prints the same lines as the page.

@@ -97,7 +97,9 @@ fn paths_become_whole() {
     let named = SETTINGS.iter().filter(|setting| matches!(setting.choices, Choices::File | Choices::Path));
     let mut count = 0;
     for setting in named {
-        let variables: HashMap<_, _> = of_variable(setting, "not-there").to_variables().into_iter().collect();
+        let get = |name: &str| (name == setting.variable).then(|| OsString::from("not-there"));
+        let settings = Partial::from_variables(get).unwrap().resolve(&AnyStore, get).unwrap();
+        let variables: HashMap<_, _> = settings.to_variables().into_iter().collect();
         let written = &variables[setting.variable];
         let here = std::env::current_dir().unwrap().join("not-there");
         assert!(written.to_string_lossy().contains(here.to_str().unwrap()), "{}: {written:?}", setting.name);

@@ -106,7 +106,7 @@ impl Kind {
             kind if kind.is_file() => {
                 directory_of_file(path, &found).map(Kind::File).map_err(|why| unfit(&why))
             }
-            _ => Err(unfit("is no directory, regular file or block device")),
+            _ => Err(unfit("is no directory, regular file or block device (name a directory on a disk)")),
         }
     }
 }
