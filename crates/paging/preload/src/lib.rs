@@ -35,11 +35,11 @@ mod space;
 #[cfg(target_env = "musl")]
 pub use host::{hosted, process::begin};
 
-use doors::{advise, brk, caches, direct, heap, locked, maps, remap, rights, shm};
+use doors::{advise, brk, caches, direct, heap, locked, malloc, maps, remap, rights, shm};
 #[cfg(not(target_env = "musl"))]
 use host::hosted;
 use host::{
-    callers, elf, exec, exit, fork, instead, job, limits, lock, next_malloc, own_heap, process, real,
+    callers, elf, exec, exit, family, fork, instead, job, limits, lock, next_malloc, own_heap, process, real,
     sanitizers, signals, summary, untracked,
 };
 use space::{arena, paged, places, ranges, reasons, regions, statics};
