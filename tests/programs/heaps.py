@@ -8,14 +8,14 @@ import subprocess
 import sys
 
 from case import SOURCES, STRICT, Case, Scale, build
-from harness import Skipped, need
+from harness import Skipped, check, need, terapage
 
 ALLOCATORS = {
     "jemalloc": "libjemalloc.so.[0-9]*",
     "tcmalloc": "libtcmalloc_minimal.so.[0-9]*",
     "mimalloc": "libmimalloc.so.[0-9]*",
 }
-# Where an allocator stands: preloaded by the user, preloaded by the program that terapage runs, linked.
+# Where an allocator stands: preloaded by the user or by the program that terapage runs, or linked.
 PLACES = ("outside", "inside", "linked")
 
 # Data that fits beside the budget.
@@ -39,6 +39,15 @@ def library_of(name):
     return found[0]
 
 
+def doctor_says(words, command, library=""):
+    """Checks that `terapage doctor` says whose malloc a program will have."""
+    if terapage():
+        environment = {**os.environ, "LD_PRELOAD": library}
+        done = subprocess.run([*terapage(), "doctor", "--", *command], capture_output=True, text=True, env=environment, check=False)
+        said = [line for line in done.stdout.splitlines() if line.split()[1:2] == ["malloc"]]
+        check(len(said) == 1 and words in said[0], f"doctor about {command}: {said}")
+
+
 def allocator(name, language=""):
     """Preparation and body for a program with an allocator that is preloaded, and linked to it."""
     command, source, link = LANGUAGES[language]
@@ -51,6 +60,11 @@ def allocator(name, language=""):
         build(runner, [*whole, *(link.format(flag) for flag in linked)], "program-linked")
         with contextlib.suppress(FileExistsError):
             os.symlink(library, runner.shared("allocator.so"))
+        program, words = runner.shared("program"), "that of lib" + name
+        doctor_says("Terapage's heap, in the place of the C library's", [program])
+        doctor_says(words, [program], library)
+        doctor_says(words, ["env", "LD_PRELOAD=" + library, program])
+        doctor_says(words, [runner.shared("program-linked")])
 
     def body(runner, scale):
         program, library = [runner.shared("program"), str(scale.amount)], runner.shared("allocator.so")

@@ -1,7 +1,7 @@
 //! The library that `terapage run` loads into a program. It hooks malloc's and mmap's families and
 //! places the memory that they return in one range of addresses, the arena. Once the program has
 //! grown, the arena is paged. A program that stays small never has a pager (no thread, no pool, no
-//! file), unless it has its own `malloc`.
+//! file), unless its executable has its own `malloc`.
 //!
 //! The library's own allocations come from a separate heap, which nothing pages.
 //!

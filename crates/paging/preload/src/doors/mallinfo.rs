@@ -57,7 +57,8 @@ pub mod behind {
         info
     }
 
-    /// In the place of the C library's function. Its numbers have 32 bits: larger ones are truncated.
+    /// In the place of the C library's function. Its numbers have 32 bits: larger ones are
+    /// truncated.
     ///
     /// # Safety
     /// The contract is that of the C library's function.

@@ -14,6 +14,7 @@
 //!   `RTLD_NEXT` depends on the caller's address. Another namespace (`dlmopen`) has a C library of
 //!   its own, which stays as it is.
 
+#[cfg(not(target_env = "musl"))]
 use crate::elf::Symbols;
 use crate::malloc as hooks;
 use std::ffi::CStr;
