@@ -18,6 +18,7 @@ import sys
 
 from case import SOURCES, Case, Scale, build, c_program, compiled
 from harness import ROOT, Failed, Skipped, check, need, wait_for
+from heaps import HEAPS
 from hosts import all_hosted, bbolt, go, hosted, musl_root, nim, own_filter, own_filter_prepare, raw_exit, raw_exit_prepare, rust_musl, tools, zig
 
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -45,41 +46,9 @@ def malloc_library_prepare(runner, _scale):
 
 
 def malloc_library(runner, scale):
-    """A malloc in a library, like tcmalloc; the second time it serves only small objects."""
+    """A malloc in a library, like tcmalloc, which stays the program's with each setting."""
     for mode in ("all", "large"):
         runner.run([runner.shared("own_malloc"), str(scale.amount)], env={"TERAPAGE_HEAP": mode})
-
-
-ALLOCATORS = {
-    "jemalloc": "libjemalloc.so.[0-9]*",
-    "tcmalloc": "libtcmalloc_minimal.so.[0-9]*",
-    "mimalloc": "libmimalloc.so.[0-9]*",
-}
-
-
-def allocator(name):
-    """Preparation and body for a program with an allocator that is preloaded, and linked to it."""
-    library = ALLOCATORS[name]
-
-    def prepare(runner, scale):
-        # The packages may be unpacked without being installed, in directories that the variable
-        # names.
-        places = [*os.environ.get("TERAPAGE_ALLOCATORS", "").split(":"), "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"]
-        found = [path for place in places if place for path in sorted(glob.glob(os.path.join(place, library)))]
-        if not found:
-            raise Skipped(f"not installed: {library}")
-        command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-builtin", os.path.join(SOURCES, "churn.c")]
-        build(runner, command, "churn")
-        linked = ["-Wl,--no-as-needed", found[0], "-Wl,-rpath," + os.path.dirname(found[0])]
-        build(runner, [*command, *linked], "churn-linked")
-        with contextlib.suppress(FileExistsError):
-            os.symlink(found[0], runner.shared("allocator.so"))
-
-    def body(runner, scale):
-        runner.run([runner.shared("churn"), str(scale.amount)], env={"LD_PRELOAD": runner.shared("allocator.so")})
-        runner.run([runner.shared("churn-linked"), str(scale.amount)], stdout="linked")
-
-    return prepare, body
 
 
 def node_prepare(_runner, _scale):
@@ -639,7 +608,7 @@ CASES = [
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server, per_process=True),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),
-    *(Case(name, Scale(32, 44), Scale(256, 640), *allocator(name), outputs=("stdout", "linked")) for name in ALLOCATORS),
+    *HEAPS,
     Case("brk", Scale(16, 64), Scale(128, 512), **c_program("brk.c")),
     Case("mallinfo", Scale(16, 64), Scale(128, 512), **c_program("mallinfo.c", "-fno-builtin", "-Wno-deprecated-declarations")),
     Case("chunks", Scale(16, 64), Scale(128, 512), **c_program("chunks.c")),

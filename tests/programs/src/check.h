@@ -25,14 +25,14 @@ static inline uint64_t word(uint64_t series, uint64_t index) {
 }
 
 static inline void fill(void *at, size_t bytes, uint64_t series) {
-    uint64_t *words = at;
+    uint64_t *words = (uint64_t *)at;
     for (size_t i = 0; i < bytes / 8; i++)
         words[i] = word(series, i);
 }
 
 /* The number of words that are not as filled. */
 static inline size_t differing(const void *at, size_t bytes, uint64_t series) {
-    const uint64_t *words = at;
+    const uint64_t *words = (const uint64_t *)at;
     size_t n = 0;
     for (size_t i = 0; i < bytes / 8; i++)
         n += words[i] != word(series, i);
@@ -41,7 +41,7 @@ static inline size_t differing(const void *at, size_t bytes, uint64_t series) {
 
 /* The number of words that are not zero. */
 static inline size_t not_zero(const void *at, size_t bytes) {
-    const uint64_t *words = at;
+    const uint64_t *words = (const uint64_t *)at;
     size_t n = 0;
     for (size_t i = 0; i < bytes / 8; i++)
         n += words[i] != 0;

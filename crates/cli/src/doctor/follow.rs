@@ -72,15 +72,21 @@ fn after_env(files: &[PathBuf], arguments: &[OsString]) -> Vec<OsString> {
         return skip_own(arguments.to_vec());
     }
     let script = &files[files.len() - 2];
-    let line = first_bytes(script, 256);
-    let line = line.split(|&b| b == b'\n').next().unwrap_or_default();
-    let words = line.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty()).map(OsStr::from_bytes);
-    // The path of `env` comes first; what it starts gets the script and its arguments.
-    let started = skip_own(words.skip(1).map(OsStr::to_owned).collect());
+    // What it starts gets the script and its arguments.
+    let started = skip_own(words_of_line(files));
     match started.is_empty() {
         true => started,
         false => started.into_iter().chain([script.into()]).chain(arguments.iter().cloned()).collect(),
     }
+}
+
+/// The words after `env` in the first line of the script that it interprets.
+fn words_of_line(files: &[PathBuf]) -> Vec<OsString> {
+    let line = first_bytes(&files[files.len() - 2], 256);
+    let line = line.split(|&b| b == b'\n').next().unwrap_or_default();
+    let words = line.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty());
+    // The path of `env` comes first.
+    words.skip(1).map(|word| OsStr::from_bytes(word).to_owned()).collect()
 }
 
 /// A command without the options and the variables of `env` before it.
@@ -96,6 +102,24 @@ fn skip_own(words: Vec<OsString>) -> Vec<OsString> {
         }
     }
     words.collect()
+}
+
+/// The variable `LD_PRELOAD` of what `env` starts, which has `before` itself.
+pub fn preload_after_env(files: &[PathBuf], arguments: &[OsString], before: OsString) -> OsString {
+    let all = if files.len() < 2 { arguments.to_vec() } else { words_of_line(files) };
+    let own = &all[..all.len() - skip_own(all.clone()).len()];
+    let mut preload = before;
+    for (at, word) in own.iter().map(|word| word.as_bytes()).enumerate() {
+        let is_unset = |word: &[u8]| [&b"-u"[..], b"--unset"].contains(&word);
+        if let Some(value) = word.strip_prefix(b"LD_PRELOAD=") {
+            preload = OsStr::from_bytes(value).to_owned();
+        } else if [&b"-"[..], b"-i", b"--ignore-environment"].contains(&word)
+            || word == b"LD_PRELOAD" && at > 0 && is_unset(own[at - 1].as_bytes())
+        {
+            preload.clear();
+        }
+    }
+    preload
 }
 
 /// What a version manager executes: it is asked, and does not execute the program for that.
@@ -241,6 +265,14 @@ mod tests {
         let path = script.to_str().unwrap();
         let started = after_env(&[script.clone(), "/usr/bin/env".into()], &list(&["x"]));
         assert_eq!(started, list(&["python3", "-u", path, "x"]));
+    }
+
+    #[test]
+    fn the_libraries_that_env_preloads_are_found() {
+        let of = |words: &[&str]| preload_after_env(&["/usr/bin/env".into()], &list(words), "a.so".into());
+        assert_eq!(of(&["LD_PRELOAD=b.so c.so", "prog", "LD_PRELOAD=d.so"]), "b.so c.so");
+        assert_eq!((of(&["A=b", "prog"]), of(&["-i", "prog"])), ("a.so".into(), "".into()));
+        assert_eq!(of(&["-u", "LD_PRELOAD", "prog"]), "");
     }
 
     #[test]

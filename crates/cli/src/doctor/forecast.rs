@@ -8,15 +8,27 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use terapage_config::{Heap, Hosted};
 use terapage_sys::executable::Why;
 
 /// How many programs that only execute others are followed: `env`, a shim, and so on.
 const DEPTH: usize = 8;
 
+/// The settings that say which of a program's memory is paged.
+#[derive(Clone, Copy)]
+pub struct Paged {
+    /// Which allocations are.
+    pub heap: Heap,
+    /// Which programs a host loads.
+    pub hosted: Hosted,
+}
+
 /// The report about a program and its arguments.
-pub fn forecast(command: &[OsString]) -> Vec<Check> {
+pub fn forecast(command: &[OsString], paged: Paged) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut command = command.to_vec();
+    let mut preload = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     for _ in 0..DEPTH {
         let Some((name, arguments)) = command.split_first() else { break };
         let shown = name.display().to_string();
@@ -38,10 +50,13 @@ pub fn forecast(command: &[OsString]) -> Vec<Check> {
             break;
         }
         if let Some(next) = follow::next(&path, &files, arguments) {
+            if is_called(last, &["env"]) {
+                preload = follow::preload_after_env(&files, arguments, preload);
+            }
             command = next;
             continue;
         }
-        checks.extend(of_memory(last));
+        checks.extend(of_malloc(last, &preload, paged));
         checks.extend(of_known(last, arguments));
         break;
     }
@@ -87,36 +102,55 @@ fn remedy(why: Why) -> &'static str {
     }
 }
 
-/// Allocators by the beginning of their libraries' names, and where each takes its memory.
-const ALLOCATORS: [(&str, &str); 5] = [
-    ("libtcmalloc", "moves the break, then maps"),
-    ("libjemalloc", "maps its memory"),
-    ("libmimalloc", "maps its memory"),
-    ("libhoard", "maps its memory"),
-    ("libtbbmalloc_proxy", "maps its memory"),
-];
-
-/// The result for the program's allocator.
-fn of_memory(path: &Path) -> Option<Check> {
+/// Who serves `malloc` in a program that the library pages: as in the program itself, the first
+/// object that defines the function, in the order in which the loader searches. Terapage's heap
+/// takes the place of the C library's only.
+fn of_malloc(path: &Path, preload: &OsStr, paged: Paged) -> Option<Check> {
     let name = "malloc";
-    let object = Object::read(path)?;
-    let preloaded = std::env::var("LD_PRELOAD").unwrap_or_default();
-    let preloaded = preloaded.split([':', ' ']).filter_map(|path| path.rsplit('/').next());
-    // The library stands before a preloaded allocator; a linked allocator is seen among the
-    // libraries that the program is linked with.
-    let linked = object.needed.iter().map(String::as_str).chain(preloaded);
-    for library in linked {
-        if let Some((_, way)) = ALLOCATORS.iter().find(|(name, _)| library.starts_with(name)) {
-            return Some(Check::ok(name, format!("{library}, which {way}: paged")));
-        }
+    if crate::library::IS_IN_HOST || paged.hosted == Hosted::All && program::is_dynamic(path) {
+        let found = "the program's own, since it is hosted: the memory that it maps is paged";
+        return Some(Check::ok(name, found));
     }
-    let own = ["tc_malloc", "je_malloc", "mi_malloc", "malloc"];
-    let own = own.into_iter().find(|own| object.defined.iter().any(|defined| defined == own))?;
-    let found = format!(
-        "the program's own ({own}): the memory that it maps or gets by moving the \
-                         break is paged"
-    );
-    Some(Check::ok(name, found))
+    let object = Object::read(path)?;
+    let defines = |object: &Object| object.defined.iter().any(|defined| defined == name);
+    let by = if defines(&object) {
+        "the program's own".to_owned()
+    } else {
+        let loaded = loaded_with(path, object.interpreter.as_deref()?, preload)?;
+        let first = loaded.iter().find(|path| Object::read(path).is_some_and(|object| defines(&object)))?;
+        let first = first.file_name()?.to_string_lossy().into_owned();
+        if first.starts_with("libc.so") || first.starts_with("libc-") {
+            return Some(Check::ok(
+                name,
+                match paged.heap {
+                    Heap::All => "Terapage's heap, in the place of the C library's: paged",
+                    Heap::Large => {
+                        "Terapage's heap for objects of 128 KiB and more: paged; the C library's for \
+                         smaller ones, as the setting heap says: not paged"
+                    }
+                    Heap::Off => "the C library's, as the setting heap says: not paged",
+                },
+            ));
+        }
+        format!("that of {first}")
+    };
+    Some(Check::ok(name, format!("{by}, which stays: the memory that it maps or gets from brk is paged")))
+}
+
+/// The libraries that a program is started with, in the order in which the loader searches them:
+/// the loader is asked, and does not start the program.
+fn loaded_with(path: &Path, loader: &Path, preload: &OsStr) -> Option<Vec<PathBuf>> {
+    let mut command = Command::new(loader);
+    command.arg("--list").arg(path).env("LD_PRELOAD", preload).stdin(Stdio::null()).stderr(Stdio::null());
+    let answer = command.output().ok().filter(|answer| answer.status.success())?;
+    // `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)`.
+    let path_of = |line: &[u8]| {
+        let line = OsStr::from_bytes(line).to_str()?;
+        let (found, _) = line.rsplit_once(" (0x")?;
+        let path = found.rsplit_once(" => ").map_or(found, |(_, path)| path).trim();
+        path.starts_with('/').then(|| PathBuf::from(path))
+    };
+    Some(answer.stdout.split(|&b| b == b'\n').filter_map(path_of).collect())
 }
 
 /// Facts about programs with known names.
@@ -155,16 +189,16 @@ fn of_known(path: &Path, arguments: &[OsString]) -> Option<Check> {
 
 /// The parts of a 64-bit ELF file that are needed here.
 struct Object {
-    /// The libraries that it is linked with.
-    needed: Vec<String>,
+    /// The loader that it names.
+    interpreter: Option<PathBuf>,
     /// The functions that it exports.
     defined: Vec<String>,
 }
 
 /// Numbers of ELF.
-const SHT_DYNAMIC: u32 = 6;
+const PT_INTERP: u32 = 3;
+const PROGRAM_HEADER: usize = 56;
 const SHT_DYNSYM: u32 = 11;
-const DT_NEEDED: u64 = 1;
 const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
 
@@ -196,10 +230,16 @@ impl Object {
             let header = headers.get(index as usize * SECTION_HEADER..)?;
             part(number::<8>(header, 24)?, number::<8>(header, 32)?)
         };
-        let mut object = Object { needed: Vec::new(), defined: Vec::new() };
+        let (table, count) = (number::<8>(&head, 32)?, number::<2>(&head, 56)?);
+        let segments = part(table, count * PROGRAM_HEADER as u64)?;
+        let is_interpreter = |header: &&[u8]| number::<4>(header, 0) == Some(u64::from(PT_INTERP));
+        let interpreter = segments.chunks_exact(PROGRAM_HEADER).find(is_interpreter).and_then(|header| {
+            let text = part(number::<8>(header, 8)?, number::<8>(header, 32)?)?;
+            Some(PathBuf::from(OsStr::from_bytes(text.split(|&b| b == 0).next()?)))
+        });
+        let mut object = Object { interpreter, defined: Vec::new() };
         for (index, header) in headers.chunks_exact(SECTION_HEADER).enumerate() {
-            let kind = number::<4>(header, 4)? as u32;
-            if kind != SHT_DYNAMIC && kind != SHT_DYNSYM {
+            if number::<4>(header, 4) != Some(u64::from(SHT_DYNSYM)) {
                 continue;
             }
             let (entries, names) = (section(index as u64)?, section(number::<4>(header, 40)?)?);
@@ -207,14 +247,8 @@ impl Object {
                 let text = names.get(at as usize..)?.split(|&b| b == 0).next()?;
                 Some(String::from_utf8_lossy(text).into_owned())
             };
-            if kind == SHT_DYNAMIC {
-                let needed =
-                    entries.chunks_exact(16).filter(|entry| number::<8>(entry, 0) == Some(DT_NEEDED));
-                object.needed.extend(needed.filter_map(|entry| text(number::<8>(entry, 8)?)));
-            } else {
-                let defined = entries.chunks_exact(SYMBOL).filter(|symbol| number::<2>(symbol, 6) != Some(0));
-                object.defined.extend(defined.filter_map(|symbol| text(number::<4>(symbol, 0)?)));
-            }
+            let defined = entries.chunks_exact(SYMBOL).filter(|symbol| number::<2>(symbol, 6) != Some(0));
+            object.defined.extend(defined.filter_map(|symbol| text(number::<4>(symbol, 0)?)));
         }
         Some(object)
     }
@@ -225,10 +259,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_objects_libraries_and_functions_are_read() {
-        let own = Object::read(&std::env::current_exe().unwrap()).unwrap();
-        assert!(own.needed.iter().any(|name| name.starts_with("libc.so")), "{:?}", own.needed);
+    fn an_objects_loader_and_libraries_are_found() {
+        let path = std::env::current_exe().unwrap();
+        let own = Object::read(&path).unwrap();
+        let loaded = loaded_with(&path, own.interpreter.as_deref().unwrap(), OsStr::new("")).unwrap();
+        let libc = loaded.iter().find(|path| path.to_string_lossy().contains("/libc.so"));
+        let libc = Object::read(libc.expect("the C library")).unwrap();
+        assert!(libc.defined.iter().any(|name| name == "malloc"));
         assert!(Object::read(Path::new("/etc/passwd")).is_none());
+    }
+
+    #[test]
+    fn who_serves_malloc_is_told() {
+        let path = std::env::current_exe().unwrap();
+        let of = |heap, hosted| of_malloc(&path, OsStr::new(""), Paged { heap, hosted }).unwrap();
+        assert!(of(Heap::All, Hosted::On).found().starts_with("Terapage's heap, in"));
+        assert!(of(Heap::Large, Hosted::On).found().contains("128 KiB"));
+        assert!(of(Heap::Off, Hosted::On).found().starts_with("the C library's"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
     print, ring,
 };
 use clap::{Args, ValueHint};
-use forecast::forecast;
+use forecast::{Paged, forecast};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
@@ -21,7 +21,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use terapage_config::{Io, Settings, Size, StoreSpec, memory_bytes};
+use terapage_config::{Heap, Hosted, Io, Settings, Size, StoreSpec, memory_bytes};
 use terapage_sys::ring::IoEngine;
 
 /// The arguments of `terapage doctor`.
@@ -163,6 +163,9 @@ impl Doctor {
         let settings = Options::with_stores(self.store).settings();
         checks.push(io(settings.as_ref().map_or(Io::Auto, |settings| settings.io)));
         checks.extend([huge_pages(), open_files(), locked_memory()]);
+        let paged = settings.as_ref().map_or(Paged { heap: Heap::All, hosted: Hosted::On }, |settings| {
+            Paged { heap: settings.heap, hosted: settings.hosted }
+        });
         match settings {
             Ok(settings) => {
                 checks.push(memory(&settings));
@@ -178,7 +181,7 @@ impl Doctor {
             Ok(path) => Check::ok(library::KIND, path.display().to_string()),
             Err(error) => Check::of(library::KIND, &format!("{error:#}"), "install terapage again"),
         });
-        checks.extend(forecast(&self.command));
+        checks.extend(forecast(&self.command, paged));
         let works = checks.iter().all(|check| check.status != Status::Failure);
         print(&if self.json { to_json(&checks, works) } else { to_text(&checks, works) })?;
         Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })

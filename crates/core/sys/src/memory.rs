@@ -95,6 +95,16 @@ pub unsafe fn close(at: usize, len: usize) -> Result<()> {
     Ok(())
 }
 
+/// Sets the protection (`PROT_*`) of whole pages.
+///
+/// # Safety
+/// No code relies on an access that the new protection forbids.
+pub unsafe fn protect(at: usize, len: usize, protection: i32) -> Result<()> {
+    // SAFETY: the caller promises that no code relies on what is forbidden.
+    let answer = unsafe { libc::syscall(libc::SYS_mprotect, at, len, i64::from(protection)) };
+    check("mprotect", answer).map(drop)
+}
+
 unsafe fn map(at: *mut u8, len: usize, flags: i32) -> Result<*mut u8> {
     // SAFETY: each caller argues for its place and flags.
     unsafe { map_with(at, len, libc::PROT_READ | libc::PROT_WRITE, flags) }

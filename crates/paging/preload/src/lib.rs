@@ -1,7 +1,7 @@
 //! The library that `terapage run` loads into a program. It hooks malloc's and mmap's families and
 //! places the memory that they return in one range of addresses, the arena. Once the program has
 //! grown, the arena is paged. A program that stays small never has a pager (no thread, no pool, no
-//! file), unless it has its own `malloc`.
+//! file), unless its executable has its own `malloc`.
 //!
 //! The library's own allocations come from a separate heap, which nothing pages.
 //!
@@ -35,11 +35,11 @@ mod space;
 #[cfg(target_env = "musl")]
 pub use host::{hosted, process::begin};
 
-use doors::{advise, brk, caches, direct, heap, locked, maps, remap, rights, shm};
+use doors::{advise, brk, caches, direct, heap, locked, malloc, maps, remap, rights, shm};
 #[cfg(not(target_env = "musl"))]
 use host::hosted;
 use host::{
-    callers, elf, exec, exit, fork, instead, job, limits, lock, next_malloc, own_heap, process, real,
+    callers, elf, exec, exit, family, fork, instead, job, limits, lock, next_malloc, own_heap, process, real,
     sanitizers, signals, summary, untracked,
 };
 use space::{arena, paged, places, ranges, reasons, regions, statics};

@@ -1,9 +1,10 @@
 //! The hook of `dlopen`, which removes `RTLD_DEEPBIND`.
 //!
 //! With that flag a library searches for functions first in itself and the libraries that it needs,
-//! then in the rest of the program. So its `free` would be the C library's, and would receive
-//! objects of this library's `malloc`. (PHP loads its extensions in this way.) So the flag is
-//! removed. Such libraries also run without the flag under sanitizers, which have the same problem.
+//! then in the rest of the program. So its `munmap` would be the C library's, and the pager would
+//! not learn of it. (PHP loads its extensions in this way.) So the flag is removed. Such libraries
+//! also run without the flag under sanitizers, which have the same problem. (For malloc's family,
+//! [family](crate::family) would suffice.)
 //!
 //! The hook jumps to the real function instead of calling it (the first word of its entry in the
 //! [table](crate::real) is its address), because the loader uses the return address to find the

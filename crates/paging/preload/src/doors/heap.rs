@@ -1,18 +1,16 @@
-//! Hooks of malloc's family: small objects in heaps of the arena, large ones in separate ranges.
+//! The heap behind the hooks of [malloc's family](super::malloc): small objects in heaps of the
+//! arena, large ones in separate ranges.
 //!
 //! Each thread uses one of a few heaps, so threads seldom wait for one another. The address of an
 //! object determines its heap.
 //!
-//! Objects for [some callers](crate::callers) are not paged: for this the hooks get the return
-//! address. These objects, and all objects of the pager's threads, come from the library's
-//! [own](crate::own_heap) heap. Requests that the library does not serve at all go to the
-//! [next](crate::next_malloc) allocator.
+//! Objects of the pager's threads come from the library's [own](crate::own_heap) heap. Requests
+//! that the user does not want paged go to the [C library's](crate::next_malloc).
 
 use crate::arena::{self, ARENA};
-use crate::callers::{self, is_unpaged};
 use crate::elf::{is_defined, object_of};
 use crate::lock::Lock;
-use crate::{caches, limits, next_malloc, own_heap, set_errno};
+use crate::{caches, callers, family, limits, next_malloc, own_heap, set_errno};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, SIZES_BYTES as BYTES, SMALL, Table, size_of_small};
@@ -79,9 +77,9 @@ pub fn figures() -> Figures {
     }
 }
 
-/// Whether no request goes to the next allocator.
+/// Whether this heap serves all requests of the program.
 pub fn serves_all() -> bool {
-    MODE.load(Relaxed) == ALL
+    MODE.load(Relaxed) == ALL && !family::is_elsewhere()
 }
 
 /// The arena as the source of the heaps' chunks.
@@ -114,19 +112,19 @@ const fn heap(number: u8) -> Lock<Heap<Chunks>> {
 static ALL_HEAPS: [Lock<Heap<Chunks>>; HEAPS] =
     [heap(0), heap(1), heap(2), heap(3), heap(4), heap(5), heap(6), heap(7)];
 
-/// Passes all requests to the next allocator.
+/// Passes all requests to the allocator that the program would use without this library.
 pub fn stand_back() {
-    next_malloc::find();
-    MODE.store(OFF, SeqCst);
+    family::find();
+    begin(OFF);
 }
 
 /// Begins to serve from the arena.
 pub fn open(mode: terapage_config::Heap) {
     use terapage_config::Heap::{All, Large, Off};
-    stand_back();
+    family::find();
     callers::find();
     let (from, len) = arena::whole();
-    let Ok(records) = memory::reserve(Table::bytes_for(len)) else { return };
+    let Ok(records) = memory::reserve(Table::bytes_for(len)) else { return begin(OFF) };
     // SAFETY: the records for the whole arena were reserved just now, and are never returned.
     unsafe { TABLE.open(from, records.cast()) };
     let mode = match mode {
@@ -134,10 +132,18 @@ pub fn open(mode: terapage_config::Heap) {
         Large => LARGE_MODE,
         Off => OFF,
     };
-    MODE.store(mode, SeqCst);
+    if mode != OFF && !crate::hosted::is_host() {
+        family::replace();
+    }
+    begin(mode);
     if mode == ALL {
         caches::open();
     }
+}
+
+fn begin(mode: u8) {
+    MODE.store(mode, SeqCst);
+    family::pass_on();
 }
 
 /// Whether the program uses this library's `malloc`, and not its own.
@@ -158,7 +164,7 @@ pub fn stands_in() -> bool {
         .into_iter()
         .find_map(used);
     // `malloc` itself could mean the program's, too.
-    used.is_none_or(|used| used == object_of(malloc_for as *const c_void))
+    used.is_none_or(|used| used == object_of(stands_in as *const c_void))
 }
 
 /// Takes the heaps' locks in order, for a fork. Returns a bit for each lock that was taken. A lock
@@ -188,7 +194,7 @@ fn heap_of(thread: usize) -> &'static Lock<Heap<Chunks>> {
     &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
 }
 
-/// Whether `more` bytes of the next allocator would exceed the program's own limits. Smaller
+/// Whether `more` bytes of the C library's heap would exceed the program's own limits. Smaller
 /// amounts are not checked, because the allocator may already have them.
 fn exceeds(more: usize) -> bool {
     more >= LARGE_ONLY && limits::any() && !ARENA.lock().may_grow(more, true)
@@ -202,7 +208,7 @@ fn large_from() -> usize {
     }
 }
 
-/// Whether objects of a size come from the next allocator.
+/// Whether objects of a size come from the C library's heap.
 fn is_next(size: usize) -> bool {
     size < large_from() && matches!(MODE.load(Relaxed), LARGE_MODE | OFF)
 }
@@ -232,7 +238,7 @@ fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// The start and end of a large object's range. `None` if the object is the next allocator's, which
+/// The start and end of a large object's range. `None` if the object is another allocator's, which
 /// may have mapped its memory in the arena.
 ///
 /// # Safety
@@ -277,7 +283,7 @@ fn or_stop<T>(result: Result<T, NotAnObject>) -> T {
     result.unwrap_or_else(|NotAnObject| not_an_object())
 }
 
-fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
+pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     if size > isize::MAX as usize {
         // As in the C library: rounding up could overflow.
         return or_none(std::ptr::null_mut());
@@ -361,14 +367,18 @@ fn cleared(at: *mut u8, size: usize, zero: bool) -> *mut u8 {
 }
 
 /// The object; if it is null, sets `errno`.
-fn or_none(at: *mut u8) -> *mut u8 {
+pub fn or_none(at: *mut u8) -> *mut u8 {
     if at.is_null() {
         set_errno(libc::ENOMEM);
     }
     at
 }
 
-unsafe fn usable(at: *mut u8) -> usize {
+/// The bytes that an object may use.
+///
+/// # Safety
+/// `at` is an object that has not been freed.
+pub unsafe fn usable(at: *mut u8) -> usize {
     if !arena::contains(at as usize) {
         // SAFETY: the caller passes an object that has not been freed.
         return unsafe {
@@ -385,7 +395,11 @@ unsafe fn usable(at: *mut u8) -> usize {
     }
 }
 
-unsafe fn release(at: *mut u8) {
+/// Frees an object. One that is not this library's goes to the C library, as without the library.
+///
+/// # Safety
+/// `at` is null or an object that has not been freed.
+pub unsafe fn release(at: *mut u8) {
     if at.is_null() {
         return;
     }
@@ -418,10 +432,14 @@ unsafe fn release(at: *mut u8) {
     }
 }
 
-unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
+/// Changes the size of an object. One that is not this library's goes to the C library.
+///
+/// # Safety
+/// `old` is an object that has not been freed.
+pub unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     let mut instead = 0;
     if !arena::contains(old as usize) {
-        if !own_heap::contains(old as usize) && is_next(size) {
+        if !own_heap::contains(old as usize) && (is_next(size) || MODE.load(Relaxed) == ALL) {
             // SAFETY: the caller passes an object that has not been freed.
             let had = unsafe { next_malloc::usable(old) };
             if exceeds(size.saturating_sub(had)) {
@@ -493,177 +511,4 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
         }
     }
     new
-}
-
-/// `malloc` for `caller`, the return address.
-extern "C" fn malloc_for(size: usize, caller: usize) -> *mut u8 {
-    if is_unpaged(caller) { or_none(own_heap::allocate(size, 16, false)) } else { allocate(size, 16, false) }
-}
-
-/// `calloc` for `caller`.
-extern "C" fn calloc_for(count: usize, size: usize, caller: usize) -> *mut u8 {
-    match count.checked_mul(size) {
-        Some(bytes) if is_unpaged(caller) => or_none(own_heap::allocate(bytes, 16, true)),
-        Some(bytes) => allocate(bytes, 16, true),
-        None => {
-            set_errno(libc::ENOMEM);
-            std::ptr::null_mut()
-        }
-    }
-}
-
-/// `realloc` for `caller`.
-///
-/// # Safety
-/// The contract is that of the C library's function.
-unsafe extern "C" fn realloc_for(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
-    if is_unpaged(caller) && size > 0 {
-        if old.is_null() {
-            return or_none(own_heap::allocate(size, 16, false));
-        }
-        if own_heap::contains(old as usize) {
-            // SAFETY: the caller passes null or an object that has not been freed.
-            return or_none(unsafe { own_heap::resize(old, size) });
-        }
-    }
-    if old.is_null() {
-        return allocate(size, 16, false);
-    }
-    if size == 0 {
-        // SAFETY: the caller passes null or an object that has not been freed.
-        unsafe { release(old) };
-        return std::ptr::null_mut();
-    }
-    // SAFETY: the caller passes null or an object that has not been freed.
-    unsafe { resize(old, size) }
-}
-
-/// A hook that jumps to another function, with the return address as an additional argument.
-macro_rules! told_the_caller {
-    ($($(#[$doc:meta])* fn $name:ident($($type:ty),*) = $goes_on:ident, $x86:literal, $arm:literal;)*) => {
-        $($(#[$doc])*
-        /// # Safety
-        /// The contract is that of the C library's function.
-        #[unsafe(naked)]
-        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($(_: $type),*) -> *mut u8 {
-            #[cfg(target_arch = "x86_64")]
-            std::arch::naked_asm!(concat!("mov ", $x86, ", [rsp]"), "jmp {}", sym $goes_on);
-            #[cfg(target_arch = "aarch64")]
-            std::arch::naked_asm!(concat!("mov ", $arm, ", x30"), "b {}", sym $goes_on);
-        })*
-    };
-}
-
-told_the_caller! {
-    /// Hook of the C library's function.
-    fn malloc(usize) = malloc_for, "rsi", "x1";
-
-    /// Hook of the C library's function.
-    fn calloc(usize, usize) = calloc_for, "rdx", "x2";
-
-    /// Hook of the C library's function.
-    fn realloc(*mut u8, usize) = realloc_for, "rdx", "x2";
-}
-
-macro_rules! family {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block)*) => {
-        $($(#[$doc])*
-        /// # Safety
-        /// The contract is that of the C library's function.
-        #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> $out $body)*
-    };
-}
-
-family! {
-    /// Hook of the C library's function.
-    fn reallocarray(old: *mut u8, count: usize, size: usize) -> *mut u8 {
-        match count.checked_mul(size) {
-            // SAFETY: the caller passes null or an object that has not been freed.
-            Some(bytes) => unsafe { realloc_for(old, bytes, 0) },
-            None => {
-                set_errno(libc::ENOMEM);
-                std::ptr::null_mut()
-            }
-        }
-    }
-
-    /// Hook of the C library's function.
-    fn free(old: *mut u8) -> () {
-        if arena::contains(old as usize) && TABLE.is_small(old as usize) && caches::put(old as usize) {
-            return;
-        }
-        // `free` must not change the program's `errno`. SAFETY: `errno` belongs to this thread.
-        let errno = unsafe { *libc::__errno_location() };
-        // SAFETY: the caller passes an object that has not been freed.
-        unsafe { release(old) };
-        set_errno(errno);
-    }
-
-    /// Hook of the C library's function.
-    fn cfree(old: *mut u8) -> () {
-        // SAFETY: the caller passes null or an object that has not been freed.
-        unsafe { free(old) }
-    }
-
-    /// Hook of the C library's function.
-    fn malloc_usable_size(at: *mut u8) -> usize {
-        if at.is_null() {
-            return 0;
-        }
-        // SAFETY: the caller passes an object that has not been freed.
-        unsafe { usable(at) }
-    }
-
-    /// Hook of the C library's function.
-    fn posix_memalign(out: *mut *mut u8, align: usize, size: usize) -> i32 {
-        if !align.is_power_of_two() || !align.is_multiple_of(size_of::<usize>()) {
-            return libc::EINVAL;
-        }
-        // SAFETY: `errno` belongs to this thread.
-        let errno = unsafe { *libc::__errno_location() };
-        let at = allocate(size, align, false);
-        set_errno(errno);
-        if at.is_null() {
-            return libc::ENOMEM;
-        }
-        // SAFETY: the caller passes a valid place for the address.
-        unsafe { *out = at };
-        0
-    }
-
-    /// Hook of the C library's function.
-    fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
-        if !align.is_power_of_two() {
-            set_errno(libc::EINVAL);
-            return std::ptr::null_mut();
-        }
-        allocate(size, align, false)
-    }
-
-    /// Hook of the C library's function.
-    fn memalign(align: usize, size: usize) -> *mut u8 {
-        let Some(align) = align.checked_next_power_of_two() else {
-            set_errno(libc::EINVAL);
-            return std::ptr::null_mut();
-        };
-        allocate(size, align, false)
-    }
-
-    /// Hook of the C library's function.
-    fn valloc(size: usize) -> *mut u8 {
-        allocate(size, page_bytes(), false)
-    }
-
-    /// Hook of the C library's function.
-    fn pvalloc(size: usize) -> *mut u8 {
-        match size.checked_next_multiple_of(page_bytes()) {
-            Some(size) => allocate(size, page_bytes(), false),
-            None => {
-                set_errno(libc::ENOMEM);
-                std::ptr::null_mut()
-            }
-        }
-    }
 }

@@ -20,6 +20,7 @@ pub mod heap;
 pub mod locked;
 #[cfg(not(target_env = "musl"))]
 pub mod mallinfo;
+pub mod malloc;
 pub mod maps;
 #[cfg(not(target_env = "musl"))]
 pub mod mutexes;

@@ -7,6 +7,7 @@ pub mod copies;
 pub mod elf;
 pub mod exec;
 pub mod exit;
+pub mod family;
 pub mod fork;
 pub mod hosted;
 pub mod instead;

@@ -1,5 +1,5 @@
-//! The real functions: those of the C library, or of an allocator that replaces some of them, which
-//! the program would call without this library.
+//! The real functions: those of the C library, or of another library that replaces some of them,
+//! which the program would call without this library. ([family](crate::family) has malloc's.)
 //!
 //! All are found in one place, [`find`], when the library begins: later, a thread that waits for
 //! the pager may hold the loader's lock. Some are also found by their first use: functions that a
@@ -53,7 +53,8 @@ impl<F: Copy> Real<F> {
     }
 
     /// The function's address, if it is already found; otherwise 0.
-    pub fn address(&self) -> usize {
+    #[cfg(test)]
+    fn address(&self) -> usize {
         self.at.load(Relaxed)
     }
 
@@ -168,29 +169,6 @@ table! {
     fn setresuid(uid_t, uid_t, uid_t) -> c_int;
 }
 
-table! {
-    /// Finds the functions of the next allocator, which serves memory that is not paged.
-    pub fn find_allocator:
-
-    fn malloc(usize) -> *mut u8;
-    fn calloc(usize, usize) -> *mut u8;
-    fn realloc(*mut u8, usize) -> *mut u8;
-    fn free(*mut u8);
-    fn memalign(usize, usize) -> *mut u8;
-    fn malloc_usable_size(*mut u8) -> usize;
-}
-
-#[cfg(not(target_env = "musl"))]
-table! {
-    /// Finds the C library's queries about its heap, of which old versions lack one. Their first
-    /// use looks them up.
-    #[cfg(test)]
-    pub fn find_questions:
-
-    fn mallinfo2() -> libc::mallinfo2;
-    fn malloc_stats();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,11 +177,9 @@ mod tests {
     #[test]
     fn each_function_is_the_c_librarys() {
         find();
-        find_allocator();
-        find_questions();
         // Addresses, not calls: the tests' own functions have the same names.
-        let all = [read.address(), close.address(), fork.address(), setuid.address(), malloc.address()];
-        for at in all.into_iter().chain([popen.address(), mallinfo2.address(), malloc_stats.address()]) {
+        let all = [read.address(), close.address(), fork.address(), setuid.address(), popen.address()];
+        for at in all {
             assert!(symbol_of(at as *const c_void).is_some());
         }
         assert!(fork.known().is_some());
