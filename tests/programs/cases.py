@@ -616,6 +616,7 @@ CASES = [
     Case("learn", Scale(16, 48), Scale(128, 512), c_program("split.c")["prepare"], learn, per_process=True),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c"), per_process=True),
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
+    Case("stopped", Scale(16, 64), Scale(128, 512), **c_program("stopped.c"), per_process=True),
     Case("own-memory", Scale(16, 64), Scale(128, 512), **c_program("own_memory.c")),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
     Case("namespaces", Scale(8, 16), Scale(64, 320), **namespaces()),

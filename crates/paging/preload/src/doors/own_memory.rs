@@ -1,8 +1,8 @@
 //! The file `/proc/self/mem`, by which a program reads and writes its own memory.
 //!
 //! There the kernel does not wait for a page: at one that is paged out it gives up (EIO, or fewer
-//! bytes). `process_vm_readv` and `process_vm_writev` do wait, so they transfer such pages. All other
-//! pages are the file's business, since it ignores their rights.
+//! bytes). `process_vm_readv` and `process_vm_writev` do wait, so they transfer such pages. All
+//! other pages are the file's business, since it ignores their rights.
 
 use super::direct::{HERE, Way, process_vm_writev};
 use crate::{paged, set_errno};
@@ -84,7 +84,7 @@ pub unsafe fn after_refusal(way: Way, fd: c_int, pieces: &[iovec]) -> ssize_t {
     moved
 }
 
-/// Transfers between a piece and own memory. Returns the bytes; if these are fewer, `errno` says why.
+/// Transfers between a piece and own memory. Returns the bytes; if they are fewer, `errno` says why.
 unsafe fn transfer(way: Way, fd: c_int, at: usize, len: usize, from: usize) -> usize {
     let call = match way {
         Way::Read => libc::SYS_pread64,

@@ -21,12 +21,12 @@
 //!                                      +--------+ -- plain_again ------> plain
 //! ```
 //!
-//! `unkeep` removes only KEPT: the page stays CLOSED until `plain_again`, which skips pages that are
-//! KEPT.
+//! `unkeep` removes only KEPT: the page stays CLOSED until `plain_again`, which skips pages that
+//! are KEPT.
 //!
 //! WIPED and LOCKED are beside these: `wipe` and `lock` add them to any page, `unwipe` and `unlock`
-//! remove them, and what the page was before is left. `plain_again` leaves them; after `forget`, which
-//! removes them, the page is CLOSED.
+//! remove them, and leave what the page was before. `plain_again` leaves them; after `forget`,
+//! which removes them, the page is CLOSED.
 
 use std::collections::BTreeMap;
 use std::ops::BitOr;
