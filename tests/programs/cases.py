@@ -19,7 +19,7 @@ import sys
 from case import SOURCES, Case, Scale, build, c_program, compiled
 from harness import ROOT, Failed, Skipped, check, need, wait_for
 from heaps import HEAPS
-from hosts import all_hosted, bbolt, go, hosted, musl_root, nim, own_filter, own_filter_prepare, raw_exit, raw_exit_prepare, rust_musl, tools, zig
+from hosts import all_hosted, bbolt, go, hosted, musl_root, nim, own_filter, own_filter_prepare, raw_end, raw_exit, raw_exit_prepare, rust_musl, tools, zig
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 LIBRARY = "libterapage_preload.so"
@@ -585,6 +585,8 @@ CASES = [
     Case("learn", Scale(16, 48), Scale(128, 512), c_program("split.c")["prepare"], learn, per_process=True),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c"), per_process=True),
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
+    Case("stopped", Scale(16, 64), Scale(128, 512), **c_program("stopped.c"), per_process=True),
+    Case("own-memory", Scale(16, 64), Scale(128, 512), **c_program("own_memory.c")),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
     Case("namespaces", Scale(8, 16), Scale(64, 320), **namespaces()),
     Case("namespaces-static", Scale(8, 16), Scale(64, 320), **namespaces("-static")),
@@ -605,6 +607,7 @@ CASES = [
     Case("busybox", Scale(48, 24), Scale(900, 300), busybox_prepare, busybox),
     Case("own-filter", Scale(32, 96), Scale(256, 512), own_filter_prepare, own_filter, per_process=True),
     Case("raw-exit", Scale(32, 96), Scale(256, 512), raw_exit_prepare, raw_exit, pages=False),
+    Case("raw-end", Scale(32, 96), Scale(256, 512), c_program("raw_end.c")["prepare"], raw_end),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server, per_process=True),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),

@@ -94,6 +94,12 @@ def raw_exit(runner, _scale):
     runner.run([runner.shared("raw_exit")], expect=37)
 
 
+def raw_end(runner, scale):
+    """The same in a dynamic program, whose C library does not learn that its threads end."""
+    for way in ("instruction", "call", "threads"):
+        runner.run([runner.shared("raw_end"), str(scale.amount), way], expect=37)
+
+
 def one_file(prepare, does):
     """A case whose preparation builds one program, `hosted`."""
 

@@ -93,6 +93,11 @@ pub(crate) fn begin_to_wait() -> bool {
     join().0.awaits.swap(1, Relaxed) == 0
 }
 
+/// Whether a thread waits for the program's last thread.
+pub(crate) fn is_awaited() -> bool {
+    join().0.awaits.load(Relaxed) != 0
+}
+
 /// Notes that no thread waits now: no thread could begin, or this is a forked child.
 pub(crate) fn wait_no_more() {
     join().0.awaits.store(0, Relaxed);

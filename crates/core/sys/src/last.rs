@@ -6,6 +6,9 @@
 //! fork: the forking thread), one thread checks whether the program still has threads. If it has
 //! none, that thread ends the process. There is only one such thread, even if there are several
 //! copies of this crate ([`census`]).
+//!
+//! Threads that end by the system call itself do so without the C library's knowledge. Then nobody
+//! waits, and a pager's thread asks [`is_deserted`] now and then.
 
 use crate::{census, thread};
 use std::fs::{DirEntry, File};
@@ -107,6 +110,20 @@ pub fn look() -> std::io::Result<bool> {
     let threads = fields.nth(16).and_then(|threads| threads.parse::<usize>().ok());
     // The number of threads is checked first, because this opens no further file.
     Ok(has_ended && (threads == Some(1 + before.min(thread::ours())) || is_one()?))
+}
+
+/// Whether the program has no threads left, and no thread waits for that moment.
+pub fn is_deserted() -> bool {
+    !census::is_awaited() && look().unwrap_or(false)
+}
+
+/// The status with which the process's first thread has ended.
+pub fn status_of_first() -> Option<libc::c_int> {
+    let stat = std::fs::read("/proc/self/stat").ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The last field, in the form of `wait` (proc(5)).
+    let code: libc::c_int = stat.split_ascii_whitespace().nth_back(0)?.parse().ok()?;
+    Some(code >> 8)
 }
 
 /// Whether the program has one thread, apart from the library's.

@@ -116,6 +116,8 @@ fn calls(descriptors: u32) -> Vec<(i64, When)> {
         SYS_mlock,
         SYS_mlock2,
         SYS_mlockall,
+        SYS_munlock,
+        SYS_munlockall,
         SYS_shmat,
         SYS_shmdt,
         SYS_process_madvise,

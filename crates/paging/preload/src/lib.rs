@@ -35,7 +35,7 @@ mod space;
 #[cfg(target_env = "musl")]
 pub use host::{hosted, process::begin};
 
-use doors::{advise, brk, caches, direct, heap, locked, malloc, maps, remap, rights, shm};
+use doors::{advise, brk, caches, direct, heap, locked, malloc, maps, own_memory, remap, rights, shm};
 #[cfg(not(target_env = "musl"))]
 use host::hosted;
 use host::{

@@ -51,12 +51,15 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
             let done = |&(from, to): &(usize, usize)| unsafe { kernel_madvise(from, to - from, advice) == 0 };
             if special.iter().all(done) { 0 } else { -1 }
         }
-        libc::MADV_NORMAL..=libc::MADV_SEQUENTIAL | libc::MADV_DONTFORK..=libc::MADV_DODUMP => 0,
+        libc::MADV_NORMAL..=libc::MADV_SEQUENTIAL
+        | libc::MADV_DONTFORK..=libc::MADV_DOFORK
+        | libc::MADV_UNMERGEABLE..=libc::MADV_DODUMP => 0,
         // Nothing in the range is paged. SAFETY: the caller keeps the contract of `madvise`.
         _ if ARENA.lock().special_bytes(from, to) == to - from => unsafe {
             kernel_madvise(from, to - from, advice)
         },
-        // As on a kernel that does not know the advice: the call must not seem to succeed.
+        // As on a kernel that does not know the advice (MADV_MERGEABLE: without KSM, whose shared
+        // pages could not be moved): the call must not seem to succeed.
         _ => refuse(libc::EINVAL),
     }
 }
@@ -100,13 +103,17 @@ fn will_need(from: usize, to: usize) -> c_int {
 /// Advice about what the child of a fork sees: the kernel decides it, on memory that is not paged.
 unsafe fn wipe_on_fork(from: usize, to: usize, advice: c_int) -> c_int {
     let mut arena = ARENA.lock();
-    for (from, to) in paged::parts(from, to) {
-        if let Err(error) = arena.wipe_on_fork(from, to, advice == libc::MADV_WIPEONFORK) {
-            return refuse(error.errno());
-        }
+    let wipe = advice == libc::MADV_WIPEONFORK;
+    if wipe && let Err(error) = paged::parts(from, to).try_for_each(|(from, to)| arena.wipe_on_fork(from, to))
+    {
+        return refuse(error.errno());
     }
     // SAFETY: the caller keeps the contract of `madvise`.
-    unsafe { kernel_madvise(from, to - from, advice) }
+    let answer = unsafe { kernel_madvise(from, to - from, advice) };
+    if !wipe && answer == 0 {
+        paged::parts(from, to).for_each(|(from, to)| arena.keep_on_fork(from, to));
+    }
+    answer
 }
 
 /// Hook of the C library's function. For the calling process's own memory, [`madvise`] is used.

@@ -46,6 +46,8 @@ fn may_be_served(number: c_long) -> bool {
             | libc::SYS_mlock
             | libc::SYS_mlock2
             | libc::SYS_mlockall
+            | libc::SYS_munlock
+            | libc::SYS_munlockall
             | libc::SYS_shmat
             | libc::SYS_shmdt
             | libc::SYS_close
@@ -83,6 +85,8 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             libc::SYS_mlock if meets(a, b) => locked::mlock(at, b).into(),
             libc::SYS_mlock2 if meets(a, b) => locked::mlock2(at, b, c as c_uint).into(),
             libc::SYS_mlockall => locked::mlockall(a as c_int).into(),
+            libc::SYS_munlock if meets(a, b) => locked::munlock(at, b).into(),
+            libc::SYS_munlockall => locked::munlockall().into(),
             libc::SYS_shmat if meets(b, 1) => {
                 shm::shmat(a as c_int, b as *const c_void, c as c_int) as c_long
             }

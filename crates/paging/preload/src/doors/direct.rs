@@ -10,7 +10,7 @@
 //! Only I/O for which the caller waits is seen here; `docs/limits.md` describes the consequences
 //! for asynchronous I/O.
 
-use crate::{paged, real};
+use crate::{own_memory, paged, real};
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use terapage_sys::{memory, page_bytes};
@@ -25,10 +25,10 @@ const BY_COPY: u8 = 2;
 const BOUNCE: usize = 4 << 20;
 
 /// The offset that means the file's position.
-const HERE: off64_t = -1;
+pub const HERE: off64_t = -1;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     Read,
     Write,
 }
@@ -212,6 +212,35 @@ pub unsafe extern "C" fn process_vm_writev(
     }
 }
 
+fn piece(at: *const c_void, len: usize) -> iovec {
+    iovec { iov_base: at.cast_mut(), iov_len: len }
+}
+
+/// The kernel's answer to a transfer of several pieces; a transfer of own memory is continued.
+unsafe fn checked(
+    way: Way,
+    fd: c_int,
+    vector: *const iovec,
+    count: c_int,
+    offset: off64_t,
+    answer: ssize_t,
+) -> ssize_t {
+    // The kernel gives this error, and bytes, only after it has read the vector. SAFETY: the caller
+    // passes `count` pieces.
+    let pieces = || unsafe { std::slice::from_raw_parts(vector, count as usize) };
+    let is_refused = answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EIO);
+    // SAFETY: the caller's pieces.
+    unsafe {
+        if offset == HERE && is_refused {
+            own_memory::after_refusal(way, fd, pieces())
+        } else if own_memory::may_be(offset, 1) && (is_refused || answer > 0) {
+            own_memory::go_on(way, fd, pieces(), offset, answer)
+        } else {
+            answer
+        }
+    }
+}
+
 /// Transfers of one piece, at the file's position and at an offset.
 macro_rules! single {
     ($way:ident, $type:ty, $here:ident, $at:ident $at64:ident) => {
@@ -224,7 +253,12 @@ macro_rules! single {
                 return unsafe { go_around(Way::$way, fd, at, len, HERE, 0) };
             }
             // SAFETY: the caller keeps the contract of this function.
-            unsafe { real::call!($here(fd, at, len) or -1) }
+            let answer = unsafe { real::call!($here(fd, at, len) or -1) };
+            if answer == -1 {
+                // SAFETY: the caller's buffer.
+                return unsafe { own_memory::after_refusal(Way::$way, fd, &[piece(at, len)]) };
+            }
+            answer
         }
 
         /// # Safety
@@ -236,7 +270,12 @@ macro_rules! single {
                 return unsafe { go_around(Way::$way, fd, at, len, offset, 0) };
             }
             // SAFETY: the caller keeps the contract of this function.
-            unsafe { real::call!($at64(fd, at, len, offset) or -1) }
+            let answer = unsafe { real::call!($at64(fd, at, len, offset) or -1) };
+            if answer < len as ssize_t && own_memory::may_be(offset, len) {
+                // SAFETY: the caller's buffer.
+                return unsafe { own_memory::go_on(Way::$way, fd, &[piece(at, len)], offset, answer) };
+            }
+            answer
         }
 
         alias! {
@@ -254,8 +293,11 @@ macro_rules! several {
         pub unsafe extern "C" fn $here(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t {
             // SAFETY: the caller keeps the contract of this function.
             unsafe {
-                vector_around(Way::$way, fd, vector, count, HERE, 0)
-                    .unwrap_or_else(|| real::call!($here(fd, vector, count) or -1))
+                if let Some(done) = vector_around(Way::$way, fd, vector, count, HERE, 0) {
+                    return done;
+                }
+                let answer = real::call!($here(fd, vector, count) or -1);
+                checked(Way::$way, fd, vector, count, HERE, answer)
             }
         }
 
@@ -275,7 +317,8 @@ macro_rules! several {
                 {
                     return done;
                 }
-                real::call!($at64(fd, vector, count, offset) or -1)
+                let answer = real::call!($at64(fd, vector, count, offset) or -1);
+                checked(Way::$way, fd, vector, count, offset, answer)
             }
         }
 
@@ -300,7 +343,8 @@ macro_rules! several {
                 {
                     return done;
                 }
-                real::call!($flags64(fd, vector, count, offset, flags) or -1)
+                let answer = real::call!($flags64(fd, vector, count, offset, flags) or -1);
+                checked(Way::$way, fd, vector, count, offset, answer)
             }
         }
 

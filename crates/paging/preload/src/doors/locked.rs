@@ -1,6 +1,6 @@
 //! Hooks for memory that must stay in memory: `mlock` and its kin, and stacks of threads.
 
-use crate::arena::ARENA;
+use crate::arena::{ARENA, Arena};
 use crate::maps::{after_refusal, first_hole, is_beyond, refuse, up_to_hole};
 use crate::{paged, process, real};
 use std::ffi::{c_int, c_void};
@@ -39,35 +39,89 @@ pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     paged::leave(from, to - from).map(|_| ())
 }
 
+/// The part of the budget that may be locked: locked memory does not count in the budget.
+const PART: usize = 4;
+
+/// Whether the pages of a range may be locked beside those that are.
+fn may_lock(arena: &Arena, from: usize, to: usize) -> bool {
+    let more: usize = arena.not_locked(from, to).iter().map(|(from, to)| to - from).sum();
+    more == 0 || arena.locked_bytes() + more <= process::budget() / PART
+}
+
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
     if is_beyond(at as usize, len) {
         return refuse(libc::EINVAL);
     }
     let from = at as usize / page_bytes() * page_bytes();
     let to = (at as usize + len).next_multiple_of(page_bytes());
-    // Locked memory does not count in the budget, so it may only be a part of the budget.
-    let budget = process::settings().map_or(usize::MAX, |settings| settings.memory.0 as usize);
-    if to - from > budget / 4 && paged::meets(from, to - from) {
-        return refuse(libc::ENOMEM);
+    let mut locked = Vec::new();
+    if paged::concerns(from, to - from) {
+        let mut arena = ARENA.lock();
+        if !may_lock(&arena, from, to) {
+            return refuse(libc::ENOMEM);
+        }
+        if let Some(hole) = arena.first_hole(from, to) {
+            drop(arena);
+            // SAFETY: the caller keeps the contract of `mlock2`.
+            return up_to_hole(hole - from, |len| unsafe { lock(call, from as *const c_void, len, flags) });
+        }
+        match arena.lock_parts(from, to) {
+            Ok(new) => locked = new,
+            Err(error) => return refuse(error.errno()),
+        }
     }
-    if let Some(hole) = first_hole(from, to) {
-        // SAFETY: the caller keeps the contract of `mlock2`.
-        return up_to_hole(hole - from, |len| unsafe { lock(call, from as *const c_void, len, flags) });
-    }
-    let paged = match paged::leave(from, to - from) {
-        Ok(left) => left.unwrap_or_default(),
-        Err(error) => return refuse(error.errno()),
-    };
     // SAFETY: the caller keeps the contract of `mlock2`.
     let answer = unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
-    if answer != 0 && !paged.is_empty() {
+    if answer != 0 && !locked.is_empty() {
         after_refusal(|| {
-            for &(from, to) in &paged {
-                // SAFETY: the memory was paged before, so it was not locked.
+            for &(from, to) in &locked {
+                // SAFETY: these pages were not locked before.
                 unsafe { libc::syscall(libc::SYS_munlock, from, to - from) };
             }
-            ARENA.lock().take_back(paged);
+            ARENA.lock().unlock_parts(&locked);
         });
+    }
+    answer
+}
+
+/// Hook of the C library's function: the memory is paged again.
+///
+/// # Safety
+/// The contract is that of the C library's function.
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub unsafe extern "C" fn munlock(at: *const c_void, len: usize) -> c_int {
+    if is_beyond(at as usize, len) {
+        return refuse(libc::EINVAL);
+    }
+    let from = at as usize / page_bytes() * page_bytes();
+    let to = (at as usize + len).next_multiple_of(page_bytes());
+    if let Some(hole) = first_hole(from, to) {
+        // SAFETY: the caller keeps the contract of `munlock`.
+        return up_to_hole(hole - from, |len| unsafe { munlock(from as *const c_void, len) });
+    }
+    // SAFETY: the caller keeps the contract of `munlock`.
+    let answer = unsafe { libc::syscall(libc::SYS_munlock, at, len) as c_int };
+    if answer == 0 && paged::concerns(from, to - from) {
+        let parts: Vec<_> = paged::parts(from, to).collect();
+        let mut arena = ARENA.lock();
+        arena.unlock_parts(&parts);
+        arena.start_if_due();
+    }
+    answer
+}
+
+/// As [`munlock`].
+///
+/// # Safety
+/// The contract is that of the C library's function.
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub unsafe extern "C" fn munlockall() -> c_int {
+    // SAFETY: the caller keeps the contract of `munlockall`.
+    let answer = unsafe { libc::syscall(libc::SYS_munlockall) as c_int };
+    if answer == 0 && process::settings().is_some() {
+        let mut arena = ARENA.lock();
+        arena.unlock_all();
+        arena.start_if_due();
     }
     answer
 }

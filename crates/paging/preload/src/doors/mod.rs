@@ -25,6 +25,7 @@ pub mod maps;
 #[cfg(not(target_env = "musl"))]
 pub mod mutexes;
 pub mod namespaces;
+pub mod own_memory;
 #[cfg(not(target_env = "musl"))]
 pub mod personality;
 #[cfg(not(target_env = "musl"))]

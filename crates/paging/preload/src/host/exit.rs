@@ -5,8 +5,8 @@ use crate::arena::ARENA;
 use crate::{process, real, summary, untracked};
 use std::ffi::{c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use terapage_sys::{fd, last};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use terapage_sys::{fd, last, thread};
 
 /// The process in which the library began. A forked child writes under a different name.
 static FIRST: AtomicU32 = AtomicU32::new(0);
@@ -79,7 +79,7 @@ fn is_far() -> bool {
 
 /// Frees what the stores hold elsewhere. From here on missing memory no longer comes in.
 fn close_stores() {
-    let _internal = terapage_sys::thread::Internal::enter();
+    let _internal = thread::Internal::enter();
     if let Some(pager) = &ARENA.lock().pager {
         pager.close_stores().ok();
     }
@@ -97,19 +97,19 @@ pub fn leave() -> bool {
     if !is_far() {
         return false;
     }
-    let _internal = terapage_sys::thread::Internal::enter();
+    let _internal = thread::Internal::enter();
     for _ in 0..LEAVE_MS / LOOK_MS {
         if ARENA.lock().pager.as_ref().is_none_or(|pager| pager.leaving(true)) {
             break;
         }
-        terapage_sys::thread::sleep_ms(LOOK_MS.into());
+        thread::sleep_ms(LOOK_MS.into());
     }
     true
 }
 
 /// The process continues.
 pub fn stay() {
-    let _internal = terapage_sys::thread::Internal::enter();
+    let _internal = thread::Internal::enter();
     if let Some(pager) = &ARENA.lock().pager {
         pager.leaving(false);
     }
@@ -125,11 +125,11 @@ pub fn finish() {
         return;
     }
     // Files are opened here: a cancelled thread would end itself, and not the process.
-    let _internal = terapage_sys::thread::Internal::enter();
+    let _internal = thread::Internal::enter();
     if let Some(pager) = &ARENA.lock().pager
         && let Err(error) = pager.finish_trace()
     {
-        terapage_sys::thread::say(&format!("terapage: {error}\n"));
+        thread::say(&format!("terapage: {error}\n"));
     }
     if let Some(pager) = &ARENA.lock().pager {
         write_learnt(pager);
@@ -138,7 +138,7 @@ pub fn finish() {
     untracked::note_program_time();
     write_stats();
     if let Some(line) = untracked::last_line() {
-        terapage_sys::thread::say(&line);
+        thread::say(&line);
     }
     summary::finish(is_run());
 }
@@ -159,9 +159,9 @@ pub fn with_number(path: &Path) -> PathBuf {
 pub fn never_paged() -> terapage_stats::Snapshot {
     let mut counters = terapage_stats::Snapshot {
         pid: std::process::id().into(),
-        budget_bytes: process::settings().map_or(0, |settings| settings.memory.0),
+        budget_bytes: process::budget() as u64,
         block_bytes: process::block() as u64,
-        program_us: terapage_sys::thread::used_by_program_ns() / 1000,
+        program_us: thread::used_by_program_ns() / 1000,
         ..Default::default()
     };
     (counters.job, counters.job_processes) = crate::job::numbers();
@@ -175,7 +175,7 @@ fn write_learnt(pager: &terapage_pager::Pager) {
     if let Some(learnt) = pager.finish_learning()
         && let Err(error) = learnt.write(path)
     {
-        terapage_sys::thread::say(&format!(
+        thread::say(&format!(
             "terapage: what this run has learnt (--learn) could not be written to {}: {error}\n",
             path.display()
         ));
@@ -195,7 +195,7 @@ fn write_stats() {
     let Ok(json) = counters.to_json() else { return };
     let path = if first { own_name(path) } else { with_number(path) };
     if let Err(error) = std::fs::write(&path, json) {
-        terapage_sys::thread::say(&format!(
+        thread::say(&format!(
             "terapage: the counters (--stats) could not be written to {}: {error}\n",
             path.display()
         ));
@@ -213,6 +213,22 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     // SAFETY: ends the process.
     unsafe { libc::syscall(libc::SYS_exit_group, status as i64) };
     std::process::abort()
+}
+
+/// Ends the process of a program that has no threads left: they may end without the C library's
+/// knowledge, by a direct call, and the pager's threads would remain. The pager's thread calls it
+/// each second.
+pub fn look_for_the_end() {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    // Twice: a thread of the library may begin or end between the two counts.
+    let is_over = || last::is_deserted() && last::is_deserted();
+    if !is_owner() || !is_over() || ENDS.swap(true, SeqCst) {
+        return;
+    }
+    let status = last::status_of_first().unwrap_or(0);
+    // In a thread of its own, since the end of the process asks the pager for its counters.
+    // SAFETY: ends the process.
+    thread::spawn(c"terapage-last", move || unsafe { _exit(status) }).ok();
 }
 
 fn refuse() -> c_int {

@@ -310,6 +310,8 @@ unsafe extern "C" fn in_child() {
         arena.set_forkable(false);
         arena.count_in_use();
     }
+    // A child does not inherit locks.
+    arena.unlock_all();
     crate::untracked::in_child(arena.pager.as_ref().map(Pager::shared));
     crate::summary::in_child();
     drop(internal);

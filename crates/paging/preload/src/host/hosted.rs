@@ -11,7 +11,7 @@ use crate::{advise, brk, direct, exit, locked, maps, remap, rights, shm};
 use crate::{doors::namespaces, statics};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_sys::{last, thread};
+use terapage_sys::thread;
 
 /// The variable that names the program.
 pub const VARIABLE: &str = "TERAPAGE_HOSTED";
@@ -74,6 +74,8 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             libc::SYS_mlock => locked::mlock(at, b) as isize,
             libc::SYS_mlock2 => locked::mlock2(at, b, c as c_uint) as isize,
             libc::SYS_mlockall => locked::mlockall(a as c_int) as isize,
+            libc::SYS_munlock => locked::munlock(at, b) as isize,
+            libc::SYS_munlockall => locked::munlockall() as isize,
             libc::SYS_shmat => shm::shmat(a as c_int, b as *const c_void, c as c_int) as isize,
             libc::SYS_shmdt => shm::shmdt(at) as isize,
             libc::SYS_close => exit::close(a as c_int) as isize,
@@ -89,33 +91,6 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             _ => libc::syscall(number, a, b, c, d, e, f) as isize,
         }
     }
-}
-
-/// Ends the process of a hosted program that has no threads left: they may end without the C
-/// library's knowledge, by a direct call, and the pager's threads would remain. The pager's thread
-/// calls it now and then.
-pub fn look_for_the_end() {
-    static ENDS: AtomicBool = AtomicBool::new(false);
-    let is_over = || last::look().unwrap_or(false);
-    if !is_host() || !is_over() || !is_over() || ENDS.swap(true, Relaxed) {
-        return;
-    }
-    let status = status_of_first().unwrap_or(0);
-    // The end of the process asks the pager for its counters.
-    thread::spawn(c"terapage-last", move || {
-        // SAFETY: ends the process.
-        unsafe { exit::_exit(status) }
-    })
-    .ok();
-}
-
-/// The status with which the process's first thread has ended.
-fn status_of_first() -> Option<c_int> {
-    let stat = std::fs::read("/proc/self/stat").ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // The last field, in the form of `wait` (proc(5)).
-    let code: c_int = stat.split_ascii_whitespace().nth_back(0)?.parse().ok()?;
-    Some(code >> 8)
 }
 
 /// Lets the library page a static array of the program. The program has not begun.

@@ -32,8 +32,9 @@ pub fn block() -> usize {
     settings().map_or(DEFAULT_BLOCK, Settings::block_bytes)
 }
 
-fn budget() -> usize {
-    settings().map_or(0, |settings| settings.memory.0 as usize)
+/// Bytes of the budget: within another run, as many as that has.
+pub fn budget() -> usize {
+    settings().map_or(0, |settings| crate::job::most(settings.memory.0) as usize)
 }
 
 // The loader calls this function with the program's arguments, before any other library is
@@ -77,7 +78,7 @@ const ORDER: [fn(&Start); 17] = [
     read_settings,
     // Names and passwords of servers: later the process may have lost its rights or directories.
     remember_servers,
-    // The process that `terapage run` became; `job` uses this. `job` uses it.
+    // The process that `terapage run` became; `job` uses this.
     |start| {
         if start.is("TERAPAGE_ROOT", &std::process::id().to_string()) {
             exit::is_root();
@@ -324,7 +325,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         return None;
     }
     let Some(settings) = settings() else { fail("paging before the start") };
-    let frames = frames(settings);
+    let frames = frames();
     if let Some(why) = lacking_right() {
         go_unpaged(&why);
         return None;
@@ -339,14 +340,15 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     };
     if settings.verbose {
         let block = Size(block() as u64);
-        thread::say(&format!("terapage: paging within {} in blocks of {block}\n", settings.memory));
+        let budget = Size(budget() as u64);
+        thread::say(&format!("terapage: paging within {budget} in blocks of {block}\n"));
     }
     Some(pager)
 }
 
 /// The most frames that this process may have. Too small a budget ends the process.
-fn frames(settings: &Settings) -> usize {
-    let memory = Size(crate::job::most(settings.memory.0));
+fn frames() -> usize {
+    let memory = Size(budget() as u64);
     if let Err(error) = check_block(memory, Size(block() as u64)) {
         fail(&error.to_string());
     }

@@ -191,7 +191,7 @@ fn shared() -> Option<&'static Shared> {
 
 /// The pager's thread calls it when it begins, and as often as it reads. It does not wait.
 pub fn each_second(_: &'static Counters, _books_bytes: u64) {
-    crate::hosted::look_for_the_end();
+    exit::look_for_the_end();
     let Some(shared) = shared() else { return };
     note_program_time();
     look();
@@ -236,11 +236,10 @@ pub fn look_last() {
 
 /// Reads the sums, and reports them if necessary. Does nothing if another thread is just reading.
 pub fn look() {
-    let Some(settings) = process::settings() else { return };
-    if !exit::is_owner() {
+    if process::settings().is_none() || !exit::is_owner() {
         return;
     }
-    let budget = settings.memory.0;
+    let budget = process::budget() as u64;
     let counted = counted();
     if ROOM.taken.swap(true, Acquire) {
         return;
@@ -360,7 +359,7 @@ pub fn last_line() -> Option<String> {
         "terapage: {}: {} of its memory at most were not paged, so --memory did not hold ({} MiB): {}{heap} ({})\n",
         name(),
         mib(most.total()),
-        settings.memory.0 >> 20,
+        process::budget() >> 20,
         kinds(&most),
         remedy(&most)
     ))

@@ -76,6 +76,32 @@ impl Arena {
         self.stop_each((from, to), Arena::release)
     }
 
+    /// Stops paging a range that the program locks. Returns the parts that were not locked before,
+    /// for [`unlock_parts`](Self::unlock_parts).
+    ///
+    /// # Errors
+    /// As for `stop_each`.
+    pub fn lock_parts(&mut self, from: usize, to: usize) -> terapage_sys::Result<Parts> {
+        let new = self.not_locked(from, to);
+        for (index, &(from, to)) in new.iter().enumerate() {
+            if let Err(error) = self.lock_pages(from, to) {
+                self.unlock_parts(&new[..index]);
+                return Err(error);
+            }
+        }
+        Ok(new)
+    }
+
+    /// The parts of a range that would be locked anew.
+    pub fn not_locked(&self, from: usize, to: usize) -> Parts {
+        parts(from, to).flat_map(|(from, to)| self.unlocked_within(from, to)).collect()
+    }
+
+    /// Pages parts again that the program has locked before.
+    pub fn unlock_parts(&mut self, locked: &[(usize, usize)]) {
+        locked.iter().for_each(|&(from, to)| self.unlock_pages(from, to));
+    }
+
     /// Stops paging a range until it is returned or mapped again.
     ///
     /// # Errors
@@ -85,7 +111,7 @@ impl Arena {
     }
 }
 
-/// Stops paging the parts of a range that the program locks, moves, unmaps or maps over. Returns
+/// Stops paging the parts of a range that the program moves, unmaps or maps over. Returns
 /// the parts that were paged; `None` if there are none.
 ///
 /// # Errors

@@ -9,20 +9,24 @@
 //!   +-------+  close                             +--------+
 //!   | plain | ---------------------------------> | CLOSED | <-+
 //!   +-------+ <--------------------------------- +--------+   |
-//!     |   ^      plain_again, free                |  |  |     | forget
-//!     |   |                                  keep |  |  | wipe, keep_mapped
-//!     |   |                                       v  v  v     |
+//!     |   ^      plain_again, free                  |  |        |
+//!     |   |                                    keep |  | keep_mapped
+//!     |   |                                         v  v        | forget
 //!     |   |  free                         +----------------------------+
-//!     |   +------------------------------ | CLOSED with KEPT, WIPED or |
-//!     |                                   | KEPT and MAPPED            |
+//!     |   +------------------------------ | CLOSED with KEPT,          |
+//!     |                                   | or with KEPT and MAPPED    |
 //!     |                                   +----------------------------+
 //!     |  set_unused (wide part only)   +--------+
 //!     +------------------------------> | UNUSED | -- close, keep, ... --> CLOSED
 //!                                      +--------+ -- plain_again ------> plain
 //! ```
 //!
-//! `unwipe` removes only WIPED, and `unkeep` only KEPT: the page stays CLOSED until `plain_again`,
-//! which skips pages that are KEPT or WIPED.
+//! `unkeep` removes only KEPT: the page stays CLOSED until `plain_again`, which skips pages that
+//! are KEPT.
+//!
+//! WIPED and LOCKED are beside these: `wipe` and `lock` add them to any page, `unwipe` and `unlock`
+//! remove them, and leave what the page was before. `plain_again` leaves them; after `forget`,
+//! which removes them, the page is CLOSED.
 
 use std::collections::BTreeMap;
 use std::ops::BitOr;
@@ -37,15 +41,19 @@ impl Why {
     const CLOSED: Why = Why(1);
     /// The child of a fork must find the page empty.
     pub const WIPED: Why = Why(2);
-    /// The page is shared, a file's, locked, or has a protection key.
+    /// The page is shared, a file's, or has a protection key.
     pub const KEPT: Why = Why(4);
     /// The program has mapped something over the page: the arena's own memory is not there.
     pub const MAPPED: Why = Why(8);
     /// The page is of the wide part, and not in use.
     const UNUSED: Why = Why(16);
+    /// The program has locked the page into memory.
+    pub const LOCKED: Why = Why(32);
 
     /// Any of these makes a page special.
-    pub const SPECIAL: Why = Why(1 | 2 | 4 | 8);
+    pub const SPECIAL: Why = Why(1 | 2 | 4 | 8 | 32);
+    /// The program takes these back by calls of their own.
+    const BESIDE: Why = Why(2 | 32);
 
     fn has(self, any: Why) -> bool {
         self.0 & any.0 != 0
@@ -53,6 +61,10 @@ impl Why {
 
     fn without(self, others: Why) -> Why {
         Why(self.0 & !others.0)
+    }
+
+    fn only(self, these: Why) -> Why {
+        Why(self.0 & these.0)
     }
 }
 
@@ -71,6 +83,8 @@ pub struct Reasons {
     ranges: BTreeMap<usize, (usize, Why)>,
     /// Bytes of special pages.
     special_bytes: usize,
+    /// Bytes of locked pages.
+    locked_bytes: usize,
     /// Bytes of a block.
     block: usize,
 }
@@ -78,12 +92,17 @@ pub struct Reasons {
 impl Reasons {
     /// No reasons for any page, in blocks of `block` bytes.
     pub const fn new(block: usize) -> Self {
-        Reasons { ranges: BTreeMap::new(), special_bytes: 0, block }
+        Reasons { ranges: BTreeMap::new(), special_bytes: 0, locked_bytes: 0, block }
     }
 
     /// Bytes of special pages.
     pub fn special_bytes(&self) -> usize {
         self.special_bytes
+    }
+
+    /// Bytes of locked pages.
+    pub fn locked_bytes(&self) -> usize {
+        self.locked_bytes
     }
 
     /// The ranges that meet `from` to `to`, whole; `from` is less than `to`.
@@ -143,7 +162,7 @@ impl Reasons {
         self.add(from, to, Why::CLOSED);
     }
 
-    /// The pages become shared, a file's, locked, or get a protection key.
+    /// The pages become shared, a file's, or get a protection key.
     pub fn keep(&mut self, from: usize, to: usize) {
         self.add(from, to, Why::CLOSED | Why::KEPT);
     }
@@ -155,7 +174,12 @@ impl Reasons {
 
     /// A fork's child must find the pages empty.
     pub fn wipe(&mut self, from: usize, to: usize) {
-        self.add(from, to, Why::CLOSED | Why::WIPED);
+        self.add(from, to, Why::WIPED);
+    }
+
+    /// The program locks the pages into memory.
+    pub fn lock(&mut self, from: usize, to: usize) {
+        self.add(from, to, Why::LOCKED);
     }
 
     fn add(&mut self, from: usize, to: usize, why: Why) {
@@ -167,6 +191,11 @@ impl Reasons {
         self.change(from, to, |old| old.without(Why::WIPED));
     }
 
+    /// The pages may leave memory again.
+    pub fn unlock(&mut self, from: usize, to: usize) {
+        self.change(from, to, |old| old.without(Why::LOCKED));
+    }
+
     /// The pages are not kept after all, if nothing is mapped over them.
     pub fn unkeep(&mut self, from: usize, to: usize) {
         self.change(from, to, |old| if old.has(Why::MAPPED) { old } else { old.without(Why::KEPT) });
@@ -174,12 +203,15 @@ impl Reasons {
 
     /// The pages are replaced by other memory, whose rights are unknown here.
     pub fn forget(&mut self, from: usize, to: usize) {
-        self.change(from, to, |old| old.without(Why::WIPED | Why::KEPT | Why::MAPPED));
+        self.change(from, to, |old| {
+            let rest = old.without(Why::BESIDE | Why::KEPT | Why::MAPPED);
+            if old.has(Why::BESIDE) { rest | Why::CLOSED } else { rest }
+        });
     }
 
-    /// The pages are readable and writable again. Pages that are kept or wiped stay loose.
+    /// The pages are readable and writable again. Pages that are kept, wiped or locked stay loose.
     pub fn plain_again(&mut self, from: usize, to: usize) {
-        self.change(from, to, |old| if old.has(Why::WIPED | Why::KEPT) { old } else { Why::NONE });
+        self.change(from, to, |old| if old.has(Why::KEPT) { old } else { old.only(Why::BESIDE) });
     }
 
     /// The pages are not in use any more, and plain.
@@ -221,7 +253,8 @@ impl Reasons {
 
     /// Takes a part out of the range from `start` to `end`.
     fn cut(&mut self, start: usize, end: usize, why: Why, (from, to): (usize, usize)) {
-        self.special_bytes -= special_bytes(from, to, why);
+        self.special_bytes -= bytes_with(from, to, why, Why::SPECIAL);
+        self.locked_bytes -= bytes_with(from, to, why, Why::LOCKED);
         if start < from {
             self.ranges.insert(start, (from, why));
         } else {
@@ -235,7 +268,8 @@ impl Reasons {
     /// Puts a range into a gap.
     fn insert(&mut self, from: usize, to: usize, why: Why) {
         if why != Why::NONE {
-            self.special_bytes += special_bytes(from, to, why);
+            self.special_bytes += bytes_with(from, to, why, Why::SPECIAL);
+            self.locked_bytes += bytes_with(from, to, why, Why::LOCKED);
             self.ranges.insert(from, (to, why));
         }
     }
@@ -252,8 +286,8 @@ impl Reasons {
     }
 }
 
-fn special_bytes(from: usize, to: usize, why: Why) -> usize {
-    if why.has(Why::SPECIAL) { to - from } else { 0 }
+fn bytes_with(from: usize, to: usize, why: Why, any: Why) -> usize {
+    if why.has(any) { to - from } else { 0 }
 }
 
 /// Ascending ranges; ranges that touch or overlap are joined.
@@ -296,33 +330,40 @@ mod tests {
     /// The same, page by page, in sets that do not know of each other.
     #[derive(Clone, Copy, Default, Debug)]
     struct Page {
-        special: bool,
+        closed: bool,
         kept: bool,
         wiped: bool,
+        locked: bool,
         mapped: bool,
         unused: bool,
+    }
+
+    impl Page {
+        fn is_special(self) -> bool {
+            self.closed || self.wiped || self.locked
+        }
     }
 
     fn apply(reasons: &mut Reasons, pages: &mut [Page], call: usize, first: usize, last: usize) {
         let (from, to) = (first * PAGE, last * PAGE);
         let pages = pages[first..last].iter_mut();
-        let now = |special, kept, wiped, mapped| Page { special, kept, wiped, mapped, unused: false };
         match call {
             0 => {
                 reasons.close(from, to);
-                pages.for_each(|page| *page = now(true, page.kept, page.wiped, page.mapped));
+                pages.for_each(|page| *page = Page { closed: true, unused: false, ..*page });
             }
             1 => {
                 reasons.keep(from, to);
-                pages.for_each(|page| *page = now(true, true, page.wiped, page.mapped));
+                pages.for_each(|page| *page = Page { closed: true, kept: true, unused: false, ..*page });
             }
             2 => {
                 reasons.keep_mapped(from, to);
-                pages.for_each(|page| *page = now(true, true, page.wiped, true));
+                let mapped = Page { closed: true, kept: true, mapped: true, ..Page::default() };
+                pages.for_each(|page| *page = Page { wiped: page.wiped, locked: page.locked, ..mapped });
             }
             3 => {
                 reasons.wipe(from, to);
-                pages.for_each(|page| *page = now(true, page.kept, true, page.mapped));
+                pages.for_each(|page| *page = Page { wiped: true, unused: false, ..*page });
             }
             4 => {
                 reasons.unwipe(from, to);
@@ -330,15 +371,27 @@ mod tests {
             }
             5 => {
                 reasons.forget(from, to);
-                pages.for_each(|page| (page.kept, page.wiped, page.mapped) = (false, false, false));
+                pages.for_each(|page| {
+                    let closed = page.closed || page.wiped || page.locked;
+                    *page = Page { closed, unused: page.unused, ..Page::default() };
+                });
             }
             6 => {
                 reasons.plain_again(from, to);
-                pages.filter(|page| !page.kept && !page.wiped).for_each(|page| *page = Page::default());
+                let again = |page: Page| Page { wiped: page.wiped, locked: page.locked, ..Page::default() };
+                pages.filter(|page| !page.kept).for_each(|page| *page = again(*page));
             }
             7 => {
                 reasons.free(from, to);
                 pages.for_each(|page| *page = Page::default());
+            }
+            8 => {
+                reasons.lock(from, to);
+                pages.for_each(|page| *page = Page { locked: true, unused: false, ..*page });
+            }
+            9 => {
+                reasons.unlock(from, to);
+                pages.for_each(|page| page.locked = false);
             }
             _ if first >= WIDE => {
                 reasons.set_unused(from, to);
@@ -364,10 +417,10 @@ mod tests {
             (0..PAGES).map(|page| (low..high).contains(&page) && is(page)).collect()
         };
         let loose = |page: usize| {
-            pages[page / BLOCK * BLOCK..][..BLOCK].iter().any(|page| page.special || page.unused)
+            pages[page / BLOCK * BLOCK..][..BLOCK].iter().any(|page| page.is_special() || page.unused)
         };
         let within = |any| marked(&reasons.within(from, to, any));
-        assert_eq!(within(Why::SPECIAL), among(&|page| pages[page].special));
+        assert_eq!(within(Why::SPECIAL), among(&|page| pages[page].is_special()));
         assert_eq!(within(Why::KEPT), among(&|page| pages[page].kept));
         assert_eq!(within(Why::MAPPED), among(&|page| pages[page].mapped));
         assert_eq!(within(Why::WIPED | Why::KEPT), among(&|page| pages[page].wiped || pages[page].kept));
@@ -375,7 +428,9 @@ mod tests {
         assert_eq!(marked(&reasons.loose_within(from, to)), among(&loose));
         assert_eq!(marked(&reasons.paged_within(from, to)), among(&|page| !loose(page)));
         assert_eq!(reasons.any_loose(from, to), (low..high).any(loose));
-        assert_eq!(reasons.special_bytes(), pages.iter().filter(|page| page.special).count() * PAGE);
+        assert_eq!(within(Why::LOCKED), among(&|page| pages[page].locked));
+        assert_eq!(reasons.locked_bytes(), pages.iter().filter(|page| page.locked).count() * PAGE);
+        assert_eq!(reasons.special_bytes(), pages.iter().filter(|page| page.is_special()).count() * PAGE);
         let all: Vec<_> = reasons.ranges.iter().collect();
         assert!(all.iter().all(|(from, (to, why))| *from < to && *why != Why::NONE));
         assert!(all.windows(2).all(|two| {
@@ -387,7 +442,7 @@ mod tests {
     proptest! {
         #[test]
         fn they_are_as_page_by_page(
-            calls in prop::collection::vec((0usize..9, 0..PAGES, 0usize..20, 0..PAGES, 0usize..PAGES), 1..100),
+            calls in prop::collection::vec((0usize..11, 0..PAGES, 0usize..20, 0..PAGES, 0usize..PAGES), 1..100),
         ) {
             let mut reasons = Reasons::new(BLOCK * PAGE);
             let mut pages = [Page::default(); PAGES];

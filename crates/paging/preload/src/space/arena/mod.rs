@@ -35,8 +35,7 @@ const WAITING_PART: usize = 64;
 
 /// The most bytes that wait to be discarded.
 fn most_waiting() -> usize {
-    let budget = process::settings().map_or(0, |settings| settings.memory.0 as usize);
-    WAITING_BYTES.min(budget / WAITING_PART)
+    WAITING_BYTES.min(process::budget() / WAITING_PART)
 }
 
 /// Once this many bytes are in use, the rest of the arena gets huge pages, until it is paged.

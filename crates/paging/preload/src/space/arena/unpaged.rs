@@ -17,7 +17,17 @@ impl Arena {
     /// The parts of a range with special properties, ascending and disjoint: a fork's child must
     /// find them empty, or they are shared, a file's, locked, or have a protection key.
     pub fn special(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
-        self.reasons.within(at, to, Why::WIPED | Why::KEPT)
+        self.reasons.within(at, to, Why::WIPED | Why::KEPT | Why::LOCKED)
+    }
+
+    /// Bytes of locked pages.
+    pub fn locked_bytes(&self) -> usize {
+        self.reasons.locked_bytes()
+    }
+
+    /// The parts of a range that are not locked.
+    pub fn unlocked_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        self.reasons.without(at, to, Why::LOCKED)
     }
 
     /// Whether the block at an address is not paged.
@@ -57,6 +67,13 @@ impl Arena {
     /// # Errors
     /// ENOMEM if the process may have no more mappings; then nothing has changed.
     pub fn release(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
+        self.stop(at, to)?;
+        self.note(at, |reasons| reasons.close(at, to));
+        Ok(())
+    }
+
+    /// Lets the pager release every block that the range touches. The caller then notes why.
+    fn stop(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
         let parts = self.reasons.paged_within(first, last);
@@ -69,23 +86,27 @@ impl Arena {
                 other => process::or_fail(other),
             }
         }
-        self.note(at, |reasons| reasons.close(at, to));
         Ok(())
     }
 
     /// Notes that pages of a range are plain memory again, with their bytes, and pages the blocks
     /// that have no special page left.
     pub fn readmit(&mut self, at: usize, to: usize) {
+        self.end_reason(at, to, Reasons::plain_again);
+        self.start_if_due();
+    }
+
+    /// Takes a reason from pages of a range, and pages the blocks that have none left.
+    fn end_reason(&mut self, at: usize, to: usize, end: fn(&mut Reasons, usize, usize)) {
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
         let loose = self.reasons.loose_within(first, last);
-        self.note(at, |reasons| reasons.plain_again(at, to));
+        self.note(at, |reasons| end(reasons, at, to));
         for (from, to) in loose {
             for (from, to) in self.reasons.paged_within(from, to) {
                 self.page_again(from, to);
             }
         }
-        self.start_if_due();
     }
 
     /// The parts of a range whose blocks are paged.
@@ -143,24 +164,49 @@ impl Arena {
         self.note(at, |reasons| reasons.keep_mapped(at, to));
     }
 
+    /// Stops paging every block that the range touches, until its pages are unlocked.
+    ///
+    /// # Errors
+    /// As for [`release`](Self::release).
+    pub fn lock_pages(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
+        self.stop(at, to)?;
+        self.note(at, |reasons| reasons.lock(at, to));
+        Ok(())
+    }
+
+    /// Notes that pages of a range are not locked any more: they are as before.
+    pub fn unlock_pages(&mut self, at: usize, to: usize) {
+        for (from, end) in self.reasons.within(at, to, Why::LOCKED) {
+            self.end_reason(from, end, Reasons::unlock);
+        }
+    }
+
+    /// Notes that no page is locked. In the child of a fork this is so from its beginning.
+    pub fn unlock_all(&mut self) {
+        self.unlock_pages(0, usize::MAX);
+    }
+
     /// Forgets the properties of a range, which is replaced by other memory.
     pub fn forget(&mut self, at: usize, to: usize) {
         self.reasons.forget(at, to);
     }
 
-    /// Sets whether the child of a fork must find pages of a range empty. Such pages are not paged:
+    /// Notes that the child of a fork must find pages of a range empty. Such pages are not paged:
     /// the kernel empties them.
     ///
     /// # Errors
     /// As for [`release`](Self::release).
-    pub fn wipe_on_fork(&mut self, at: usize, to: usize, wipe: bool) -> terapage_sys::Result<()> {
-        if wipe {
-            self.release(at, to)?;
-            self.reasons.wipe(at, to);
-        } else {
-            self.reasons.unwipe(at, to);
-        }
+    pub fn wipe_on_fork(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
+        self.stop(at, to)?;
+        self.note(at, |reasons| reasons.wipe(at, to));
         Ok(())
+    }
+
+    /// Notes that the child of a fork may find pages of a range as they are.
+    pub fn keep_on_fork(&mut self, at: usize, to: usize) {
+        for (from, end) in self.reasons.within(at, to, Why::WIPED) {
+            self.end_reason(from, end, Reasons::unwipe);
+        }
     }
 
     /// Puts fresh zero memory over a range, like a fixed mapping, and pages its whole blocks.
