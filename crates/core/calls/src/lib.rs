@@ -45,6 +45,8 @@ mod row;
 mod special;
 mod step;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use index::{END, Machine, Row, known, name, nested, pieces, pointers, rows, waits};
 use step::Visit;
@@ -110,7 +112,8 @@ pub enum Outcome {
 /// The memory of the process that makes a call.
 pub trait Memory {
     /// A range that the call touches: what the caller pages of it must now become resident and stay
-    /// so. `false` ends the visit.
+    /// so. The caller may read the range for that, and never writes: the program may have memory
+    /// that cannot be written there. `false` ends the visit.
     fn range(&mut self, range: Range) -> bool;
 
     /// Copies announced memory. Gives `false`, and does not fail, if it cannot be read.

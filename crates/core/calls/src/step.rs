@@ -75,22 +75,26 @@ impl<'a> Visit<'a> {
 
     /// Copies memory that has been announced. If it cannot be read, the kernel cannot either, and
     /// the visit ends.
-    pub fn copy(&mut self, at: usize, into: &mut [u8]) -> Step {
-        if at != 0 && self.memory.read(at, into) { Ok(()) } else { Err(Outcome::Known) }
+    fn copy(&mut self, at: usize, into: &mut [u8]) -> Step {
+        if self.memory.read(at, into) { Ok(()) } else { Err(Outcome::Known) }
     }
 
-    /// A number of 32 bits in announced memory.
-    pub fn u32(&mut self, at: usize) -> Step<u32> {
-        let mut bytes = [0; 4];
+    fn field<const BYTES: usize>(&mut self, structure: usize, offset: usize) -> Step<[u8; BYTES]> {
+        let at = structure.checked_add(offset).filter(|at| at.checked_add(BYTES).is_some());
+        let at = at.filter(|_| structure != 0).ok_or(Outcome::Known)?;
+        let mut bytes = [0; BYTES];
         self.copy(at, &mut bytes)?;
-        Ok(u32::from_ne_bytes(bytes))
+        Ok(bytes)
     }
 
-    /// A number of 64 bits, or a pointer, in announced memory.
-    pub fn word(&mut self, at: usize) -> Step<usize> {
-        let mut bytes = [0; 8];
-        self.copy(at, &mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes) as usize)
+    /// A number of 32 bits in an announced structure.
+    pub fn u32(&mut self, structure: usize, offset: usize) -> Step<u32> {
+        self.field(structure, offset).map(u32::from_ne_bytes)
+    }
+
+    /// A number of 64 bits, or a pointer, in an announced structure.
+    pub fn word(&mut self, structure: usize, offset: usize) -> Step<usize> {
+        self.field(structure, offset).map(|bytes| u64::from_ne_bytes(bytes) as usize)
     }
 
     /// A structure of words, which the kernel reads.
@@ -107,7 +111,7 @@ impl<'a> Visit<'a> {
         self.touch(at, WORDS * 8, direction)?;
         let mut words = [0; WORDS];
         for (i, word) in words.iter_mut().enumerate() {
-            *word = self.word(at.wrapping_add(i * 8))?;
+            *word = self.word(at, i * 8)?;
         }
         Ok(words)
     }
@@ -120,12 +124,12 @@ impl<'a> Visit<'a> {
         let (mut at, mut left) = (start, most);
         while left > 0 {
             let piece = (PAGE - at % PAGE).min(left);
+            let next = at.checked_add(piece).ok_or(Outcome::Known)?;
             self.reads(at, piece)?;
             if self.has_nul(at, piece)? {
                 break;
             }
-            left -= piece;
-            at = at.checked_add(piece).ok_or(Outcome::Known)?;
+            (at, left) = (next, left - piece);
         }
         Ok(())
     }
@@ -149,7 +153,7 @@ impl<'a> Visit<'a> {
         let mut at = start;
         while at != 0 {
             self.reads(at, 8)?;
-            let text = self.word(at)?;
+            let text = self.word(at, 0)?;
             if text == 0 {
                 break;
             }
@@ -168,8 +172,7 @@ impl<'a> Visit<'a> {
         self.reads(start, count * 16)?;
         let mut left = MOST;
         for i in 0..count {
-            let at = start.wrapping_add(i * 16);
-            let (buffer, len) = (self.word(at)?, self.word(at.wrapping_add(8))?);
+            let (buffer, len) = (self.word(start, i * 16)?, self.word(start, i * 16 + 8)?);
             if len as isize > 0 {
                 let len = len.min(left);
                 self.touch(buffer, len, direction)?;

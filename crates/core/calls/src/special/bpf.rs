@@ -10,13 +10,13 @@ pub fn visit(visit: &mut Visit) -> Step {
     visit.changes(attributes, len.min(65536) as usize)?;
     match visit.int(0) {
         // OBJ_PIN, OBJ_GET
-        6 | 7 => {
-            let path = visit.word(attributes)?;
+        6 | 7 if len >= 8 => {
+            let path = visit.word(attributes, 0)?;
             visit.text(path, 4096)
         }
         // PROG_ATTACH, PROG_DETACH; *_GET_NEXT_ID, *_GET_FD_BY_ID; MAP_FREEZE; of links;
         // ENABLE_STATS, ITER_CREATE, LINK_DETACH, PROG_BIND_MAP
-        8 | 9 | 11..=14 | 19 | 22 | 23 | 30..=35 => Ok(()),
+        6..=9 | 11..=14 | 19 | 22 | 23 | 30..=35 => Ok(()),
         _ => Err(Outcome::Unknown),
     }
 }

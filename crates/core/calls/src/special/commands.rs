@@ -83,7 +83,7 @@ pub fn mq_notify(visit: &mut Visit) -> Step {
     if event == 0 {
         return Ok(());
     }
-    let (cookie, how) = (visit.word(event)?, visit.u32(event.wrapping_add(12))?);
+    let (cookie, how) = (visit.word(event, 0)?, visit.u32(event, 12)?);
     if how == 2 { visit.reads(cookie, 32) } else { Ok(()) }
 }
 
@@ -128,8 +128,7 @@ pub fn kexec_load(visit: &mut Visit) -> Step {
     }
     visit.reads(segments, count * 32)?;
     for i in 0..count {
-        let at = segments.wrapping_add(i * 32);
-        let (buffer, len) = (visit.word(at)?, visit.word(at.wrapping_add(8))?);
+        let (buffer, len) = (visit.word(segments, i * 32)?, visit.word(segments, i * 32 + 8)?);
         visit.reads(buffer, len)?;
     }
     Ok(())

@@ -49,8 +49,7 @@ pub fn wait(visit: &mut Visit) -> Step {
 fn waiters(visit: &mut Visit, array: usize, count: usize) -> Step {
     visit.reads(array, count * 24)?;
     for i in 0..count {
-        let at = array.wrapping_add(i * 24);
-        let (word, flags) = (visit.word(at.wrapping_add(8))?, visit.u32(at.wrapping_add(16))?);
+        let (word, flags) = (visit.word(array, i * 24 + 8)?, visit.u32(array, i * 24 + 16)?);
         visit.reads(word, word_bytes(flags))?;
     }
     Ok(())

@@ -84,7 +84,7 @@ pub fn time_stamps(visit: &mut Visit) -> Step {
 pub fn addresses(visit: &mut Visit) -> Step {
     let list = visit.long(2);
     visit.reads(list, 4)?;
-    let count = visit.u32(list)? >> 16;
+    let count = visit.u32(list, 0)? >> 16;
     visit.reads(list, 4 + count as usize * 6)
 }
 

@@ -61,8 +61,8 @@ fn pkey(visit: &mut Visit) -> Step {
     let parameters = visit.long(1);
     visit.reads(parameters, 40)?;
     visit.text(visit.long(2), TEXT)?;
-    let input = visit.u32(parameters.wrapping_add(4))? as usize;
-    let output = visit.u32(parameters.wrapping_add(8))? as usize;
+    let input = visit.u32(parameters, 4)? as usize;
+    let output = visit.u32(parameters, 8)? as usize;
     visit.reads(visit.long(3), input)?;
     // VERIFY reads both.
     if visit.int(0) == 28 { visit.reads(visit.long(4), output) } else { visit.writes(visit.long(4), output) }

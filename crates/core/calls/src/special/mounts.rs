@@ -12,7 +12,7 @@ pub fn name_to_handle(visit: &mut Visit) -> Step {
     let handle = visit.long(2);
     visit.writes(visit.long(3), if visit.int(4) & 1 != 0 { 8 } else { 4 })?;
     visit.changes(handle, 8)?;
-    let len = visit.u32(handle)?;
+    let len = visit.u32(handle, 0)?;
     visit.changes(handle, 8 + len.min(HANDLE) as usize)
 }
 
@@ -20,7 +20,7 @@ pub fn name_to_handle(visit: &mut Visit) -> Step {
 pub fn open_by_handle(visit: &mut Visit) -> Step {
     let handle = visit.long(1);
     visit.reads(handle, 8)?;
-    let len = visit.u32(handle)?;
+    let len = visit.u32(handle, 0)?;
     visit.reads(handle, 8 + len.min(HANDLE) as usize)
 }
 
@@ -42,7 +42,7 @@ pub fn fsconfig(visit: &mut Visit) -> Step {
 pub fn request(visit: &mut Visit) -> Step {
     let request = visit.long(0);
     visit.reads(request, 4)?;
-    let len = visit.u32(request)?;
+    let len = visit.u32(request, 0)?;
     visit.reads(request, len.min(65536) as usize)
 }
 

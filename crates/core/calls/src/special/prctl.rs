@@ -28,8 +28,10 @@ pub fn visit(visit: &mut Visit) -> Step {
         0x5356_4d41 => visit.text(visit.long(4), 80),
         // GET_AUXV
         0x4155_5856 => visit.writes(first, visit.long(2)),
+        // GET_CFI
+        80 => visit.writes(visit.long(2), 8),
         // Those that have numbers alone, SET_PTRACER among them.
-        1..=79 | 0x5961_6d61 => Ok(()),
+        1..=79 | 81 | 0x5961_6d61 => Ok(()),
         _ => Err(Outcome::Unknown),
     }
 }
@@ -39,10 +41,10 @@ fn set_mm(visit: &mut Visit) -> Step {
     let (address, len) = (visit.long(2), visit.long(3));
     match visit.int(1) {
         12 => visit.reads(address, len.min(4096)),
-        14 => {
-            visit.reads(address, len.min(104))?;
-            let vector = visit.word(address.wrapping_add(88))?;
-            let len = visit.u32(address.wrapping_add(96))?;
+        14 if len == 104 => {
+            visit.reads(address, len)?;
+            let vector = visit.word(address, 88)?;
+            let len = visit.u32(address, 96)?;
             visit.reads(vector, len.min(4096) as usize)
         }
         15 => visit.writes(address, 4),

@@ -30,20 +30,23 @@ pub fn clone(visit: &mut Visit) -> Step {
     numbers(visit, flags, parent, child)
 }
 
-/// `clone3`: a structure that may become longer.
+/// `clone3`: a structure of 64 bytes at least, which may become longer.
 pub fn clone3(visit: &mut Visit) -> Step {
     let (args, len) = (visit.long(0), visit.long(1));
+    if len < 64 {
+        return Ok(());
+    }
     visit.reads(args, len.min(65536))?;
-    let flags = visit.word(args)?;
+    let flags = visit.word(args, 0)?;
     if flags & PIDFD != 0 {
-        let pidfd = visit.word(args.wrapping_add(8))?;
+        let pidfd = visit.word(args, 8)?;
         visit.writes(pidfd, 4)?;
     }
-    let (child, parent) = (visit.word(args.wrapping_add(16))?, visit.word(args.wrapping_add(24))?);
+    let (child, parent) = (visit.word(args, 16)?, visit.word(args, 24)?);
     numbers(visit, flags, parent, child)?;
     // The numbers that the thread shall have, in each of the nested namespaces, of which 32 exist.
     if len >= 80 {
-        let (ids, count) = (visit.word(args.wrapping_add(64))?, visit.word(args.wrapping_add(72))?);
+        let (ids, count) = (visit.word(args, 64)?, visit.word(args, 72)?);
         visit.reads(ids, count.min(32) * 4)?;
     }
     Ok(())
@@ -86,8 +89,8 @@ pub fn sigaltstack(visit: &mut Visit) -> Step {
     if new == 0 {
         return Ok(());
     }
-    let (stack, flags) = (visit.word(new)?, visit.u32(new.wrapping_add(8))?);
-    let len = visit.word(new.wrapping_add(16))?;
+    let (stack, flags) = (visit.word(new, 0)?, visit.u32(new, 8)?);
+    let len = visit.word(new, 16)?;
     if flags & 2 == 0 { visit.keeps(stack, len) } else { Ok(()) }
 }
 
@@ -95,7 +98,7 @@ pub fn sigaltstack(visit: &mut Visit) -> Step {
 pub fn sched_setattr(visit: &mut Visit) -> Step {
     let attr = visit.long(1);
     visit.changes(attr, 4)?;
-    let len = visit.u32(attr)? as usize;
+    let len = visit.u32(attr, 0)? as usize;
     visit.changes(attr, if len == 0 { 48 } else { len.min(65536) })
 }
 
@@ -104,11 +107,11 @@ pub fn sched_setattr(visit: &mut Visit) -> Step {
 pub fn perf_event_open(visit: &mut Visit) -> Step {
     let attr = visit.long(0);
     visit.changes(attr, 8)?;
-    let (kind, len) = (visit.u32(attr)?, visit.u32(attr.wrapping_add(4))? as usize);
+    let (kind, len) = (visit.u32(attr, 0)?, visit.u32(attr, 4)? as usize);
     visit.changes(attr, if len == 0 { 64 } else { len.min(65536) })?;
     if kind < 6 {
         return Ok(());
     }
-    let name = visit.word(attr.wrapping_add(56))?;
+    let name = visit.word(attr, 56)?;
     visit.text(name, 4096)
 }

@@ -13,7 +13,7 @@ fn address(visit: &mut Visit, argument: usize) -> Step {
     if start == 0 {
         return Ok(());
     }
-    let len = visit.u32(visit.long(argument + 1))?;
+    let len = visit.u32(visit.long(argument + 1), 0)?;
     visit.writes(start, not_negative(len).min(ADDRESS))
 }
 
@@ -54,7 +54,7 @@ fn messages(visit: &mut Visit, count: usize, direction: Direction) -> Step {
     let mut at = visit.long(1);
     for _ in 0..count {
         message(visit, at, direction)?;
-        visit.writes(at.wrapping_add(56), 4)?;
+        visit.writes(at.saturating_add(56), 4)?;
         at = at.checked_add(64).ok_or(Outcome::Known)?;
     }
     Ok(())
@@ -104,7 +104,7 @@ pub fn get_option(visit: &mut Visit) -> Step {
     if value == 0 {
         return Ok(());
     }
-    let len = not_negative(visit.u32(visit.long(4))?);
+    let len = not_negative(visit.u32(visit.long(4), 0)?);
     match (visit.int(1), visit.int(2)) {
         // GET_FILTER counts instructions.
         (SOCKET, 26) => visit.writes(value, len * 8),

@@ -5,7 +5,7 @@ use crate::step::{Step, Visit};
 
 /// Two structures of three words each; the first version had one.
 fn data(visit: &mut Visit, direction: Direction) -> Step {
-    let version = visit.u32(visit.long(0))?;
+    let version = visit.u32(visit.long(0), 0)?;
     visit.touch(visit.long(1), if version == 0x1998_0330 { 12 } else { 24 }, direction)
 }
 
@@ -24,7 +24,7 @@ fn by_length(visit: &mut Visit, buffer: usize, len: usize, direction: Direction)
     if visit.long(buffer) == 0 {
         return Ok(());
     }
-    let len = visit.u32(visit.long(len))?;
+    let len = visit.u32(visit.long(len), 0)?;
     visit.touch(visit.long(buffer), len as usize, direction)
 }
 

@@ -6,11 +6,14 @@ use crate::step::{Step, Visit};
 const MOST: u32 = 65536;
 
 fn value(visit: &mut Visit, direction: Direction) -> Step {
-    let structure = visit.long(4);
+    let (structure, structure_len) = (visit.long(4), visit.long(5));
     // Later kernels may know a longer structure.
-    visit.reads(structure, visit.long(5).min(MOST as usize))?;
-    let start = visit.word(structure)?;
-    let len = visit.u32(structure.wrapping_add(8))?;
+    if structure_len < 16 {
+        return Ok(());
+    }
+    visit.reads(structure, structure_len.min(MOST as usize))?;
+    let start = visit.word(structure, 0)?;
+    let len = visit.u32(structure, 8)?;
     visit.touch(start, len.min(MOST) as usize, direction)
 }
 
