@@ -108,8 +108,9 @@ pub fn perf_event_open(visit: &mut Visit) -> Step {
     let attr = visit.long(0);
     visit.changes(attr, 8)?;
     let (kind, len) = (visit.u32(attr, 0)?, visit.u32(attr, 4)? as usize);
-    visit.changes(attr, if len == 0 { 64 } else { len.min(65536) })?;
-    if kind < 6 {
+    let len = if len == 0 { 64 } else { len.min(65536) };
+    visit.changes(attr, len)?;
+    if kind < 6 || len < 64 {
         return Ok(());
     }
     let name = visit.word(attr, 56)?;
