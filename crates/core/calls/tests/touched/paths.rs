@@ -1,6 +1,6 @@
 //! Names of files, their properties, file systems.
 
-use crate::world::{Case, World, case};
+use crate::world::{Case, World, case, checked};
 
 const CURRENT: usize = libc::AT_FDCWD as usize;
 
@@ -57,8 +57,8 @@ pub const CASES: &[Case] = &[
     case("rename", |w| [text(w, "f"), w.text("new"), 0, 0, 0, 0]),
     case("renameat", |w| [CURRENT, text(w, "f"), CURRENT, w.text("new"), 0, 0]),
     case("renameat2", |w| [CURRENT, text(w, "f"), CURRENT, w.text("new"), 0, 0]),
-    case("mkdir", |w| first(w, "n", [0; 3])),
-    case("mkdirat", |w| second(w, "n", [0; 3])),
+    case("mkdir", |w| first(w, "n", [0o700, 0, 0])),
+    case("mkdirat", |w| second(w, "n", [0o700, 0, 0])),
     case("rmdir", |w| first(w, "d", [0; 3])),
     case("link", |w| [text(w, "f"), w.text("new"), 0, 0, 0, 0]),
     case("linkat", |w| [CURRENT, text(w, "f"), CURRENT, w.text("new"), 0, 0]),
@@ -120,7 +120,7 @@ pub const CASES: &[Case] = &[
     case("fsopen", |w| [w.text("tmpfs"), 0, 0, 0, 0, 0]),
     case("fsconfig", |w| {
         // SAFETY: a text.
-        let fs = unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), 0) } as usize;
+        let fs = checked(unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), 0) } as isize);
         [fs, 1, w.text("mode"), w.text("700"), 0, 0]
     }),
     case("fspick", |w| second(w, "/dev", [0; 3])).fails(),
@@ -158,7 +158,7 @@ pub const CASES: &[Case] = &[
     }),
     case("fanotify_mark", |w| {
         // SAFETY: the call touches no memory.
-        let fanotify = unsafe { libc::fanotify_init(0, 0) } as usize;
+        let fanotify = checked(unsafe { libc::fanotify_init(0, 0) } as isize);
         [fanotify, 1, 2, CURRENT, text(w, "f"), 0]
     }),
     case("mq_open", |w| [w.text("calls-nowhere"), 0, 0, 0, 0, 0]).fails(),

@@ -9,6 +9,27 @@ fn prepare(number: i64, arguments: [usize; 4]) -> usize {
     checked(unsafe { libc::syscall(number, a, b, c, d, 0, 0) } as isize)
 }
 
+/// Shared memory of a page, until the call has been made.
+fn shared(w: &mut World) -> usize {
+    let id = prepare(libc::SYS_shmget, [0, 4096, 0o600, 0]);
+    w.later(libc::SYS_shmctl, [id, 0, 0]);
+    id
+}
+
+/// Four semaphores, until the call has been made.
+fn semaphores(w: &mut World) -> usize {
+    let id = prepare(libc::SYS_semget, [0, 4, 0o600, 0]);
+    w.later(libc::SYS_semctl, [id, 0, 0]);
+    id
+}
+
+/// A queue of messages, until the call has been made.
+fn messages(w: &mut World) -> usize {
+    let id = prepare(libc::SYS_msgget, [0, 0o600, 0, 0]);
+    w.later(libc::SYS_msgctl, [id, 0, 0]);
+    id
+}
+
 /// A child that has ended already.
 fn ended() -> usize {
     // SAFETY: the child only ends.
@@ -219,34 +240,34 @@ pub const CASES: &[Case] = &[
         [itself(), w.words(&[here, 50]), 1, w.words(&[there, 50]), 1, 0]
     }),
     case("modify_ldt", |w| [1, w.ints(&[0, 0, 0, 0x28]), 16, 0, 0, 0]),
-    case("shmctl", |w| [prepare(libc::SYS_shmget, [0, 4096, 0o600, 0]), 2, w.out(), 0, 0, 0]),
+    case("shmctl", |w| [shared(w), 2, w.out(), 0, 0, 0]),
     case("shmctl", |w| [0, 3, w.out(), 0, 0, 0]).varies(),
     case("shmctl", |w| [0, 14, w.out(), 0, 0, 0]).varies(),
-    case("semctl", |w| [prepare(libc::SYS_semget, [0, 4, 0o600, 0]), 0, 2, w.out(), 0, 0]),
+    case("semctl", |w| [semaphores(w), 0, 2, w.out(), 0, 0]),
     case("semctl", |w| [0, 0, 3, w.out(), 0, 0]).varies(),
     case("semctl", |w| {
-        let set = prepare(libc::SYS_semget, [0, 4, 0o600, 0]);
+        let set = semaphores(w);
         let memory = w.out();
         w.loose();
         [set, 0, 13, memory, 0, 0]
     }),
     case("semop", |w| {
-        let set = prepare(libc::SYS_semget, [0, 4, 0o600, 0]);
+        let set = semaphores(w);
         [set, w.mem(&[0, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0]), 2, 0, 0, 0]
     }),
     case("semtimedop", |w| {
-        let set = prepare(libc::SYS_semget, [0, 4, 0o600, 0]);
+        let set = semaphores(w);
         [set, w.mem(&[0, 0, 1, 0, 0, 0]), 1, w.words(&[1, 0]), 0, 0]
     }),
-    case("msgctl", |w| [prepare(libc::SYS_msgget, [0, 0o600, 0, 0]), 2, w.out(), 0, 0, 0]),
+    case("msgctl", |w| [messages(w), 2, w.out(), 0, 0, 0]),
     case("msgctl", |w| [0, 3, w.out(), 0, 0, 0]).varies(),
     case("msgsnd", |w| {
-        let queue = prepare(libc::SYS_msgget, [0, 0o600, 0, 0]);
+        let queue = messages(w);
         let len = w.between(1, 3000);
         [queue, w.words(&[1]), len, 0, 0, 0]
     }),
     case("msgrcv", |w| {
-        let queue = prepare(libc::SYS_msgget, [0, 0o600, 0, 0]);
+        let queue = messages(w);
         let len = w.between(1, 3000);
         let mut message = vec![0_u64; 400];
         message[0] = 1;
