@@ -75,8 +75,8 @@ pub const fn name(number: usize) -> Option<&'static str> {
 }
 
 /// Which arguments may point to memory that the call touches: bit 0 is the first. A filter that
-/// looks at these arguments alone does not see what is behind [`nested`] ones. `None` for calls that
-/// the table does not have.
+/// looks at these arguments alone does not see what is behind [`nested`] ones. `None` for calls
+/// that the table does not have.
 pub const fn pointers(number: usize) -> Option<u8> {
     match find(number) {
         Some(row) => Some(row.pointers()),

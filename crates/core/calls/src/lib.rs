@@ -23,6 +23,8 @@
 //!   `shmat`, `madvise` (except if it populates).
 //! - What the kernel touches without a call: frames of signals, and the list of robust futexes at
 //!   the end of a thread (its head is announced).
+//! - What `rt_sigreturn` reads on the stack. `restart_syscall` goes on with an earlier call, whose
+//!   memory must still be resident.
 //! - Another process's memory; `/proc/self/mem`.
 //!
 //! Answers other than [`Outcome::Known`] say what a caller does instead: see [`Outcome`].
@@ -77,7 +79,8 @@ pub struct Range {
 
 /// Whether, and how, a call can be made in pieces of its buffer. The sum of the pieces' results is
 /// then the call's result, on regular files and streams of bytes. On sockets that keep messages
-/// apart, terminals and devices it is not: there a call stays whole.
+/// apart, terminals and devices it is not: there a call stays whole. Others may see one piece
+/// before the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pieces {
     /// Only whole.
@@ -98,9 +101,9 @@ pub enum Outcome {
     /// The kernel would touch memory after the call, at times that nobody knows, or would hold on
     /// to the pages: the caller refuses the call.
     Asynchronous,
-    /// What the table knows of the call has been announced. But it is a command of a device, and its
-    /// memory may point to more, which a driver knows: the caller refuses the call if it must not
-    /// meet an absent page, or makes it and risks EFAULT.
+    /// What the table knows of the call has been announced. But it is a command of a device, and
+    /// its memory may point to more, which a driver knows: the caller refuses the call if it must
+    /// not meet an absent page, or makes it and risks EFAULT.
     Partly,
     /// The table does not know the call, or its command: the caller refuses it, or makes everything
     /// resident.

@@ -163,8 +163,8 @@ impl<'a> Visit<'a> {
         Ok(())
     }
 
-    /// An array of `iovec`, which the kernel reads, and the buffers. The kernel takes 1,024 at most,
-    /// and of all buffers together no more than [`MOST`].
+    /// An array of `iovec`, which the kernel reads, and the buffers. The kernel takes 1,024 at
+    /// most, and of all buffers together no more than [`MOST`].
     pub fn buffers(&mut self, start: usize, count: usize, direction: Direction) -> Step {
         if count > 1024 {
             return Ok(());

@@ -6,8 +6,8 @@ use crate::step::{Step, Visit};
 /// `MAX_HANDLE_SZ`
 const HANDLE: u32 = 128;
 
-/// `name_to_handle_at`: the length of the handle comes first. The mount has a number of 64 bits with
-/// AT_HANDLE_MNT_ID_UNIQUE.
+/// `name_to_handle_at`: the length of the handle comes first. The mount has a number of 64 bits
+/// with AT_HANDLE_MNT_ID_UNIQUE.
 pub fn name_to_handle(visit: &mut Visit) -> Step {
     let handle = visit.long(2);
     visit.writes(visit.long(3), if visit.int(4) & 1 != 0 { 8 } else { 4 })?;

@@ -8,7 +8,8 @@ use crate::step::{Step, Visit};
 pub fn visit(visit: &mut Visit) -> Step {
     let first = visit.long(1);
     match visit.int(0) {
-        // GET_PDEATHSIG, GET_UNALIGN, GET_FPEMU, GET_FPEXC, GET_ENDIAN, GET_TSC, GET_CHILD_SUBREAPER
+        // GET_PDEATHSIG, GET_UNALIGN, GET_FPEMU, GET_FPEXC, GET_ENDIAN, GET_TSC,
+        // GET_CHILD_SUBREAPER
         2 | 5 | 9 | 11 | 19 | 25 | 37 => visit.writes(first, 4),
         // SET_NAME, GET_NAME
         15 => visit.text(first, 15),

@@ -102,8 +102,8 @@ pub fn sched_setattr(visit: &mut Visit) -> Step {
     visit.changes(attr, if len == 0 { 48 } else { len.min(65536) })
 }
 
-/// `perf_event_open`: the length is in the second word. Dynamic kinds of events may have the name of
-/// a file or function.
+/// `perf_event_open`: the length is in the second word. Dynamic kinds of events may have the name
+/// of a file or function.
 pub fn perf_event_open(visit: &mut Visit) -> Step {
     let attr = visit.long(0);
     visit.changes(attr, 8)?;

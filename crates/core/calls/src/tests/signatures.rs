@@ -1,7 +1,7 @@
 //! `signatures.txt` has a line for each call: its name, its number on x86-64 and on 64-bit Arm, and
-//! a letter for each argument: `p` for a pointer, `v` for a value; `.` if there are none, and `?` if
-//! the signature is not known. Numbers are those of the kernel's headers, and signatures those that
-//! Linux 6.18 gives in `events/syscalls/sys_enter_*/format` of its tracing.
+//! a letter for each argument: `p` for a pointer, `v` for a value; `.` if there are none, and `?`
+//! if the signature is not known. Numbers are those of the kernel's headers, and signatures those
+//! that Linux 6.18 gives in `events/syscalls/sys_enter_*/format` of its tracing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::read_to_string;

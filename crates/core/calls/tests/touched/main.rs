@@ -1,8 +1,8 @@
 //! The table against the running kernel. Each case makes a call whose memory ends where mapped
 //! memory ends. The call must do as with room behind: so the kernel touches no more than the table
 //! says. Then one piece of memory after the other is moved beyond the end by one byte, and the call
-//! must do otherwise: so the kernel touches all that the table says. Where the kernel may touch less
-//! (a buffer that it does not fill), a case says so.
+//! must do otherwise: so the kernel touches all that the table says. Where the kernel may touch
+//! less (a buffer that it does not fill), a case says so.
 //!
 //! Each call is made in a process of its own, whose end clears up.
 
