@@ -32,7 +32,9 @@ impl Refusal {
     /// What mends it, in a line.
     pub fn fix(&self) -> &'static str {
         match self {
-            Refusal::Permission if crate::container::is_inside() && !crate::fix::has_device() => {
+            Refusal::Permission
+                if crate::doctor::container::is_inside() && !crate::doctor::fix::has_device() =>
+            {
                 Refusal::Missing.fix()
             }
             Refusal::Permission => "sudo terapage doctor --fix; terapage doctor has other ways",

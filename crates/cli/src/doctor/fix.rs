@@ -1,6 +1,6 @@
 //! `terapage doctor --fix`: does what the doctor advises, and says how to undo it.
 
-use crate::container;
+use crate::doctor::container;
 use anyhow::{Context, bail};
 use std::fs;
 use std::io::{BufRead, IsTerminal};

@@ -1,7 +1,7 @@
 //! `terapage doctor`: says whether paging can work here, and if not, what to do.
 
-mod container;
-mod fix;
+pub mod container;
+pub mod fix;
 mod follow;
 mod forecast;
 

@@ -11,6 +11,11 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 pub struct Random(u64);
 
 impl Random {
+    /// The numbers of a seed.
+    pub fn from_seed(seed: u64) -> Random {
+        Random(seed)
+    }
+
     /// Any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
