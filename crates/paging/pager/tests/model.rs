@@ -421,7 +421,7 @@ fn what_was_there_is_kept_and_what_is_released_stays() {
         bytes[page] = 7;
     }
     let options = Options { block, frames: 16, ..Options::default() };
-    let pager = Pager::start(options, Box::new(move || files(block))).unwrap();
+    let pager = Pager::start(options, Box::new(move || Kept::File.open(block, 0))).unwrap();
     pager.add(base, len, len).unwrap();
     let holds = |bytes: &[u8]| (0..len).all(|at| bytes[at] == if at % (3 * 4096) == 0 { 7 } else { 0 });
     assert!(holds(bytes));

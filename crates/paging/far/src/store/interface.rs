@@ -50,7 +50,7 @@ impl Store for Far {
     /// A value that is one block is replaced as a whole.
     fn may_split(&self, more: usize) -> bool {
         let most = u32::MAX as usize / (self.per as usize * more) - 1;
-        self.per > 1 && self.open == 0 && self.values.len() < most
+        self.per > 1 && self.values.len() < most
     }
 
     /// The bytes of a value stay where they are.

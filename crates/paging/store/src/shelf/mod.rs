@@ -125,8 +125,8 @@ pub trait Store: Send {
     /// `done.tag` is the token that the store gave it.
     fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>);
 
-    /// Whether [`split`](Self::split) can divide each slot into `more` slots now. A store that says
-    /// no while it is new never can.
+    /// Whether [`split`](Self::split) can divide each slot into `more` slots now, once the caller's
+    /// operations have ended. A store that says no while it is new never can.
     fn may_split(&self, more: usize) -> bool;
 
     /// Divides each slot into `more` slots: slot 3 becomes the slots from 3 * `more` on. The bytes

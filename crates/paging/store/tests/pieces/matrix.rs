@@ -31,7 +31,7 @@ impl Log {
     fn hears(&self, method: &str, call: impl FnOnce()) -> bool {
         self.asked.lock().unwrap().clear();
         call();
-        self.asked.lock().unwrap().iter().any(|&asked| asked == method)
+        self.asked.lock().unwrap().contains(&method)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a mirror passes on to its copies, slot by slot: verdicts, slots that are given up, and what
 //! copies have lost; and splitting.
 
-use super::Mirror;
 use super::copies::Side;
+use super::{Inner, Mirror};
 use crate::parts::bits::Bits;
 use crate::shelf::{Ended, Spread, Store, StoreRing};
 use std::ops::Range;
@@ -10,7 +10,8 @@ use std::ops::Range;
 impl Mirror {
     /// Whether each slot can be split now: what is written back in the background has slots, too.
     pub(super) fn can_split(&self, more: usize) -> bool {
-        let is_idle = self.resync.slots().is_none() && self.inner.iter().next().is_none();
+        let is_own = |inner: &Inner| !matches!(inner, Inner::Read { .. } | Inner::Write { .. });
+        let is_idle = self.resync.slots().is_none() && !self.inner.iter().any(is_own);
         let copies = self.copies.0.iter().map(|copy| &copy.store);
         let mut all = copies.chain(self.spares.iter().map(|spare| &spare.store));
         is_idle && self.units().is_multiple_of(more) && all.all(|store| store.may_split(more))
