@@ -2,8 +2,8 @@
 
 Links and their anchors exist; the numbers of programs, rows and examples that pages name are those
 of the tables; the costs in docs/programs.md allow what docs/works-with.md has measured; flags in
-README.md are settings; ARCHITECTURE.md names what each crate uses; each shipped experiment is a
-file, and each file ships.
+README.md are settings; what pages say to make can be made; ARCHITECTURE.md names what each crate
+uses; each file of an experiment ships.
 """
 
 import pathlib
@@ -154,6 +154,16 @@ def crates():
             yield f"ARCHITECTURE.md: cli uses {used}, which is not said"
 
 
+def targets(pages):
+    """What pages say to make is a target of the Makefile; what they run from a tree lies in it."""
+    known = set(re.findall(r"^([a-z-]+):", read("Makefile"), flags=re.M))
+    for page in pages:
+        for code in re.findall(r"^    [^\n]*|`[^`\n]+`|^```.*?^```$", read(page), flags=re.M | re.S):
+            yield from (f"{page}: make {name} is no target" for name in re.findall(r"^[` ]*make ([a-z]+)\b", code, flags=re.M) if name not in known)
+            named = re.findall(r"(?<![\w/.])(?:tools|tests|packaging|contrib)/[\w/.-]*\w", code)
+            yield from (f"{page}: {path} is not there" for path in named if not pathlib.Path(path).exists())
+
+
 def experiments():
     shipped = set(re.findall(r'experiments/([a-z-]+)\.toml"', read("crates/measurement/lab/src/experiment/mod.rs")))
     there = {path.stem for path in pathlib.Path("crates/measurement/lab/experiments").glob("*.toml")}
@@ -163,4 +173,4 @@ def experiments():
 def contradictions(names):
     """What is wrong, as lines that begin with the file."""
     pages = [name for name in names if name.endswith(".md") and not name.startswith("site/")]
-    return [*links(pages), *numbers(), *costs(), *flags(), *crates(), *experiments()]
+    return [*links(pages), *numbers(), *costs(), *flags(), *crates(), *targets(["README.md", "CONTRIBUTING.md"]), *experiments()]
