@@ -167,6 +167,10 @@ pub fn find() {}
 
 /// As [`find`].
 #[cfg(target_env = "musl")]
+pub fn find_next() {}
+
+/// As [`find`].
+#[cfg(target_env = "musl")]
 pub fn replace() {}
 
 #[cfg(not(target_env = "musl"))]
@@ -191,6 +195,27 @@ pub fn find() {
         let next = unsafe { libc::dlsym(libc::RTLD_NEXT, member.name.as_ptr()) } as usize;
         if next != 0 && next != member.hook && !is_of_libc(next) {
             member.next.store(next, Relaxed);
+        }
+    }
+}
+
+/// Finds the function that the program would call without this library, the C library's too: for a
+/// process that is not paged. If that has a sanitizer, few functions work yet, so this one calls
+/// only `dlsym`.
+#[cfg(not(target_env = "musl"))]
+pub fn find_next() {
+    let mut is_missing = false;
+    for member in everything() {
+        // SAFETY: the name ends in a zero byte.
+        let next = unsafe { libc::dlsym(libc::RTLD_NEXT, member.name.as_ptr()) } as usize;
+        is_missing |= next == 0;
+        member.next.store(next, Relaxed);
+    }
+    if is_missing {
+        // The program must not find the error text. SAFETY: the calls take and free it.
+        unsafe {
+            libc::dlerror();
+            libc::dlerror();
         }
     }
 }
