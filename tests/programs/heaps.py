@@ -112,14 +112,16 @@ def wrapper_prepare(runner, _scale):
     build(runner, [*command, "-shared", "-fPIC"], "libwrapper.so")
     library = ["-L", runner.shared("."), "-Wl,--no-as-needed", "-lwrapper", "-Wl,-rpath,$ORIGIN"]
     build(runner, [*command, "-DPROGRAM", *library], "wrapper")
+    build(runner, [*command, "-DBOTH", "-rdynamic"], "wrapper-both")
 
 
 def wrapper(runner, scale):
-    """A library that counts the program's objects, linked and preloaded: it sees all of them."""
+    """A library that counts the program's objects, linked and preloaded, or the program itself."""
     program = [runner.shared("wrapper"), str(scale.amount)]
     runner.run(program, stdout="linked")
     runner.run(program, stdout="outside", env={"LD_PRELOAD": runner.shared("libwrapper.so")})
     runner.run(["env", "LD_PRELOAD=" + runner.shared("libwrapper.so"), *program], stdout="inside")
+    runner.run([runner.shared("wrapper-both"), str(scale.amount)], stdout="both")
 
 
 def own_python():
@@ -170,6 +172,6 @@ HEAPS = [
     ),
     Case("late-malloc", Scale(16, 40), Scale(128, 400), late_prepare, late),
     Case("looked-up", Scale(16, 40), Scale(128, 400), looked_up_prepare, looked_up, outputs=("all", "large", "off")),
-    Case("wrapper", Scale(16, 40), Scale(128, 400), wrapper_prepare, wrapper, outputs=PLACES),
+    Case("wrapper", Scale(16, 40), Scale(128, 400), wrapper_prepare, wrapper, outputs=(*PLACES, "both")),
     *(Case(name, Scale(96, 60) if name == "jna" else Scale(24, 40), Scale(160, 400), **interface(name)) for name in INTERFACES),
 ]

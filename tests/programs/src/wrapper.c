@@ -1,18 +1,18 @@
 /* A library that stands before malloc and counts its objects, as profilers do: each has a header,
  * and comes from the function behind (RTLD_NEXT). The program (-DPROGRAM) sees that all of its
- * objects were counted.
+ * objects were counted. With -DBOTH the program itself is the wrapper.
  *
  * usage: wrapper MIB
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+
 #include "check.h"
 
 size_t wrapper_made(void);
 size_t wrapper_ended(void);
 
 #ifndef PROGRAM
-
-#include <dlfcn.h>
 
 static size_t made, ended;
 
@@ -85,7 +85,8 @@ size_t malloc_usable_size(void *at)
     return at == NULL ? 0 : header_of(at)[0];
 }
 
-#else
+#endif
+#if defined(PROGRAM) || defined(BOTH)
 
 int main(int argc, char **argv)
 {
@@ -115,6 +116,16 @@ int main(int argc, char **argv)
     }
     CHECK(wrapper_made() - before == many + texts && wrapper_ended() - before_ended == many + texts);
     free(all);
+    /* The C library's own functions are those behind. */
+    void *libc = dlopen("libc.so.6", RTLD_LAZY);
+    CHECK(libc != NULL);
+    void *(*behind)(size_t) = (void *(*)(size_t))dlsym(libc, "malloc");
+    void (*end)(void *) = (void (*)(void *))dlsym(libc, "free");
+    before = wrapper_made();
+    void *last = behind(100);
+    memset(last, 7, 100);
+    CHECK(wrapper_made() == before);
+    end(last);
     printf("%zu objects, all counted\n", many + texts);
     return 0;
 }

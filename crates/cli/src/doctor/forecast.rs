@@ -45,7 +45,7 @@ pub fn forecast(command: &[OsString], paged: Paged) -> Vec<Check> {
         };
         let (why, files) = program::judge(&path);
         let last = files.last().unwrap_or(&path);
-        checks.push(of_file(&shown, &files, why));
+        checks.push(of_file(&shown, &files, why, paged));
         if why.is_some() {
             break;
         }
@@ -64,7 +64,7 @@ pub fn forecast(command: &[OsString], paged: Paged) -> Vec<Check> {
 }
 
 /// The result for the file itself.
-fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>) -> Check {
+fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>, paged: Paged) -> Check {
     let chain: Vec<_> = files.iter().skip(1).map(|file| file.display().to_string()).collect();
     let by = if chain.is_empty() { String::new() } else { format!(", run by {}", chain.join(", run by ")) };
     if files.last().is_some_and(|file| first_bytes(file, 16).get(8..10) == Some(b"AI")) {
@@ -72,8 +72,12 @@ fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>) -> Check {
         return Check::warning("program", found, "--appimage-extract, and run squashfs-root/AppRun");
     }
     let Some(why) = why else {
-        let heap =
-            if crate::library::IS_IN_HOST { "private mappings, brk" } else { "malloc, private mappings" };
+        // Another line says what the settings leave out of `malloc`.
+        let heap = match paged.heap {
+            _ if crate::library::IS_IN_HOST => "private mappings, brk",
+            Heap::All => "malloc, private mappings",
+            Heap::Large | Heap::Off => "private mappings",
+        };
         let found = format!("{shown}{by}: {heap} and static arrays are paged");
         return Check::ok("program", found);
     };

@@ -114,7 +114,7 @@ static ALL_HEAPS: [Lock<Heap<Chunks>>; HEAPS] =
 
 /// Passes all requests to the allocator that the program would use without this library.
 pub fn stand_back() {
-    family::find();
+    family::find_next();
     begin(OFF);
 }
 

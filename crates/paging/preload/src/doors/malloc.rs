@@ -205,7 +205,7 @@ pub mod behind {
             match count.checked_mul(size) {
                 // As in the C library, another allocator's `realloc` takes part. SAFETY: the caller
                 // passes null or an object that has not been freed.
-                Some(bytes) => unsafe { super::realloc_for(old, bytes, 0) },
+                Some(bytes) => unsafe { super::realloc(old, bytes) },
                 None => or_none(std::ptr::null_mut()),
             }
         }

@@ -17,7 +17,7 @@
 #[cfg(not(target_env = "musl"))]
 use crate::elf::Symbols;
 use crate::malloc as hooks;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_sys::{memory, page_bytes, thread};
@@ -167,6 +167,10 @@ pub fn find() {}
 
 /// As [`find`].
 #[cfg(target_env = "musl")]
+pub fn find_next() {}
+
+/// As [`find`].
+#[cfg(target_env = "musl")]
 pub fn replace() {}
 
 #[cfg(not(target_env = "musl"))]
@@ -195,15 +199,38 @@ pub fn find() {
     }
 }
 
+/// Finds the function that the program would call without this library, the C library's too: for a
+/// process that is not paged. If that has a sanitizer, few functions work yet, so this one calls
+/// only `dlsym`.
+#[cfg(not(target_env = "musl"))]
+pub fn find_next() {
+    let mut is_missing = false;
+    for member in everything() {
+        // SAFETY: the name ends in a zero byte.
+        let next = unsafe { libc::dlsym(libc::RTLD_NEXT, member.name.as_ptr()) } as usize;
+        is_missing |= next == 0;
+        member.next.store(next, Relaxed);
+    }
+    if is_missing {
+        // The program must not find the error text. SAFETY: the calls take and free it.
+        unsafe {
+            libc::dlerror();
+            libc::dlerror();
+        }
+    }
+}
+
 /// Enters this library's functions into the C library's table of symbols. Call it after [`find`],
 /// while the process has one thread.
 #[cfg(not(target_env = "musl"))]
 pub fn replace() {
     let Some(symbols) = libc_symbols() else { return };
+    // The hook's address is found by its name, so it may be that of the program's own function.
+    let ours = Symbols::around(replace as *const c_void).map_or(0..0, |symbols| symbols.range);
     let mut entries = Vec::new();
     for member in everything() {
-        let is_elsewhere = member.next.load(Relaxed) != 0;
-        let function = if is_elsewhere { member.behind } else { member.hook };
+        let is_hook = member.next.load(Relaxed) == 0 && ours.contains(&member.hook);
+        let function = if is_hook { member.hook } else { member.behind };
         let names = [Some(member.name), (member.name == c"free").then_some(c"cfree")];
         let found = names.into_iter().flatten().flat_map(|name| symbols.named(name));
         entries.extend(found.map(|entry| (entry, function)));
@@ -239,11 +266,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_c_librarys_functions_are_found_and_replaced() {
+    fn lookups_in_the_c_library_find_the_hooks() {
         find();
-        let real = malloc.of_libc().unwrap() as *const () as usize;
+        let real = free.of_libc().unwrap() as *const () as usize;
         assert!(libc_symbols().unwrap().range.contains(&real));
-        assert!(mallinfo2.of_libc().is_some() && __libc_free.of_libc().is_some());
-        assert!(!is_elsewhere());
+        assert!(mallinfo.of_libc().is_some() && __libc_free.of_libc().is_some() && !is_elsewhere());
+        // SAFETY: the names end in zero bytes. In this process all calls come to the hooks anyway.
+        let look_up = |name: &CStr| unsafe {
+            let libc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY);
+            [libc::dlsym(libc, name.as_ptr()), libc::dlsym(libc::RTLD_NEXT, name.as_ptr())]
+        };
+        assert_eq!(look_up(c"free"), [real as *mut _; 2]);
+        replace();
+        assert_eq!(look_up(c"free"), [hooks::free as *const () as *mut _; 2]);
+        assert_eq!(look_up(c"__libc_malloc"), [hooks::__libc_malloc as *const () as *mut _; 2]);
+        // Not the family's.
+        assert_eq!(look_up(c"getpid"), [libc::getpid as *const () as *mut _; 2]);
+        // What was found before stays the C library's.
+        assert_eq!(free.of_libc().unwrap() as *const () as usize, real);
     }
 }
