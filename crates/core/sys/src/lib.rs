@@ -11,7 +11,6 @@ pub mod fd;
 pub mod file;
 pub mod hosting;
 pub mod last;
-pub mod loader;
 pub mod memory;
 pub mod pagemap;
 pub mod ring;

@@ -1,7 +1,5 @@
 //! Threads of the pager: starting them, waiting, signals, clocks, processors.
 
-#[cfg(not(target_env = "musl"))]
-use crate::loader::object_of;
 use crate::{Result, census, check};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -119,13 +117,18 @@ static CREATE_SIMPLY: AtomicUsize = AtomicUsize::new(0);
 /// threads. After this call, threads whose signals are blocked are not cancelled either.
 #[cfg(not(target_env = "musl"))]
 pub fn find() {
-    // SAFETY: the names end in zero bytes.
+    // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are
+    // valid.
     unsafe {
         let cancel = libc::dlsym(libc::RTLD_NEXT, c"pthread_setcancelstate".as_ptr());
         SET_CANCEL_STATE.store(cancel as usize, Relaxed);
         let [posix, simple] =
             [c"pthread_create", c"thrd_create"].map(|name| libc::dlsym(libc::RTLD_NEXT, name.as_ptr()));
-        let [of_posix, of_simple] = [posix, simple].map(|at| object_of(at));
+        let [of_posix, of_simple] = [posix, simple].map(|at| {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            libc::dladdr(at, &raw mut info);
+            info.dli_fbase
+        });
         if simple.is_null() || of_posix == of_simple {
             CREATE.store(posix as usize, Relaxed);
         } else {

@@ -84,7 +84,7 @@ pub unsafe fn after_refusal(way: Way, fd: c_int, pieces: &[iovec]) -> ssize_t {
     moved
 }
 
-/// Transfers between a piece and own memory. Returns the bytes; if they are fewer, `errno` says why.
+/// Transfers between a piece and own memory. Returns the bytes; if too few, `errno` says why.
 unsafe fn transfer(way: Way, fd: c_int, at: usize, len: usize, from: usize) -> usize {
     let call = match way {
         Way::Read => libc::SYS_pread64,

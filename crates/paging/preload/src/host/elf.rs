@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
-pub use terapage_sys::loader::object_of;
 
 /// A loaded segment of an object.
 pub struct Segment<'a> {
@@ -58,6 +57,17 @@ unsafe extern "C" fn tell(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
 unsafe fn path_of<'a>(path: *const c_char) -> &'a CStr {
     // SAFETY: the caller passes a text that ends in a zero byte.
     if path.is_null() { c"" } else { unsafe { CStr::from_ptr(path) } }
+}
+
+/// The address at which the object begins that contains an address.
+pub fn object_of(at: *const c_void) -> usize {
+    // SAFETY: the description is plain data, for which zeros are a value, and has room for the
+    // answer.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(at, &raw mut info);
+        info.dli_fbase as usize
+    }
 }
 
 /// The functions of an object, as the loader finds them by their names.
