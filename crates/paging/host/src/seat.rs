@@ -120,8 +120,9 @@ fn give() {
     }
 }
 
-/// Gives the seat back for a child of `vfork` that has ended, or has executed another program,
-/// while it had the seat.
+/// Gives the seat back for a child of `vfork` that has ended while it had the seat. What the child
+/// did there is whole, or was never begun: it changes the library's data by single words only
+/// (`preload`: `host/borrowed.rs`).
 pub fn leave_for(thread: u32) {
     if HOLDER.load(Acquire) & !AWAITED == thread {
         give();

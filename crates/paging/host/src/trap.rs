@@ -11,7 +11,7 @@ use crate::own_stack;
 use crate::raw::{self, is_error, raw};
 use crate::signals;
 use crate::slots::{self, Slot};
-use crate::{filter::MARK, seat};
+use crate::{filter::MARK, library, seat};
 use std::arch::{asm, naked_asm};
 
 /// An action in the kernel's form (`struct kernel_sigaction`).
@@ -125,6 +125,7 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
             (*context).rsp = stack;
         }
         bring((*context).rsp);
+        library::lend();
         let answer: isize;
         asm!(
             "syscall",
@@ -152,8 +153,13 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
             seat::leave_for(child);
             slots::of_ended(child, |slot| crate::exec::forget(slot));
         }
+        seat::with(is_back, 0);
         answer
     }
+}
+
+unsafe extern "C" fn is_back(_: usize) {
+    library::is_back();
 }
 
 /// Brings in the stack of a child that begins there. gdb stops all other threads of the process,

@@ -2,7 +2,7 @@
 
 use crate::arena::ARENA;
 use crate::maps::{is_beyond, refuse};
-use crate::{paged, process, untracked};
+use crate::{borrowed, paged, process, untracked};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
 
@@ -18,6 +18,11 @@ unsafe fn kernel_madvise(from: usize, len: usize, advice: c_int) -> c_int {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `madvise`.
+        return unsafe { borrowed::call(libc::SYS_madvise, [at as usize, len, advice as usize, 0, 0, 0]) }
+            as c_int;
+    }
     let from = at as usize;
     if is_beyond(from, len) {
         return refuse(libc::EINVAL);
@@ -121,6 +126,15 @@ pub unsafe extern "C" fn process_madvise(
     advice: c_int,
     flags: libc::c_uint,
 ) -> isize {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `process_madvise`.
+        return unsafe {
+            borrowed::call(
+                libc::SYS_process_madvise,
+                [process as usize, pieces as usize, count, advice as usize, flags as usize, 0],
+            )
+        } as isize;
+    }
     let is_own = match is_own(process) {
         Ok(is_own) => is_own,
         Err(errno) => return refuse(errno) as isize,

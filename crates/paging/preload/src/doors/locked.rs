@@ -2,7 +2,7 @@
 
 use crate::arena::ARENA;
 use crate::maps::{after_refusal, first_hole, is_beyond, refuse, up_to_hole};
-use crate::{paged, process, real};
+use crate::{borrowed, paged, process, real};
 use std::ffi::{c_int, c_void};
 use terapage_sys::page_bytes;
 
@@ -40,8 +40,17 @@ pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
 }
 
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `mlock2`.
+        return unsafe { borrowed::call(call, [at as usize, len, flags as usize, 0, 0, 0]) } as c_int;
+    }
     if is_beyond(at as usize, len) {
-        return refuse(libc::EINVAL);
+        // The kernel would lock what lies before the first hole, and then say the same.
+        if (at as usize).checked_add(len).is_some() {
+            return refuse(libc::ENOMEM);
+        }
+        // The kernel refuses such a range, by one of several errors. SAFETY: it does nothing.
+        return unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
     }
     let from = at as usize / page_bytes() * page_bytes();
     let to = (at as usize + len).next_multiple_of(page_bytes());

@@ -3,7 +3,7 @@
 
 use crate::arena::{self, ARENA};
 use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, map, munmap};
-use crate::{paged, process, set_errno};
+use crate::{borrowed, paged, process, set_errno};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
@@ -162,6 +162,15 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     new: *mut c_void,
 ) -> *mut c_void {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `mremap`.
+        return unsafe {
+            borrowed::call(
+                libc::SYS_mremap,
+                [old as usize, old_len, new_len, flags as usize, new as usize, 0],
+            )
+        } as *mut c_void;
+    }
     let from = old as usize;
     let place = if flags & libc::MREMAP_FIXED != 0 { new as usize } else { 0 };
     if is_beyond(from, old_len) || is_beyond(place, new_len) {

@@ -2,7 +2,7 @@
 
 use crate::arena::{ARENA, Arena};
 use crate::maps::{READ_WRITE, first_hole, is_beyond, refuse, undo, up_to_hole};
-use crate::paged;
+use crate::{borrowed, paged};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes};
 
@@ -15,6 +15,11 @@ unsafe fn kernel_mprotect(from: usize, len: usize, prot: c_int) -> c_int {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `mprotect`.
+        return unsafe { borrowed::call(libc::SYS_mprotect, [at as usize, len, prot as usize, 0, 0, 0]) }
+            as c_int;
+    }
     let from = at as usize;
     if is_beyond(from, len) {
         return refuse(libc::ENOMEM);
@@ -88,6 +93,12 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
     if key == -1 {
         // SAFETY: the caller keeps the contract of `pkey_mprotect`.
         return unsafe { mprotect(at, len, prot) };
+    }
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `pkey_mprotect`.
+        return unsafe {
+            borrowed::call(libc::SYS_pkey_mprotect, [at as usize, len, prot as usize, key as usize, 0, 0])
+        } as c_int;
     }
     let from = at as usize;
     if is_beyond(from, len) {
