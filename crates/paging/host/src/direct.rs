@@ -72,9 +72,12 @@ fn is_pipe(fd: usize) -> bool {
 ///
 /// # Safety
 /// The same as for the system call.
-pub unsafe fn set_option(arguments: [usize; 6]) -> isize {
+pub unsafe fn set_option(mut arguments: [usize; 6]) -> isize {
+    /// An option that no kernel knows: it is refused as SO_ZEROCOPY was before Linux 4.14, after
+    /// the socket and the value are checked.
+    const UNKNOWN: usize = 0x7e4a;
     if arguments[1] as i32 == libc::SOL_SOCKET {
-        return error(libc::ENOPROTOOPT);
+        arguments[2] = UNKNOWN;
     }
     // SAFETY: the caller answers for the call.
     unsafe { raw::call(libc::SYS_setsockopt, arguments) }

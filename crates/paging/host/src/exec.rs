@@ -52,11 +52,18 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
     let at = if number == libc::SYS_execveat { 1 } else { 0 };
     let directory = if at == 1 { arguments[0] as i32 } else { libc::AT_FDCWD };
     let flags = if at == 1 { arguments[4] as i32 } else { 0 };
-    if let Err(errno) = resolve(directory, arguments[at], flags, &mut path) {
-        return Outcome::Answer(error(errno));
+    if flags & !(libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW) != 0 {
+        // The kernel executes nothing with other flags. SAFETY: the caller is responsible.
+        return Outcome::Answer(unsafe { raw::call(number, arguments) });
     }
-    if !are_texts(arguments[at + 1]) || !are_texts(arguments[at + 2]) {
-        return Outcome::Answer(error(libc::EFAULT));
+    let is_there = resolve(directory, arguments[at], flags, &mut path).is_ok()
+        && are_texts(arguments[at + 1])
+        && are_texts(arguments[at + 2]);
+    if !is_there {
+        // The call fails. The kernel knows which of its arguments is wrong first.
+        arguments[at + 1..at + 3].fill(raw::NOWHERE);
+        // SAFETY: as above.
+        return Outcome::Answer(unsafe { raw::call(number, arguments) });
     }
     let Some(texts) = path_of(&path) else { return Outcome::Answer(error(libc::ENAMETOOLONG)) };
     arguments = [texts.as_ptr() as usize, arguments[at + 1], arguments[at + 2], 0, 0, 0];

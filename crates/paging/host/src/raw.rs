@@ -59,6 +59,9 @@ pub fn guard(page: usize) {
     unsafe { raw!(libc::SYS_mprotect, page, PAGE, libc::PROT_NONE) };
 }
 
+/// An address at which there is never anything.
+pub const NOWHERE: usize = usize::MAX & !7;
+
 /// Bytes of a page.
 const PAGE: usize = 4096;
 

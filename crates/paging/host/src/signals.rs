@@ -111,9 +111,6 @@ pub unsafe fn mask(context: *mut Context, [how, new, old, len, ..]: [usize; 6]) 
     0
 }
 
-/// An address at which there is never anything.
-const NOWHERE: usize = usize::MAX & !7;
-
 /// Serves calls that wait with a different set of blocked signals: `place` is the argument that
 /// names the set.
 ///
@@ -124,7 +121,7 @@ pub unsafe fn waiting(context: &Context, number: i64, arguments: [usize; 6], pla
     let mut set = [0_u8; SET];
     if !raw::read(arguments[place], &mut set) {
         // The call fails, without a wait. The kernel knows which of its arguments is wrong first.
-        call.arguments[place] = NOWHERE;
+        call.arguments[place] = raw::NOWHERE;
         // SAFETY: the caller is responsible for the call.
         return Outcome::Answer(unsafe { raw::call(number, call.arguments) });
     }
@@ -148,7 +145,7 @@ pub unsafe fn selecting(context: &Context, arguments: [usize; 6]) -> Outcome {
     let place = match place {
         0 => 0,
         _ if raw::read(place, &mut set) => own_stack::data_at(context),
-        _ => NOWHERE,
+        _ => raw::NOWHERE,
     };
     let mut call = Call { number: libc::SYS_pselect6, arguments, data: [0, place as u64, len as u64] };
     call.data[0] = u64::from_ne_bytes(set) & !OURS;

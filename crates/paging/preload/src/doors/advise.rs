@@ -1,7 +1,7 @@
 //! Hooks of `madvise` and `process_madvise`.
 
 use crate::arena::ARENA;
-use crate::maps::{is_beyond, refuse};
+use crate::maps::{is_beyond, is_nowhere, refuse};
 use crate::{borrowed, paged, process, untracked};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
@@ -24,6 +24,10 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
             as c_int;
     }
     let from = at as usize;
+    if is_nowhere(from, len) {
+        // SAFETY: nothing is changed.
+        return unsafe { kernel_madvise(from, len, advice) };
+    }
     if is_beyond(from, len) {
         return refuse(libc::EINVAL);
     }
@@ -154,6 +158,9 @@ pub unsafe extern "C" fn process_madvise(
     }
     if flags != 0 {
         return refuse(libc::EINVAL) as isize;
+    }
+    if !memory::are_readable(pieces, count) {
+        return refuse(libc::EFAULT) as isize;
     }
     let mut done = 0;
     for index in 0..count {

@@ -1,7 +1,7 @@
 //! Hooks for memory that must stay in memory: `mlock` and its kin, and stacks of threads.
 
 use crate::arena::ARENA;
-use crate::maps::{after_refusal, first_hole, is_beyond, refuse, up_to_hole};
+use crate::maps::{after_refusal, first_hole, is_beyond, is_nowhere, refuse, up_to_hole};
 use crate::{borrowed, paged, process, real};
 use std::ffi::{c_int, c_void};
 use terapage_sys::page_bytes;
@@ -44,13 +44,13 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
         // SAFETY: the caller keeps the contract of `mlock2`.
         return unsafe { borrowed::call(call, [at as usize, len, flags as usize, 0, 0, 0]) } as c_int;
     }
+    if is_nowhere(at as usize, len) || flags & !(libc::MLOCK_ONFAULT as c_int) != 0 {
+        // SAFETY: nothing is changed.
+        return unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
+    }
     if is_beyond(at as usize, len) {
         // The kernel would lock what lies before the first hole, and then say the same.
-        if (at as usize).checked_add(len).is_some() {
-            return refuse(libc::ENOMEM);
-        }
-        // The kernel refuses such a range, by one of several errors. SAFETY: it does nothing.
-        return unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
+        return refuse(libc::ENOMEM);
     }
     let from = at as usize / page_bytes() * page_bytes();
     let to = (at as usize + len).next_multiple_of(page_bytes());

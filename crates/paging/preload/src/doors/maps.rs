@@ -34,6 +34,13 @@ pub fn is_beyond(at: usize, len: usize) -> bool {
     at.checked_add(len).is_none_or(|to| to > ALL_ADDRESSES)
 }
 
+/// Whether a range starts beyond all addresses, or goes around their end: the kernel then changes
+/// nothing, and knows which error comes first.
+pub fn is_nowhere(at: usize, len: usize) -> bool {
+    at > ALL_ADDRESSES
+        || at.checked_add(len).and_then(|to| to.checked_next_multiple_of(page_bytes())).is_none()
+}
+
 unsafe fn kernel_mmap(
     at: usize,
     len: usize,

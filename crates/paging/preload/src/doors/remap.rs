@@ -2,7 +2,7 @@
 //! mappings.
 
 use crate::arena::{self, ARENA};
-use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, map, munmap};
+use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, map, munmap};
 use crate::{borrowed, paged, process, set_errno};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
@@ -173,6 +173,10 @@ pub unsafe extern "C" fn mremap(
     }
     let from = old as usize;
     let place = if flags & libc::MREMAP_FIXED != 0 { new as usize } else { 0 };
+    if is_nowhere(from, 0) && flags & libc::MREMAP_FIXED == 0 {
+        // SAFETY: nothing is changed.
+        return unsafe { kernel_mremap(from, old_len, new_len, flags, new as usize) };
+    }
     if is_beyond(from, old_len) || is_beyond(place, new_len) {
         set_errno(libc::EINVAL);
         return failed();

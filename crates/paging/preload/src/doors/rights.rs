@@ -1,7 +1,7 @@
 //! Hooks of `mprotect` and `pkey_mprotect`.
 
 use crate::arena::{ARENA, Arena};
-use crate::maps::{READ_WRITE, first_hole, is_beyond, refuse, undo, up_to_hole};
+use crate::maps::{READ_WRITE, first_hole, is_beyond, is_nowhere, refuse, undo, up_to_hole};
 use crate::{borrowed, paged};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes};
@@ -21,8 +21,12 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
             as c_int;
     }
     let from = at as usize;
+    if is_nowhere(from, len) {
+        // SAFETY: nothing is changed.
+        return unsafe { kernel_mprotect(from, len, prot) };
+    }
     if is_beyond(from, len) {
-        return refuse(libc::ENOMEM);
+        return refuse(if from.is_multiple_of(page_bytes()) { libc::ENOMEM } else { libc::EINVAL });
     }
     let to = from + len.next_multiple_of(page_bytes());
     if len == 0 || !paged::meets(from, to - from) {
@@ -101,8 +105,12 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
         } as c_int;
     }
     let from = at as usize;
+    if is_nowhere(from, len) {
+        // SAFETY: nothing is changed.
+        return unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int };
+    }
     if is_beyond(from, len) {
-        return refuse(libc::ENOMEM);
+        return refuse(if from.is_multiple_of(page_bytes()) { libc::ENOMEM } else { libc::EINVAL });
     }
     let mut paged = Vec::new();
     if len > 0 {
