@@ -620,6 +620,8 @@ CASES = [
     Case("waits-musl", Scale(24, 48), Scale(128, 512), **compiled("musl-gcc", "waits.c", "-O2"), per_process=True),
     Case("waits-hosted", Scale(24, 48), Scale(128, 512), **all_hosted(**c_program("waits.c", "-pthread")), per_process=True),
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
+    Case("vforks", Scale(24, 48), Scale(128, 320), **c_program("vforks.c"), per_process=True),
+    Case("vforks-static", Scale(24, 48), Scale(128, 320), **c_program("vforks.c", "-static"), per_process=True),
     Case("processors-static", Scale(16, 32), Scale(64, 256), **c_program("processors.c", "-static")),
     Case("bad-calls", Scale(8, 16), Scale(64, 128), **c_program("bad_calls.c"), per_process=True),
     Case("bad-calls-static", Scale(8, 16), Scale(64, 128), **c_program("bad_calls.c", "-static"), per_process=True),

@@ -137,6 +137,10 @@ fn resolve(directory: i32, at: usize, flags: i32, into: &mut [u8; PATH_MOST]) ->
     if given.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
         return Err(libc::ENOENT);
     }
+    // SAFETY: no memory is touched.
+    if !is_whole && is_error(unsafe { raw!(libc::SYS_fcntl, directory, libc::F_GETFD) }) {
+        return Err(libc::EBADF);
+    }
     let mut used = 0;
     let mut add = |bytes: &[u8]| {
         let room = into.get_mut(used..used + bytes.len()).ok_or(libc::ENAMETOOLONG)?;
@@ -294,8 +298,9 @@ mod tests {
     fn paths_are_resolved_as_the_kernel_does() {
         assert_eq!(resolved(libc::AT_FDCWD, "a/b", 0).unwrap(), "a/b");
         assert_eq!(resolved(5, "/a", 0).unwrap(), "/a");
-        assert_eq!(resolved(5, "a", 0).unwrap(), "/proc/self/fd/5/a");
-        assert_eq!(resolved(50, "", libc::AT_EMPTY_PATH).unwrap(), "/proc/self/fd/50");
+        assert_eq!(resolved(1, "a", 0).unwrap(), "/proc/self/fd/1/a");
+        assert_eq!(resolved(2, "", libc::AT_EMPTY_PATH).unwrap(), "/proc/self/fd/2");
+        assert_eq!(resolved(-1, "a", 0), Err(libc::EBADF));
         assert_eq!(resolved(50, "", 0), Err(libc::ENOENT));
         assert_eq!(resolve(0, 1, 0, &mut [0; PATH_MOST]), Err(libc::EFAULT));
     }

@@ -240,15 +240,17 @@ fn refusal(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize
         || moves && flags & libc::MREMAP_MAYMOVE == 0
         || !from.is_multiple_of(page_bytes())
         || new_len == 0
-        || old_len == 0
         || flags & keep != 0 && old_len != new_len;
     if is_wrong {
         return Some(libc::EINVAL);
     }
     // A range that is shortened in place may end in a hole.
-    let needed = if moves || new_len > old_len { old_len } else { page_bytes() };
+    let needed = if moves || new_len > old_len { old_len.max(page_bytes()) } else { page_bytes() };
     if ARENA.lock().first_hole(from, from + needed).is_some() {
         return Some(libc::EFAULT);
+    }
+    if old_len == 0 {
+        return Some(libc::EINVAL);
     }
     let overlaps = new < from + old_len && from < new.saturating_add(new_len);
     (flags & fixed != 0 && (!new.is_multiple_of(page_bytes()) || overlaps)).then_some(libc::EINVAL)

@@ -39,6 +39,9 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
     let mut arena = ARENA.lock();
     if let Some(hole) = arena.first_hole(from, to) {
         drop(arena);
+        if prot & !(READ_WRITE | libc::PROT_EXEC) != 0 && is_wrong(prot, -1) {
+            return refuse(libc::EINVAL);
+        }
         // SAFETY: the caller keeps the contract of `mprotect`.
         return up_to_hole(hole - from, |len| unsafe { mprotect(at, len, prot) });
     }
@@ -50,6 +53,17 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
             make_special(&mut arena, from, to, prot)
         }
     }
+}
+
+/// Whether the kernel refuses these rights, or has no such key, whatever the range. It checks that
+/// before it finds that nothing lies there.
+fn is_wrong(prot: c_int, key: c_int) -> bool {
+    const NOWHERE: usize = 1 << 62;
+    // SAFETY: nothing lies there.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_pkey_mprotect, NOWHERE, page_bytes(), i64::from(prot), i64::from(key))
+    };
+    answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 
 /// Makes a range readable and writable: its blocks are paged again.
@@ -118,6 +132,9 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
             return refuse(libc::EINVAL);
         }
         if let Some(hole) = first_hole(from, from + len.next_multiple_of(page_bytes())) {
+            if is_wrong(prot, key) {
+                return refuse(libc::EINVAL);
+            }
             // SAFETY: the caller keeps the contract of `pkey_mprotect`.
             return up_to_hole(hole - from, |len| unsafe { pkey_mprotect(at, len, prot, key) });
         }
