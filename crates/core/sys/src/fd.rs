@@ -35,9 +35,9 @@ pub fn note(fd: RawFd) {
 }
 
 /// The numbers of the pager's descriptors, ascending.
-pub fn ours_sorted() -> Vec<RawFd> {
+pub fn ours_sorted() -> impl Iterator<Item = RawFd> {
     let words = OURS.iter().zip((0..).step_by(64)).filter(|(word, _)| word.load(Relaxed) != 0);
-    words.flat_map(|(_, first)| first..first + 64).filter(|&fd| is_ours(fd)).collect()
+    words.flat_map(|(_, first)| first..first + 64).filter(|&fd| is_ours(fd))
 }
 
 /// The number of descriptors that a pager opens when it begins, with some to spare.

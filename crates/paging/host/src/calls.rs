@@ -2,33 +2,58 @@
 //! library, with the seat. The other calls are served here, without the seat.
 
 use crate::frame::Context;
+use crate::own_stack::Call;
 use crate::raw::{self, error, is_error, raw};
 use crate::slots::{self, Slot};
 use crate::trap::{self, vfork};
 use crate::{direct, exec, library, own_filter, place, program, seat, signals};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Serves the call of the slot, and returns its answer.
+/// How a call goes on.
+pub enum Outcome {
+    /// It is over.
+    Answer(isize),
+    /// The thread makes a call on its own stack, where handlers of the program may run.
+    OnOwnStack(Call),
+    /// The thread continues from its context.
+    Continues,
+}
+
+/// Serves the call of the slot.
 ///
 /// # Safety
 /// The slot is the calling thread's, and the thread runs on its stack, with all signals blocked.
-pub unsafe fn serve(slot: *mut Slot) -> isize {
+pub unsafe fn serve(slot: *mut Slot) -> Outcome {
+    // SAFETY: the slot is this thread's, and the program is responsible for its calls.
+    unsafe {
+        let (number, arguments, context) = ((*slot).number, (*slot).arguments, &*Slot::context(slot));
+        match number {
+            libc::SYS_rt_sigsuspend => signals::waiting(context, number, arguments, 0),
+            libc::SYS_ppoll => signals::waiting(context, number, arguments, 3),
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => signals::waiting(context, number, arguments, 4),
+            libc::SYS_pselect6 => signals::selecting(context, arguments),
+            libc::SYS_readlink | libc::SYS_readlinkat => program::read_link(number, arguments),
+            libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 => direct::open(context, number, arguments),
+            libc::SYS_execve | libc::SYS_execveat => exec::serve(slot),
+            _ => Outcome::Answer(answer(slot)),
+        }
+    }
+}
+
+/// Serves a call during which all signals stay blocked.
+///
+/// # Safety
+/// As for [`serve`].
+unsafe fn answer(slot: *mut Slot) -> isize {
     // SAFETY: the slot is this thread's, and the program is responsible for its calls.
     unsafe {
         let (number, arguments) = ((*slot).number, (*slot).arguments);
         match number {
             libc::SYS_rt_sigprocmask => signals::mask(Slot::context(slot), arguments),
             libc::SYS_rt_sigaction => signals::action(arguments),
-            libc::SYS_rt_sigsuspend => signals::waiting(number, arguments, 0),
-            libc::SYS_ppoll => signals::waiting(number, arguments, 3),
-            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => signals::waiting(number, arguments, 4),
-            libc::SYS_pselect6 => signals::selecting(arguments),
-            libc::SYS_readlink | libc::SYS_readlinkat => program::read_link(number, arguments),
-            libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 => direct::open(number, arguments),
             libc::SYS_fcntl => direct::set_flags(arguments),
             libc::SYS_setsockopt => direct::set_option(arguments),
             libc::SYS_prctl | libc::SYS_seccomp => own_filter::set(number, arguments),
-            libc::SYS_execve | libc::SYS_execveat => exec::serve(slot),
             libc::SYS_fork => fork(slot, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]),
             libc::SYS_vfork => {
                 let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;

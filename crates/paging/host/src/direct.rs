@@ -3,37 +3,48 @@
 //! not see transfers, so files are opened without O_DIRECT, and sockets lack zero copy, as before
 //! Linux 4.14.
 
+use crate::calls::Outcome;
+use crate::frame::Context;
+use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
 
 const DIRECT: usize = libc::O_DIRECT as usize;
 
-/// Serves `open` and `openat` with O_DIRECT, and `openat2`.
+/// Bytes of the description for `openat2` that is known here, and the most that the kernel takes.
+const LEAST: usize = 24;
+const MOST: usize = 4096;
+
+/// Serves `open` and `openat` with O_DIRECT, and `openat2`. They may wait, as for a pipe's other
+/// end.
 ///
 /// # Safety
-/// The same as for the system call.
-pub unsafe fn open(number: i64, mut arguments: [usize; 6]) -> isize {
-    const LEAST: usize = 24;
-    let mut how = [0_u64; 3];
+/// The same as for the system call. The context is the calling thread's.
+pub unsafe fn open(context: &Context, number: i64, arguments: [usize; 6]) -> Outcome {
+    let mut call = Call { number, arguments, data: [0; DATA] };
     match number {
-        libc::SYS_open => arguments[1] &= !DIRECT,
-        libc::SYS_openat => arguments[2] &= !DIRECT,
-        // The flags lie in memory. A longer description than the known one is left to the kernel.
-        _ if arguments[3] == LEAST => {
-            let mut bytes = [0_u8; LEAST];
-            if !raw::read(arguments[2], &mut bytes) {
-                return error(libc::EFAULT);
+        libc::SYS_open => call.arguments[1] &= !DIRECT,
+        libc::SYS_openat => call.arguments[2] &= !DIRECT,
+        // The flags lie in memory.
+        _ if (LEAST..=MOST).contains(&arguments[3]) => {
+            let mut bytes = [0_u8; MOST];
+            let bytes = &mut bytes[..arguments[3]];
+            if !raw::read(arguments[2], bytes) {
+                return Outcome::Answer(error(libc::EFAULT));
             }
-            // SAFETY: any bytes are words.
-            how = unsafe { std::mem::transmute::<[u8; LEAST], [u64; 3]>(bytes) };
-            how[0] &= !(DIRECT as u64);
-            arguments[2] = how.as_ptr() as usize;
+            let (known, longer) = bytes.split_at(LEAST);
+            // As a kernel that does not know the longer description.
+            if longer.iter().any(|&byte| byte != 0) {
+                return Outcome::Answer(error(libc::E2BIG));
+            }
+            let words = known.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
+            call.data.iter_mut().zip(words).for_each(|(place, word)| *place = word);
+            call.data[0] &= !(DIRECT as u64);
+            (call.arguments[2], call.arguments[3]) = (own_stack::data_at(context), LEAST);
         }
+        // The kernel refuses it.
         _ => {}
     }
-    // SAFETY: the caller is responsible for the call; the description is a copy.
-    let answer = unsafe { raw::call(number, arguments) };
-    std::hint::black_box(&how);
-    answer
+    Outcome::OnOwnStack(call)
 }
 
 /// Serves `fcntl(F_SETFL)`. For a pipe, the flag means packets.
@@ -61,9 +72,12 @@ fn is_pipe(fd: usize) -> bool {
 ///
 /// # Safety
 /// The same as for the system call.
-pub unsafe fn set_option(arguments: [usize; 6]) -> isize {
+pub unsafe fn set_option(mut arguments: [usize; 6]) -> isize {
+    /// An option that no kernel knows: it is refused as SO_ZEROCOPY was before Linux 4.14, after
+    /// the socket and the value are checked.
+    const UNKNOWN: usize = 0x7e4a;
     if arguments[1] as i32 == libc::SOL_SOCKET {
-        return error(libc::ENOPROTOOPT);
+        arguments[2] = UNKNOWN;
     }
     // SAFETY: the caller answers for the call.
     unsafe { raw::call(libc::SYS_setsockopt, arguments) }
@@ -79,24 +93,31 @@ mod tests {
     fn files_are_opened_without_the_flag() {
         let path = c"/proc/self/exe".as_ptr() as usize;
         let flags = (libc::O_RDONLY | libc::O_DIRECT | libc::O_CLOEXEC) as usize;
-        let how = [flags as u64, 0, 0];
+        let how = [flags as u64, 0, 0, 0, 7];
+        let how_at = how.as_ptr() as usize;
         let here = libc::AT_FDCWD as usize;
-        for (number, arguments) in [
-            (libc::SYS_open, [path, flags, 0, 0, 0, 0]),
-            (libc::SYS_openat, [here, path, flags, 0, 0, 0]),
-            (libc::SYS_openat2, [here, path, how.as_ptr() as usize, 24, 0, 0]),
-        ] {
-            // SAFETY: the path is a text.
-            let fd = unsafe { open(number, arguments) };
-            assert!(fd >= 0, "{number}: {fd}");
-            // SAFETY: the descriptor was opened just now.
-            let got = unsafe {
-                let got = raw!(libc::SYS_fcntl, fd, libc::F_GETFL);
-                raw!(libc::SYS_close, fd);
-                got
-            };
-            assert_eq!(got as usize & DIRECT, 0);
+        // SAFETY: a context is plain data, for which zeros are a value.
+        let mut context: Context = unsafe { std::mem::zeroed() };
+        context.rsp = 1 << 20;
+        // SAFETY: the path is a text; nothing is called.
+        let opened = |number, arguments| unsafe { open(&context, number, arguments) };
+        for (number, arguments) in
+            [(libc::SYS_open, [path, flags, 0, 0, 0, 0]), (libc::SYS_openat, [here, path, flags, 0, 0, 0])]
+        {
+            let Outcome::OnOwnStack(call) = opened(number, arguments) else { panic!("{number}") };
+            assert!(
+                call.arguments
+                    .iter()
+                    .all(|&argument| argument == here || argument & DIRECT == 0 || argument == path)
+            );
         }
+        let two = |len| opened(libc::SYS_openat2, [here, path, how_at, len, 0, 0]);
+        for len in [24, 32] {
+            let Outcome::OnOwnStack(call) = two(len) else { panic!("{len}") };
+            assert_eq!(call.data, [(flags & !DIRECT) as u64, 0, 0]);
+            assert_eq!(call.arguments[2..4], [own_stack::data_at(&context), 24]);
+        }
+        assert!(matches!(two(40), Outcome::Answer(answer) if answer == error(libc::E2BIG)));
         let file = File::open("/proc/self/exe").unwrap();
         // SAFETY: no memory is touched.
         let answer =

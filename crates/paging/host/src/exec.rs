@@ -1,8 +1,10 @@
 //! Exec: the library decides which program is really executed, and with which environment. The
-//! library's answer is copied, so that the seat is free again when the kernel is called: signals
-//! that the program has not blocked arrive then.
+//! library's answer is copied, and the thread makes the call on [its own
+//! stack](crate::own_stack): signals that the program has not blocked arrive then.
 
+use crate::calls::Outcome;
 use crate::library::{self, Texts};
+use crate::own_stack::{self, Execution, SYSCALL_BYTES};
 use crate::program;
 use crate::raw::{self, error, is_error, raw};
 use crate::seat;
@@ -10,7 +12,7 @@ use crate::slots::Slot;
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
-/// The arguments of an exec for the kernel, in a separate mapping.
+/// The arguments of an exec for the kernel, in a separate mapping, which begins with a [`Header`].
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Prepared {
@@ -23,45 +25,95 @@ pub struct Prepared {
     left: i32,
 }
 
+/// The beginning of the mapping: what is needed if the exec fails. The slot may serve other calls
+/// meanwhile, of handlers.
+#[repr(C)]
+struct Header {
+    execution: Execution,
+    prepared: Prepared,
+}
+
 /// The longest text of a program that the kernel accepts.
 const TEXT_MOST: usize = 128 << 10;
 const PATH_MOST: usize = 4096;
 
-/// Serves `execve` and `execveat`. Returns only if the call fails.
+/// Serves `execve` and `execveat`.
 ///
 /// # Safety
 /// The calling thread has the slot and runs on its stack, with all signals blocked.
-pub unsafe fn serve(slot: *mut Slot) -> isize {
+pub unsafe fn serve(slot: *mut Slot) -> Outcome {
     // SAFETY: the slot is this thread's.
     let (number, mut arguments) = unsafe { ((*slot).number, (*slot).arguments) };
+    if number == libc::SYS_execve && arguments[2] == own_stack::FAILED {
+        // SAFETY: as above.
+        return unsafe { failed(slot) };
+    }
     let mut path = [0_u8; PATH_MOST];
     let at = if number == libc::SYS_execveat { 1 } else { 0 };
     let directory = if at == 1 { arguments[0] as i32 } else { libc::AT_FDCWD };
     let flags = if at == 1 { arguments[4] as i32 } else { 0 };
-    if let Err(errno) = resolve(directory, arguments[at], flags, &mut path) {
-        return error(errno);
+    if flags & !(libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW) != 0 {
+        // The kernel executes nothing with other flags. SAFETY: the caller is responsible.
+        return Outcome::Answer(unsafe { raw::call(number, arguments) });
     }
-    if !are_texts(arguments[at + 1]) || !are_texts(arguments[at + 2]) {
-        return error(libc::EFAULT);
+    let is_there = resolve(directory, arguments[at], flags, &mut path).is_ok()
+        && are_texts(arguments[at + 1])
+        && are_texts(arguments[at + 2]);
+    if !is_there {
+        // The call fails. The kernel knows which of its arguments is wrong first.
+        arguments[at + 1..at + 3].fill(raw::NOWHERE);
+        // SAFETY: as above.
+        return Outcome::Answer(unsafe { raw::call(number, arguments) });
     }
-    let Some(texts) = path_of(&path) else { return error(libc::ENAMETOOLONG) };
+    let Some(texts) = path_of(&path) else { return Outcome::Answer(error(libc::ENAMETOOLONG)) };
     arguments = [texts.as_ptr() as usize, arguments[at + 1], arguments[at + 2], 0, 0, 0];
     // SAFETY: the slot is this thread's, and has room for the context; the program's memory that
-    // the work reads was checked above.
+    // the work reads was checked above. The mapping begins with a header.
     unsafe {
         (*slot).arguments = arguments;
         (*slot).exec = Prepared { at: 0, len: 0, path: 0, arguments: 0, environment: 0, left: 0 };
         seat::with(prepare, slot as usize);
         let exec = (*slot).exec;
         if exec.at == 0 {
-            return (*slot).answer;
+            return Outcome::Answer((*slot).answer);
         }
-        raw::block((*Slot::context(slot)).blocked);
-        let answer = raw!(libc::SYS_execve, exec.path, exec.arguments, exec.environment);
-        raw::block(u64::MAX);
+        let context = &mut *Slot::context(slot);
+        // A handler that runs now may leave by a long jump. So it runs before the call, as natively
+        // it might have done, and the thread then makes the call again.
+        if raw::pending() & !context.blocked != 0 {
+            seat::with(stay, slot as usize);
+            forget(slot);
+            context.rip -= SYSCALL_BYTES;
+            context.rax = number as usize;
+            return Outcome::Continues;
+        }
+        let header = exec.at as *mut Header;
+        (*header).prepared = exec;
+        let arguments = [exec.path, exec.arguments, exec.environment];
+        own_stack::continue_with_exec(context, &raw mut (*header).execution, arguments);
+    }
+    Outcome::Continues
+}
+
+/// An exec has failed: the first argument names its header, the second the error.
+///
+/// # Safety
+/// As for [`serve`].
+unsafe fn failed(slot: *mut Slot) -> Outcome {
+    let mut bytes = [0_u8; size_of::<Header>()];
+    // SAFETY: the slot is this thread's; a header is plain data. The mapping was made for it.
+    unsafe {
+        let [at, answer, ..] = (*slot).arguments;
+        if !raw::read(at, &mut bytes) {
+            return Outcome::Answer(error(libc::EFAULT));
+        }
+        let Header { execution, prepared } = std::mem::transmute_copy(&bytes);
+        (*slot).exec = prepared;
         seat::with(stay, slot as usize);
         forget(slot);
-        answer
+        let context = &mut *Slot::context(slot);
+        [context.rdi, context.rsi, context.rdx, context.r10, context.r8, context.r9] = execution.arguments;
+        Outcome::Answer(answer as isize)
     }
 }
 
@@ -84,6 +136,10 @@ fn resolve(directory: i32, at: usize, flags: i32, into: &mut [u8; PATH_MOST]) ->
     let is_whole = given.starts_with(b"/") || directory == libc::AT_FDCWD && !given.is_empty();
     if given.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
         return Err(libc::ENOENT);
+    }
+    // SAFETY: no memory is touched.
+    if !is_whole && is_error(unsafe { raw!(libc::SYS_fcntl, directory, libc::F_GETFD) }) {
+        return Err(libc::EBADF);
     }
     let mut used = 0;
     let mut add = |bytes: &[u8]| {
@@ -186,15 +242,16 @@ unsafe extern "C" fn take(slot: usize, path: *const c_char, arguments: Texts, en
         let (some, others) = (measure(arguments), measure(environment));
         let path_bytes = CStr::from_ptr(path).to_bytes_with_nul();
         let pointers = (some.0 + others.0 + 2) * word;
-        let len = pointers + some.1 + others.1 + path_bytes.len();
+        let len = size_of::<Header>() + pointers + some.1 + others.1 + path_bytes.len();
         let Some(at) = raw::map(len) else { return };
-        let mut text = at + pointers;
+        let first = at + size_of::<Header>();
+        let mut text = first + pointers;
         let mut put = |bytes: &[u8]| {
             (text as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
             text += bytes.len();
             text - bytes.len()
         };
-        let mut place = at as *mut usize;
+        let mut place = first as *mut usize;
         for (texts, (count, _)) in [(arguments, some), (environment, others)] {
             for index in 0..count {
                 place.write(put(CStr::from_ptr(*texts.add(index)).to_bytes_with_nul()));
@@ -204,8 +261,8 @@ unsafe extern "C" fn take(slot: usize, path: *const c_char, arguments: Texts, en
             place = place.add(1);
         }
         let path = put(path_bytes);
-        let environment = at + (some.0 + 1) * word;
-        (*slot).exec = Prepared { at, len, path, arguments: at, environment, left: 0 };
+        let environment = first + (some.0 + 1) * word;
+        (*slot).exec = Prepared { at, len, path, arguments: first, environment, left: 0 };
     }
 }
 
@@ -241,8 +298,9 @@ mod tests {
     fn paths_are_resolved_as_the_kernel_does() {
         assert_eq!(resolved(libc::AT_FDCWD, "a/b", 0).unwrap(), "a/b");
         assert_eq!(resolved(5, "/a", 0).unwrap(), "/a");
-        assert_eq!(resolved(5, "a", 0).unwrap(), "/proc/self/fd/5/a");
-        assert_eq!(resolved(50, "", libc::AT_EMPTY_PATH).unwrap(), "/proc/self/fd/50");
+        assert_eq!(resolved(1, "a", 0).unwrap(), "/proc/self/fd/1/a");
+        assert_eq!(resolved(2, "", libc::AT_EMPTY_PATH).unwrap(), "/proc/self/fd/2");
+        assert_eq!(resolved(-1, "a", 0), Err(libc::EBADF));
         assert_eq!(resolved(50, "", 0), Err(libc::ENOENT));
         assert_eq!(resolve(0, 1, 0, &mut [0; PATH_MOST]), Err(libc::EFAULT));
     }

@@ -1,6 +1,6 @@
 //! The paging library, which the loader has put into this process: the host's requests to it.
 //!
-//! All but [`find`] and [`add_array`] are called with the [seat](crate::seat).
+//! All but [`find`], [`add_array`] and [`lend`] are called with the [seat](crate::seat).
 
 #[cfg(not(target_env = "musl"))]
 use std::ffi::CStr;
@@ -16,6 +16,7 @@ pub type Take = unsafe extern "C" fn(usize, *const c_char, Texts, Texts);
 type Prepare = unsafe extern "C" fn(*const c_char, Texts, Texts, Take, usize) -> i32;
 type Leave = unsafe extern "C" fn(*const c_char) -> i32;
 type Stay = unsafe extern "C" fn(i32);
+type Note = unsafe extern "C" fn();
 type AddArray = unsafe extern "C" fn(usize, usize);
 
 /// The functions' addresses.
@@ -24,14 +25,18 @@ static PREPARE: AtomicUsize = AtomicUsize::new(0);
 static LEAVE: AtomicUsize = AtomicUsize::new(0);
 static STAY: AtomicUsize = AtomicUsize::new(0);
 static ADD_ARRAY: AtomicUsize = AtomicUsize::new(0);
+static LEND: AtomicUsize = AtomicUsize::new(0);
+static IS_BACK: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(not(target_env = "musl"))]
-const NAMES: [(&CStr, &AtomicUsize); 5] = [
+const NAMES: [(&CStr, &AtomicUsize); 7] = [
     (c"terapage_hosted_call", &CALL),
     (c"terapage_hosted_prepare", &PREPARE),
     (c"terapage_hosted_leave", &LEAVE),
     (c"terapage_hosted_stay", &STAY),
     (c"terapage_hosted_array", &ADD_ARRAY),
+    (c"terapage_hosted_lend", &LEND),
+    (c"terapage_hosted_is_back", &IS_BACK),
 ];
 
 /// Finds the library's functions. Returns whether the library is there and has all of them.
@@ -49,14 +54,16 @@ pub fn find() -> bool {
 #[cfg(target_env = "musl")]
 pub fn find() -> bool {
     use terapage_preload::hosted::{
-        terapage_hosted_array, terapage_hosted_call, terapage_hosted_leave, terapage_hosted_prepare,
-        terapage_hosted_stay,
+        terapage_hosted_array, terapage_hosted_call, terapage_hosted_is_back, terapage_hosted_leave,
+        terapage_hosted_lend, terapage_hosted_prepare, terapage_hosted_stay,
     };
     CALL.store(terapage_hosted_call as *const () as usize, Relaxed);
     PREPARE.store(terapage_hosted_prepare as *const () as usize, Relaxed);
     LEAVE.store(terapage_hosted_leave as *const () as usize, Relaxed);
     STAY.store(terapage_hosted_stay as *const () as usize, Relaxed);
     ADD_ARRAY.store(terapage_hosted_array as *const () as usize, Relaxed);
+    LEND.store(terapage_hosted_lend as *const () as usize, Relaxed);
+    IS_BACK.store(terapage_hosted_is_back as *const () as usize, Relaxed);
     true
 }
 
@@ -108,6 +115,18 @@ pub unsafe fn leave(path: *const c_char) -> i32 {
 pub fn stay(left: i32) {
     // SAFETY: the library has this function.
     unsafe { function::<Stay>(&STAY)(left) };
+}
+
+/// Says that a child is about to begin which borrows this process's memory.
+pub fn lend() {
+    // SAFETY: the library has this function, which only counts.
+    unsafe { function::<Note>(&LEND)() };
+}
+
+/// Says that such a child has gone.
+pub fn is_back() {
+    // SAFETY: the library has this function.
+    unsafe { function::<Note>(&IS_BACK)() };
 }
 
 /// Lets the library page a static array of the program.

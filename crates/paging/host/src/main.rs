@@ -25,6 +25,8 @@ mod library;
 #[cfg(target_arch = "x86_64")]
 mod own_filter;
 #[cfg(target_arch = "x86_64")]
+mod own_stack;
+#[cfg(target_arch = "x86_64")]
 mod place;
 #[cfg(target_arch = "x86_64")]
 mod program;

@@ -36,7 +36,12 @@ pub unsafe fn set(number: i64, arguments: [usize; 6]) -> isize {
         // SAFETY: the program has asked for this.
         return unsafe { filter::set(0, &filter::strict()) };
     }
-    let Some((len, first)) = read(given) else { return error(libc::EFAULT) };
+    let Some((len, first)) = read(given) else {
+        // The call fails. The kernel knows whether its flags are wrong first.
+        let arguments = [arguments[0], arguments[1], raw::NOWHERE, arguments[3], arguments[4], arguments[5]];
+        // SAFETY: as above.
+        return unsafe { raw::call(number, arguments) };
+    };
     let before = filter::before_own();
     if len == 0 || before.len() + len > STEPS_MOST {
         return error(libc::EINVAL);

@@ -1,6 +1,8 @@
 //! The program that this process runs. For the kernel, `/proc/self/exe` is the host; programs that
 //! query or execute this link get their own file.
 
+use crate::calls::Outcome;
+use crate::own_stack::{Call, DATA};
 use crate::raw::{self, error, raw};
 use std::sync::OnceLock;
 
@@ -33,21 +35,20 @@ pub fn path_if_own(path: &[u8]) -> Option<&'static [u8]> {
 ///
 /// # Safety
 /// The same as for the system call.
-pub unsafe fn read_link(number: i64, arguments: [usize; 6]) -> isize {
+pub unsafe fn read_link(number: i64, arguments: [usize; 6]) -> Outcome {
     let at = if number == libc::SYS_readlinkat { 1 } else { 0 };
     let mut path = [0_u8; LINK_MOST];
     let len = raw::read_some(arguments[at], &mut path);
     let end = path[..len].iter().position(|&byte| byte == 0);
     let own = end.and_then(|end| path_if_own(&path[..end]));
     match own {
-        None => {
-            // SAFETY: the caller answers for the call.
-            unsafe { raw::call(number, arguments) }
-        }
-        Some(_) if arguments[at + 2] as isize <= 0 => error(libc::EINVAL),
+        // A directory on the way may be another machine's.
+        None => Outcome::OnOwnStack(Call { number, arguments, data: [0; DATA] }),
+        Some(_) if arguments[at + 2] as i32 <= 0 => Outcome::Answer(error(libc::EINVAL)),
         Some(own) => {
             let len = own.len().min(arguments[at + 2]);
-            if raw::write(arguments[at + 1], &own[..len]) { len as isize } else { error(libc::EFAULT) }
+            let done = raw::write(arguments[at + 1], &own[..len]);
+            Outcome::Answer(if done { len as isize } else { error(libc::EFAULT) })
         }
     }
 }

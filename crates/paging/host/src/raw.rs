@@ -53,6 +53,18 @@ pub fn map(len: usize) -> Option<usize> {
     (!is_error(at)).then_some(at as usize)
 }
 
+/// Makes a page of the host's own memory inaccessible, below a stack.
+pub fn guard(page: usize) {
+    // SAFETY: the caller uses nothing in the page.
+    unsafe { raw!(libc::SYS_mprotect, page, PAGE, libc::PROT_NONE) };
+}
+
+/// An address at which there is never anything.
+pub const NOWHERE: usize = usize::MAX & !7;
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
 /// Reads memory of the program, which may not be there. Whether all was read.
 pub fn read(at: usize, into: &mut [u8]) -> bool {
     read_some(at, into) == into.len()
@@ -103,7 +115,6 @@ fn carry(from: usize, to: usize, len: usize) -> isize {
 
 /// The parts of a range that lie in one page each.
 fn pages(at: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
-    const PAGE: usize = 4096;
     let end = at.saturating_add(len);
     std::iter::successors(Some(at), |place| Some(place / PAGE * PAGE + PAGE))
         .take_while(move |&place| place < end)
@@ -118,6 +129,13 @@ const SET: usize = size_of::<u64>();
 fn is_readable(place: usize) -> bool {
     // SAFETY: the kernel checks the address.
     unsafe { raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, place & !4095, 0, SET) == 0 }
+}
+
+/// Whether a word can be written: the kernel puts the blocked signals there. For the caller, whose
+/// signals are all blocked, these are known. The kernel extends a stack for it.
+pub fn is_writable_by_mask(place: usize) -> bool {
+    // SAFETY: the kernel checks the address.
+    unsafe { raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, 0, place, SET) == 0 }
 }
 
 /// The same of writing: the kernel puts other bytes there first.
@@ -136,6 +154,14 @@ pub fn own_id() -> u32 {
 pub fn thread_id() -> u32 {
     // SAFETY: no memory is touched.
     unsafe { raw!(libc::SYS_gettid) as u32 }
+}
+
+/// The signals that have come for the calling thread, or its process, and are blocked.
+pub fn pending() -> u64 {
+    let mut set = 0_u64;
+    // SAFETY: the set has the given length.
+    unsafe { raw!(libc::SYS_rt_sigpending, &raw mut set, size_of::<u64>()) };
+    set
 }
 
 /// Sets the signals that are blocked in the calling thread.

@@ -12,10 +12,10 @@ use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release}
 
 const STACK: usize = 1 << 20;
 
-/// 0 if the seat is free, 1 if it is taken, 2 if threads wait for it.
-static STATE: AtomicU32 = AtomicU32::new(0);
-/// The thread that has the seat.
+/// The thread that has the seat, or 0, and whether others wait for the seat ([`AWAITED`]). This is
+/// one word: a child of `vfork` can be killed between any two instructions.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
+const AWAITED: u32 = 1 << 31;
 /// The end of the stack.
 static TOP: AtomicUsize = AtomicUsize::new(0);
 /// The host's thread pointer.
@@ -32,6 +32,7 @@ const GET_FS: usize = 0x1003;
 /// Makes the seat out of the calling thread's pointer. `false` if there is no memory.
 pub fn open() -> bool {
     let Some(at) = raw::map(STACK) else { return false };
+    raw::guard(at);
     TOP.store(at + STACK, Relaxed);
     // SAFETY: the call only queries.
     let has = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE != 0;
@@ -95,30 +96,35 @@ pub unsafe fn with(work: unsafe extern "C" fn(usize), argument: usize) {
 }
 
 fn take() {
-    let change = |from, to| STATE.compare_exchange(from, to, Acquire, Relaxed).is_ok();
-    if !change(0, 1) {
-        while STATE.swap(2, Acquire) != 0 {
-            let (word, wait) = (STATE.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG);
+    let me = raw::thread_id();
+    let change = |from, to| HOLDER.compare_exchange(from, to, Acquire, Relaxed).is_ok();
+    if change(0, me) {
+        return;
+    }
+    // Others may wait, too, so the thread that leaves this loop must wake them later.
+    while !change(0, me | AWAITED) {
+        let now = HOLDER.load(Relaxed);
+        if now != 0 && (now & AWAITED != 0 || change(now, now | AWAITED)) {
+            let (word, wait) = (HOLDER.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG);
             // SAFETY: the word stays valid; without a time, the wait has no limit.
-            unsafe { raw!(libc::SYS_futex, word, wait, 2, 0) };
+            unsafe { raw!(libc::SYS_futex, word, wait, now | AWAITED, 0) };
         }
     }
-    HOLDER.store(raw::thread_id(), Relaxed);
 }
 
 fn give() {
-    HOLDER.store(0, Relaxed);
-    if STATE.swap(0, Release) == 2 {
-        let (word, wake) = (STATE.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG);
+    if HOLDER.swap(0, Release) & AWAITED != 0 {
+        let (word, wake) = (HOLDER.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG);
         // SAFETY: the word stays.
         unsafe { raw!(libc::SYS_futex, word, wake, 1) };
     }
 }
 
-/// Gives the seat back for a child of `vfork` that has ended, or has executed another program,
-/// while it had the seat.
+/// Gives the seat back for a child of `vfork` that has ended while it had the seat. What the child
+/// did there is whole, or was never begun: it changes the library's data by single words only
+/// (`preload`: `host/borrowed.rs`).
 pub fn leave_for(thread: u32) {
-    if HOLDER.load(Relaxed) == thread {
+    if HOLDER.load(Acquire) & !AWAITED == thread {
         give();
     }
 }

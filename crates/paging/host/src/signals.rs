@@ -6,7 +6,9 @@
 //! noted action applies if the signal comes from elsewhere: from one of the program's filters, or
 //! from `kill`.
 
+use crate::calls::Outcome;
 use crate::frame::Context;
+use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
 use crate::trap::Action;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -113,41 +115,42 @@ pub unsafe fn mask(context: *mut Context, [how, new, old, len, ..]: [usize; 6]) 
 /// names the set.
 ///
 /// # Safety
-/// The same as for the system call. The calling thread runs on a slot's stack: handlers of the
-/// program may run.
-pub unsafe fn waiting(number: i64, mut arguments: [usize; 6], place: usize) -> isize {
+/// The same as for the system call. The context is the calling thread's.
+pub unsafe fn waiting(context: &Context, number: i64, arguments: [usize; 6], place: usize) -> Outcome {
+    let mut call = Call { number, arguments, data: [0; DATA] };
     let mut set = [0_u8; SET];
     if !raw::read(arguments[place], &mut set) {
-        return error(libc::EFAULT);
+        // The call fails, without a wait. The kernel knows which of its arguments is wrong first.
+        call.arguments[place] = raw::NOWHERE;
+        // SAFETY: the caller is responsible for the call.
+        return Outcome::Answer(unsafe { raw::call(number, call.arguments) });
     }
-    let set = u64::from_ne_bytes(set) & !OURS;
-    arguments[place] = &raw const set as usize;
-    // SAFETY: the caller is responsible for the call; the set is a copy.
-    unsafe { raw::call(number, arguments) }
+    call.data[0] = u64::from_ne_bytes(set) & !OURS;
+    call.arguments[place] = own_stack::data_at(context);
+    Outcome::OnOwnStack(call)
 }
 
 /// Serves `pselect6`, whose last argument names a pair: the set's address, and its length.
 ///
 /// # Safety
 /// As for [`waiting`].
-pub unsafe fn selecting(mut arguments: [usize; 6]) -> isize {
-    let mut pair = [0_u8; 16];
-    if !raw::read(arguments[5], &mut pair) {
-        return error(libc::EFAULT);
+pub unsafe fn selecting(context: &Context, arguments: [usize; 6]) -> Outcome {
+    let mut bytes = [0_u8; 16];
+    if !raw::read(arguments[5], &mut bytes) {
+        return Outcome::Answer(error(libc::EFAULT));
     }
     // SAFETY: a pair is two words, and any bytes are words.
-    let mut pair: [usize; 2] = unsafe { std::mem::transmute_copy(&pair) };
+    let [place, len]: [usize; 2] = unsafe { std::mem::transmute(bytes) };
     let mut set = [0_u8; SET];
-    if pair[0] != 0 && !raw::read(pair[0], &mut set) {
-        return error(libc::EFAULT);
-    }
-    let set = u64::from_ne_bytes(set) & !OURS;
-    if pair[0] != 0 {
-        pair[0] = &raw const set as usize;
-    }
-    arguments[5] = pair.as_ptr() as usize;
-    // SAFETY: the caller is responsible for the call; pair and set are copies.
-    unsafe { raw::call(libc::SYS_pselect6, arguments) }
+    let place = match place {
+        0 => 0,
+        _ if raw::read(place, &mut set) => own_stack::data_at(context),
+        _ => raw::NOWHERE,
+    };
+    let mut call = Call { number: libc::SYS_pselect6, arguments, data: [0, place as u64, len as u64] };
+    call.data[0] = u64::from_ne_bytes(set) & !OURS;
+    call.arguments[5] = own_stack::data_at(context) + size_of::<u64>();
+    Outcome::OnOwnStack(call)
 }
 
 /// Handles a signal that no call of ours has sent, as the program has asked.

@@ -5,22 +5,27 @@
 //! slot, the handler continues on the slot's stack, and the thread is restored from the copy.
 //!
 //! There is no sign that a thread has been restored. So a slot stays with its thread, which uses it
-//! for later calls, too, until the thread has ended.
+//! for later calls, too, until the thread has ended. One slot is enough: all signals are blocked
+//! while the handler runs, and calls during which handlers of the program may run are made
+//! [elsewhere](crate::own_stack). So no handler of the program runs on a slot's stack, or leaves it
+//! by a long jump.
 
 use crate::frame::{Context, FRAME};
 use crate::raw::{self, error, raw};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
-/// Bytes of a slot: its fields, a stack, and a frame at its end.
+/// Bytes of a slot: a guard page, a stack that grows towards the page, its fields, and a frame.
 const SLOT: usize = 64 << 10;
+/// Bytes for the fields.
+const FIELDS: usize = 512;
 /// The most slots.
 const SLOTS: usize = 1 << 14;
 /// The number of slots that are checked for ended threads when a new slot is taken.
 const LOOKS: usize = 8;
 
 /// The fields of a slot.
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Slot {
     /// The call.
     pub number: i64,
@@ -29,13 +34,14 @@ pub struct Slot {
     pub answer: isize,
     /// The arguments of an exec for the kernel.
     pub exec: crate::exec::Prepared,
+    /// Whether the slot has its guard page.
+    is_guarded: bool,
 }
 
-/// The owner of each slot: the thread's number, or 0, and whether its call is being served
-/// ([`BUSY`]). Another call may come meanwhile, from a handler of the program: it takes another
-/// slot.
+const _: () = assert!(size_of::<Slot>() <= FIELDS);
+
+/// The owner of each slot: the thread's number, or 0.
 static OWNERS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
-const BUSY: u32 = 1 << 31;
 
 /// The first slot; 0 if there are none yet.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
@@ -52,7 +58,7 @@ pub fn open() -> bool {
 }
 
 fn slot(index: usize) -> *mut Slot {
-    (FIRST.load(Acquire) + index * SLOT) as *mut Slot
+    (FIRST.load(Acquire) + (index + 1) * SLOT - FRAME - FIELDS) as *mut Slot
 }
 
 fn owner<'a>(slot: *mut Slot) -> &'a AtomicU32 {
@@ -63,14 +69,10 @@ fn used<'a>() -> &'a [AtomicU32] {
     &OWNERS[..USED.load(Acquire).min(SLOTS)]
 }
 
-/// A slot for the calling thread, whose number is `thread`. `None` if all are taken.
+/// The slot of the calling thread, whose number is `thread`. `None` if all are taken.
 pub fn take(thread: u32) -> Option<*mut Slot> {
-    let index = match used().iter().position(|owner| owner.load(Relaxed) == thread) {
-        Some(index) => index,
-        None => free_one(thread)?,
-    };
-    OWNERS[index].store(thread | BUSY, Relaxed);
-    Some(slot(index))
+    let own = used().iter().position(|owner| owner.load(Relaxed) == thread);
+    own.or_else(|| free_one(thread)).map(slot)
 }
 
 /// Takes a slot of an ended thread, or one that was never used.
@@ -88,8 +90,24 @@ fn free_one(thread: u32) -> Option<usize> {
 /// Takes the slot if its thread has ended. Returns whether it was taken.
 fn claim(index: usize, thread: u32) -> bool {
     let was = OWNERS[index].load(Relaxed);
-    let is_free = was == 0 || was & !BUSY != thread && has_ended(was & !BUSY);
-    is_free && OWNERS[index].compare_exchange(was, thread, AcqRel, Relaxed).is_ok()
+    let is_taken =
+        (was == 0 || has_ended(was)) && OWNERS[index].compare_exchange(was, thread, AcqRel, Relaxed).is_ok();
+    if is_taken {
+        guard(slot(index));
+    }
+    is_taken
+}
+
+/// Gives the slot its guard page: a stack that grew into the slot below would destroy the registers
+/// of another thread. If the kernel has no more mappings, the slot goes without the page.
+fn guard(slot: *mut Slot) {
+    // SAFETY: the calling thread has the slot; nothing else lies in the page.
+    unsafe {
+        if !(*slot).is_guarded {
+            raw::guard(Slot::stack(slot) + FIELDS + FRAME - SLOT);
+            (*slot).is_guarded = true;
+        }
+    }
 }
 
 /// Whether a thread no longer exists, in this process or another: a child of `vfork` uses the same
@@ -99,23 +117,17 @@ fn has_ended(thread: u32) -> bool {
     unsafe { raw!(libc::SYS_tkill, thread, 0) == error(libc::ESRCH) }
 }
 
-/// Notes that the slot's call was served; only the restoring of the thread remains. The calling
-/// thread has the slot, and its signals are blocked until it is restored.
-pub fn served(slot: *mut Slot) {
-    owner(slot).fetch_and(!BUSY, Relaxed);
-}
-
 /// In the child of a fork, which has one thread: the slot in which the fork was served belongs to
 /// it.
 pub fn in_child(mine: *mut Slot) {
     used().iter().for_each(|owner| owner.store(0, Relaxed));
-    owner(mine).store(raw::thread_id() | BUSY, Relaxed);
+    owner(mine).store(raw::thread_id(), Relaxed);
 }
 
-/// Passes the slots of a thread that has ended to `each`, and frees them.
+/// Passes the slot of a thread that has ended to `each`, and frees it.
 pub fn of_ended(thread: u32, mut each: impl FnMut(*mut Slot)) {
     for (index, owner) in used().iter().enumerate() {
-        if owner.load(Relaxed) & !BUSY == thread {
+        if owner.load(Relaxed) == thread {
             each(slot(index));
             owner.store(0, Relaxed);
         }
@@ -125,12 +137,12 @@ pub fn of_ended(thread: u32, mut each: impl FnMut(*mut Slot)) {
 impl Slot {
     /// The start of the slot's stack, which grows down.
     pub fn stack(slot: *mut Slot) -> usize {
-        slot as usize + SLOT - FRAME
+        slot as usize
     }
 
     /// The context of the slot's thread.
     pub fn context(slot: *mut Slot) -> *mut Context {
-        (slot as usize + SLOT - FRAME) as *mut Context
+        (slot as usize + FIELDS) as *mut Context
     }
 }
 
@@ -143,18 +155,9 @@ mod tests {
         assert!(open());
         let me = raw::thread_id();
         let first = take(me).unwrap();
-        let nested = take(me).unwrap();
-        assert_ne!(first, nested);
-        served(nested);
-        served(first);
-        let again = take(me).unwrap();
-        assert!(again == first || again == nested);
+        assert_eq!(take(me).unwrap(), first, "one slot is enough for all calls of a thread");
         for _ in 0..100 {
-            std::thread::spawn(|| {
-                served(take(raw::thread_id()).unwrap());
-            })
-            .join()
-            .unwrap();
+            std::thread::spawn(|| assert!(take(raw::thread_id()).is_some())).join().unwrap();
         }
         assert!(USED.load(Relaxed) < 20, "{}", USED.load(Relaxed));
         const TOGETHER: usize = 64;
@@ -173,5 +176,10 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), TOGETHER, "threads at the same time have different slots");
         assert_eq!(Slot::context(first) as usize % 64, 0);
+        for slot in all.into_iter().chain([first as usize]) {
+            let (mut byte, lowest) = ([0], Slot::stack(slot as *mut Slot) + FIELDS + FRAME - SLOT);
+            assert!(raw::read(lowest + 4096, &mut byte), "the stack");
+            assert!(!raw::read(lowest + 4095, &mut byte), "the guard page below it");
+        }
     }
 }

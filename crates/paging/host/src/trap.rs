@@ -1,15 +1,17 @@
 //! The handler: a trapped call arrives here, in the thread that made it.
 //!
 //! The handler takes a slot, copies the thread's context there, and continues on the slot's stack.
-//! The call is served, its result is put into the copy, and the thread is restored from the copy.
-//! All signals are blocked from the trap to the end.
+//! The call is served, its result is put into the copy, and the thread is restored from the copy:
+//! behind the call, or in front of a call that it makes [itself](crate::own_stack). All signals are
+//! blocked from the trap to the end.
 
-use crate::calls;
+use crate::calls::{self, Outcome};
 use crate::frame::{self, Context, FROM_FILTER, Trapped};
+use crate::own_stack;
 use crate::raw::{self, is_error, raw};
 use crate::signals;
 use crate::slots::{self, Slot};
-use crate::{filter::MARK, seat};
+use crate::{filter::MARK, library, seat};
 use std::arch::{asm, naked_asm};
 
 /// An action in the kernel's form (`struct kernel_sigaction`).
@@ -51,7 +53,10 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
         return;
     }
     let Some(slot) = slots::take(raw::thread_id()) else {
-        stop("too many threads make calls at the same time")
+        stop(
+            "the program has more than 16,384 threads that map memory: a paged static or Go program \
+              cannot have more (try: --static off)",
+        )
     };
     // SAFETY: the slot is this thread's from here on; its stack is free.
     unsafe {
@@ -74,8 +79,13 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
 unsafe extern "C" fn serve(slot: *mut Slot) -> ! {
     // SAFETY: the slot is this thread's, and the thread runs on its stack.
     unsafe {
-        let answer = calls::serve(slot);
-        (*Slot::context(slot)).rax = answer as usize;
+        let outcome = calls::serve(slot);
+        let context = &mut *Slot::context(slot);
+        match outcome {
+            Outcome::Answer(answer) => context.rax = answer as usize,
+            Outcome::OnOwnStack(call) => own_stack::continue_with(context, &call),
+            Outcome::Continues => {}
+        }
         resume(slot)
     }
 }
@@ -85,7 +95,6 @@ unsafe extern "C" fn serve(slot: *mut Slot) -> ! {
 /// # Safety
 /// The slot is this thread's, and all signals are blocked.
 unsafe fn resume(slot: *mut Slot) -> ! {
-    slots::served(slot);
     // SAFETY: the kernel has made the context, and takes it back.
     unsafe {
         asm!(
@@ -116,6 +125,7 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
             (*context).rsp = stack;
         }
         bring((*context).rsp);
+        library::lend();
         let answer: isize;
         asm!(
             "syscall",
@@ -143,8 +153,13 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
             seat::leave_for(child);
             slots::of_ended(child, |slot| crate::exec::forget(slot));
         }
+        seat::with(is_back, 0);
         answer
     }
+}
+
+unsafe extern "C" fn is_back(_: usize) {
+    library::is_back();
 }
 
 /// Brings in the stack of a child that begins there. gdb stops all other threads of the process,

@@ -39,8 +39,8 @@ use doors::{advise, brk, caches, direct, heap, locked, malloc, maps, own_memory,
 #[cfg(not(target_env = "musl"))]
 use host::hosted;
 use host::{
-    callers, elf, exec, exit, family, fork, instead, job, limits, lock, next_malloc, own_heap, process, real,
-    sanitizers, signals, summary, untracked,
+    borrowed, callers, elf, exec, exit, family, fork, instead, job, limits, lock, next_malloc, own_heap,
+    process, real, sanitizers, signals, summary, untracked,
 };
 use space::{arena, paged, places, ranges, reasons, regions, statics};
 

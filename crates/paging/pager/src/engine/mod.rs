@@ -242,7 +242,9 @@ impl Engine {
         // Not in the child of a fork: inspecting threads takes memory, for which this thread might
         // wait for the thread that forked, which waits for this one.
         if may_begin_threads {
-            self.follow = Follow::where_it_pays();
+            if self.options.follows {
+                self.follow = Follow::where_it_pays();
+            }
             self.start_maker();
         }
         self.io.poll(Poll::Faults, self.mover.program.raw());

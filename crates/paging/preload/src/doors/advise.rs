@@ -1,8 +1,8 @@
 //! Hooks of `madvise` and `process_madvise`.
 
 use crate::arena::ARENA;
-use crate::maps::{is_beyond, refuse};
-use crate::{paged, process, untracked};
+use crate::maps::{is_beyond, is_nowhere, refuse};
+use crate::{borrowed, paged, process, untracked};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
 
@@ -18,7 +18,16 @@ unsafe fn kernel_madvise(from: usize, len: usize, advice: c_int) -> c_int {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `madvise`.
+        return unsafe { borrowed::call(libc::SYS_madvise, [at as usize, len, advice as usize, 0, 0, 0]) }
+            as c_int;
+    }
     let from = at as usize;
+    if is_nowhere(from, len) {
+        // SAFETY: nothing is changed.
+        return unsafe { kernel_madvise(from, len, advice) };
+    }
     if is_beyond(from, len) {
         return refuse(libc::EINVAL);
     }
@@ -128,6 +137,15 @@ pub unsafe extern "C" fn process_madvise(
     advice: c_int,
     flags: libc::c_uint,
 ) -> isize {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `process_madvise`.
+        return unsafe {
+            borrowed::call(
+                libc::SYS_process_madvise,
+                [process as usize, pieces as usize, count, advice as usize, flags as usize, 0],
+            )
+        } as isize;
+    }
     let is_own = match is_own(process) {
         Ok(is_own) => is_own,
         Err(errno) => return refuse(errno) as isize,
@@ -147,6 +165,9 @@ pub unsafe extern "C" fn process_madvise(
     }
     if flags != 0 {
         return refuse(libc::EINVAL) as isize;
+    }
+    if !memory::are_readable(pieces, count) {
+        return refuse(libc::EFAULT) as isize;
     }
     let mut done = 0;
     for index in 0..count {

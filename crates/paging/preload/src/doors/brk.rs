@@ -9,9 +9,9 @@
 
 use crate::arena::{self, ARENA, Arena};
 use crate::maps::{failed, is_served};
-use crate::{process, set_errno};
+use crate::{borrowed, process, set_errno};
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use terapage_sys::page_bytes;
 
 /// Bytes reserved for the break in the wide part.
@@ -47,6 +47,17 @@ impl Break {
     }
 }
 
+/// The break, once there is one: a child of `vfork` reads it without the lock.
+static NOW: AtomicUsize = AtomicUsize::new(0);
+
+/// The break as a child of `vfork` sees it, which cannot move it.
+pub fn now() -> usize {
+    match NOW.load(Relaxed) {
+        0 => NONE,
+        now => now,
+    }
+}
+
 /// Whether the program keeps the kernel's break.
 static KERNELS: AtomicBool = AtomicBool::new(false);
 
@@ -72,6 +83,7 @@ impl Arena {
                 return false;
             };
             self.program_break = Break { start, now: start, open: start, end };
+            NOW.store(start, Relaxed);
         }
         true
     }
@@ -117,6 +129,7 @@ impl Arena {
             self.discard(from, until);
         }
         self.program_break.now = to;
+        NOW.store(to, Relaxed);
         true
     }
 }
@@ -142,6 +155,13 @@ pub fn direct(to: usize) -> usize {
 #[cfg(not(target_env = "musl"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
+    if borrowed::is_borrower() && NOW.load(Relaxed) != 0 {
+        if increment != 0 {
+            set_errno(libc::ENOMEM);
+            return failed();
+        }
+        return now() as *mut c_void;
+    }
     if is_served() && !KERNELS.load(Relaxed) {
         let mut arena = ARENA.lock();
         if arena.has_break() {
@@ -165,6 +185,10 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
 #[cfg(not(target_env = "musl"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
+    if borrowed::is_borrower() && NOW.load(Relaxed) != 0 {
+        set_errno(libc::ENOMEM);
+        return -1;
+    }
     if is_served() && !KERNELS.load(Relaxed) {
         let mut arena = ARENA.lock();
         if arena.has_break() {

@@ -8,6 +8,7 @@
 use crate::real::Texts;
 use crate::{advise, arena, exec, exit, locked, maps, paged, remap, rights, shm};
 use libc::{c_char, c_int, c_long, c_uint, c_void};
+use terapage_sys::binding;
 
 /// # Safety
 /// The contract is that of the C library's function. All six arguments are passed on, even if a
@@ -55,6 +56,10 @@ fn may_be_served(number: c_long) -> bool {
             | libc::SYS_dup3
             | libc::SYS_execve
             | libc::SYS_execveat
+            | libc::SYS_sched_getaffinity
+            | libc::SYS_sched_setaffinity
+            | libc::SYS_clone
+            | libc::SYS_clone3
     )
 }
 
@@ -97,6 +102,15 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             libc::SYS_execve => exec::execve(a as *const c_char, b as Texts, c as Texts).into(),
             libc::SYS_execveat => {
                 exec::execveat(a as c_int, b as *const c_char, c as Texts, d as Texts, e as c_int).into()
+            }
+            libc::SYS_sched_getaffinity | libc::SYS_sched_setaffinity => {
+                binding::freed(|| libc::syscall(number, a, b, c))
+            }
+            // What begins inherits the processors. It may share this stack, so it does not return
+            // through a function.
+            libc::SYS_clone | libc::SYS_clone3 => {
+                binding::unbind();
+                return None;
             }
             _ => return None,
         }

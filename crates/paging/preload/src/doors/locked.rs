@@ -1,8 +1,8 @@
 //! Hooks for memory that must stay in memory: `mlock` and its kin, and stacks of threads.
 
 use crate::arena::{ARENA, Arena};
-use crate::maps::{after_refusal, first_hole, is_beyond, refuse, up_to_hole};
-use crate::{paged, process, real};
+use crate::maps::{after_refusal, first_hole, is_beyond, is_nowhere, refuse, up_to_hole};
+use crate::{borrowed, paged, process, real};
 use std::ffi::{c_int, c_void};
 use terapage_sys::page_bytes;
 
@@ -49,8 +49,17 @@ fn may_lock(arena: &Arena, from: usize, to: usize) -> bool {
 }
 
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `mlock2`.
+        return unsafe { borrowed::call(call, [at as usize, len, flags as usize, 0, 0, 0]) } as c_int;
+    }
+    if is_nowhere(at as usize, len) || flags & !(libc::MLOCK_ONFAULT as c_int) != 0 {
+        // SAFETY: nothing is changed.
+        return unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
+    }
     if is_beyond(at as usize, len) {
-        return refuse(libc::EINVAL);
+        // The kernel would lock what lies before the first hole, and then say the same.
+        return refuse(libc::ENOMEM);
     }
     let from = at as usize / page_bytes() * page_bytes();
     let to = (at as usize + len).next_multiple_of(page_bytes());
@@ -90,8 +99,16 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn munlock(at: *const c_void, len: usize) -> c_int {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `munlock`.
+        return unsafe { borrowed::call(libc::SYS_munlock, [at as usize, len, 0, 0, 0, 0]) } as c_int;
+    }
+    if is_nowhere(at as usize, len) {
+        // SAFETY: nothing is changed.
+        return unsafe { libc::syscall(libc::SYS_munlock, at, len) as c_int };
+    }
     if is_beyond(at as usize, len) {
-        return refuse(libc::EINVAL);
+        return refuse(libc::ENOMEM);
     }
     let from = at as usize / page_bytes() * page_bytes();
     let to = (at as usize + len).next_multiple_of(page_bytes());
@@ -116,6 +133,9 @@ pub unsafe extern "C" fn munlock(at: *const c_void, len: usize) -> c_int {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn munlockall() -> c_int {
+    if borrowed::is_borrower() {
+        return refuse(libc::ENOMEM);
+    }
     // SAFETY: the caller keeps the contract of `munlockall`.
     let answer = unsafe { libc::syscall(libc::SYS_munlockall) as c_int };
     if answer == 0 && process::settings().is_some() {

@@ -3,7 +3,7 @@
 
 use crate::arena::{self, ARENA, Arena};
 use crate::elf::each_segment;
-use crate::{limits, paged, places, process, set_errno, untracked};
+use crate::{borrowed, limits, paged, places, process, set_errno, untracked};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
@@ -32,6 +32,13 @@ const ALL_ADDRESSES: usize = 1 << 56;
 /// become 0 when it is rounded up to pages.
 pub fn is_beyond(at: usize, len: usize) -> bool {
     at.checked_add(len).is_none_or(|to| to > ALL_ADDRESSES)
+}
+
+/// Whether a range starts beyond all addresses, or goes around their end: the kernel then changes
+/// nothing, and knows which error comes first.
+pub fn is_nowhere(at: usize, len: usize) -> bool {
+    at > ALL_ADDRESSES
+        || at.checked_add(len).and_then(|to| to.checked_next_multiple_of(page_bytes())).is_none()
 }
 
 unsafe fn kernel_mmap(
@@ -74,6 +81,15 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `mmap`.
+        return unsafe {
+            borrowed::call(
+                libc::SYS_mmap,
+                [at as usize, len, prot as usize, flags as usize, fd as usize, offset as usize],
+            )
+        } as *mut c_void;
+    }
     // A mapping over another one is no growth: the limits were checked for the first one.
     let over = flags & MAP_FIXED != 0;
     let data = prot & PROT_WRITE != 0 && flags & MAP_PRIVATE != 0;
@@ -385,6 +401,10 @@ alias! {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `munmap`.
+        return unsafe { borrowed::call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) } as c_int;
+    }
     let from = at as usize;
     let is_beyond = is_beyond(from, len);
     if len == 0 || is_beyond || !arena::overlaps(from, len) {

@@ -2,8 +2,8 @@
 //! mappings.
 
 use crate::arena::{self, ARENA};
-use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, map, munmap};
-use crate::{paged, process, set_errno};
+use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, map, munmap};
+use crate::{borrowed, paged, process, set_errno};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
@@ -162,8 +162,21 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     new: *mut c_void,
 ) -> *mut c_void {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `mremap`.
+        return unsafe {
+            borrowed::call(
+                libc::SYS_mremap,
+                [old as usize, old_len, new_len, flags as usize, new as usize, 0],
+            )
+        } as *mut c_void;
+    }
     let from = old as usize;
     let place = if flags & libc::MREMAP_FIXED != 0 { new as usize } else { 0 };
+    if is_nowhere(from, 0) && flags & libc::MREMAP_FIXED == 0 {
+        // SAFETY: nothing is changed.
+        return unsafe { kernel_mremap(from, old_len, new_len, flags, new as usize) };
+    }
     if is_beyond(from, old_len) || is_beyond(place, new_len) {
         set_errno(libc::EINVAL);
         return failed();
@@ -227,15 +240,17 @@ fn refusal(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize
         || moves && flags & libc::MREMAP_MAYMOVE == 0
         || !from.is_multiple_of(page_bytes())
         || new_len == 0
-        || old_len == 0
         || flags & keep != 0 && old_len != new_len;
     if is_wrong {
         return Some(libc::EINVAL);
     }
     // A range that is shortened in place may end in a hole.
-    let needed = if moves || new_len > old_len { old_len } else { page_bytes() };
+    let needed = if moves || new_len > old_len { old_len.max(page_bytes()) } else { page_bytes() };
     if ARENA.lock().first_hole(from, from + needed).is_some() {
         return Some(libc::EFAULT);
+    }
+    if old_len == 0 {
+        return Some(libc::EINVAL);
     }
     let overlaps = new < from + old_len && from < new.saturating_add(new_len);
     (flags & fixed != 0 && (!new.is_multiple_of(page_bytes()) || overlaps)).then_some(libc::EINVAL)

@@ -1,8 +1,8 @@
 //! Hooks of `mprotect` and `pkey_mprotect`.
 
 use crate::arena::{ARENA, Arena};
-use crate::maps::{READ_WRITE, first_hole, is_beyond, refuse, undo, up_to_hole};
-use crate::paged;
+use crate::maps::{READ_WRITE, first_hole, is_beyond, is_nowhere, refuse, undo, up_to_hole};
+use crate::{borrowed, paged};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes};
 
@@ -15,9 +15,18 @@ unsafe fn kernel_mprotect(from: usize, len: usize, prot: c_int) -> c_int {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `mprotect`.
+        return unsafe { borrowed::call(libc::SYS_mprotect, [at as usize, len, prot as usize, 0, 0, 0]) }
+            as c_int;
+    }
     let from = at as usize;
+    if is_nowhere(from, len) {
+        // SAFETY: nothing is changed.
+        return unsafe { kernel_mprotect(from, len, prot) };
+    }
     if is_beyond(from, len) {
-        return refuse(libc::ENOMEM);
+        return refuse(if from.is_multiple_of(page_bytes()) { libc::ENOMEM } else { libc::EINVAL });
     }
     let to = from + len.next_multiple_of(page_bytes());
     if len == 0 || !paged::meets(from, to - from) {
@@ -30,6 +39,9 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
     let mut arena = ARENA.lock();
     if let Some(hole) = arena.first_hole(from, to) {
         drop(arena);
+        if prot & !(READ_WRITE | libc::PROT_EXEC) != 0 && is_wrong(prot, -1) {
+            return refuse(libc::EINVAL);
+        }
         // SAFETY: the caller keeps the contract of `mprotect`.
         return up_to_hole(hole - from, |len| unsafe { mprotect(at, len, prot) });
     }
@@ -41,6 +53,17 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
             make_special(&mut arena, from, to, prot)
         }
     }
+}
+
+/// Whether the kernel refuses these rights, or has no such key, whatever the range. It checks that
+/// before it finds that nothing lies there.
+fn is_wrong(prot: c_int, key: c_int) -> bool {
+    const NOWHERE: usize = 1 << 62;
+    // SAFETY: nothing lies there.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_pkey_mprotect, NOWHERE, page_bytes(), i64::from(prot), i64::from(key))
+    };
+    answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 
 /// Makes a range readable and writable: its blocks are paged again.
@@ -89,9 +112,19 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
         // SAFETY: the caller keeps the contract of `pkey_mprotect`.
         return unsafe { mprotect(at, len, prot) };
     }
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `pkey_mprotect`.
+        return unsafe {
+            borrowed::call(libc::SYS_pkey_mprotect, [at as usize, len, prot as usize, key as usize, 0, 0])
+        } as c_int;
+    }
     let from = at as usize;
+    if is_nowhere(from, len) {
+        // SAFETY: nothing is changed.
+        return unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int };
+    }
     if is_beyond(from, len) {
-        return refuse(libc::ENOMEM);
+        return refuse(if from.is_multiple_of(page_bytes()) { libc::ENOMEM } else { libc::EINVAL });
     }
     let mut paged = Vec::new();
     if len > 0 {
@@ -99,6 +132,9 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
             return refuse(libc::EINVAL);
         }
         if let Some(hole) = first_hole(from, from + len.next_multiple_of(page_bytes())) {
+            if is_wrong(prot, key) {
+                return refuse(libc::EINVAL);
+            }
             // SAFETY: the caller keeps the contract of `pkey_mprotect`.
             return up_to_hole(hole - from, |len| unsafe { pkey_mprotect(at, len, prot, key) });
         }

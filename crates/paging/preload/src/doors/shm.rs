@@ -6,7 +6,7 @@
 use crate::arena::{self, ARENA};
 use crate::maps::{after_refusal, failed, is_beyond};
 use crate::remap::mremap;
-use crate::{paged, process, set_errno, untracked};
+use crate::{borrowed, paged, process, set_errno, untracked};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{page_bytes, thread};
 
@@ -61,6 +61,11 @@ fn attached(at: usize) -> Vec<(usize, usize)> {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `shmat`.
+        return unsafe { borrowed::call(libc::SYS_shmat, [id as usize, at as usize, flags as usize, 0, 0, 0]) }
+            as *mut c_void;
+    }
     untracked::moves(segment_bytes(id));
     let rounds = flags & libc::SHM_RND != 0;
     let place = if rounds { at as usize / page_bytes() * page_bytes() } else { at as usize };
@@ -118,6 +123,10 @@ unsafe fn move_to(aside: *mut c_void, place: usize, replaces: bool) -> *mut c_vo
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn shmdt(at: *const c_void) -> c_int {
+    if borrowed::is_borrower() {
+        // SAFETY: the caller keeps the contract of `shmdt`.
+        return unsafe { borrowed::call(libc::SYS_shmdt, [at as usize, 0, 0, 0, 0, 0]) } as c_int;
+    }
     untracked::passes_by();
     if !arena::contains(at as usize) {
         // SAFETY: the caller keeps the contract of `shmdt`.

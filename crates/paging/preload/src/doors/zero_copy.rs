@@ -75,6 +75,10 @@ unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -
     answer
 }
 
+/// An option that no kernel knows: it is refused as SO_ZEROCOPY was before Linux 4.14, after the
+/// socket and the value are checked.
+const UNKNOWN: c_int = 0x7e4a;
+
 /// # Safety
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
@@ -85,10 +89,8 @@ pub unsafe extern "C" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
-    if level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY && process::settings().is_some() {
-        crate::set_errno(libc::ENOPROTOOPT);
-        return -1;
-    }
+    let lacks = level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY && process::settings().is_some();
+    let name = if lacks { UNKNOWN } else { name };
     // SAFETY: the caller keeps the contract of `setsockopt`.
     unsafe {
         libc::syscall(libc::SYS_setsockopt, socket as i64, level as i64, name as i64, value, len) as c_int

@@ -300,6 +300,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let own = if first <= last { libc::CLOSE_RANGE_UNSHARE as c_int } else { 0 };
     let Some(flags) = without_own_descriptors(flags, own) else { return -1 };
     let mut from = first;
+    // This also runs in children of `vfork`, so it takes no memory.
     for ours in fd::ours_sorted() {
         let ours = ours as c_uint;
         if ours < from || ours > last {

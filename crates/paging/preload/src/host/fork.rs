@@ -298,6 +298,7 @@ unsafe extern "C" fn in_child() {
     STREAMS.store(0, SeqCst);
     READY.iter().for_each(|place| place.store(0, SeqCst));
     crate::exit::own();
+    crate::borrowed::in_child();
     let internal = thread::Internal::enter();
     // SAFETY: the lock was taken in `before`.
     let arena = unsafe { ARENA.value() };

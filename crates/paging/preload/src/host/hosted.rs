@@ -7,7 +7,7 @@
 
 use crate::exec::{self, Instead};
 use crate::real::Texts;
-use crate::{advise, brk, direct, exit, locked, maps, remap, rights, shm};
+use crate::{advise, borrowed, brk, direct, exit, locked, maps, remap, rights, shm};
 use crate::{doors::namespaces, statics};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -50,6 +50,10 @@ pub unsafe extern "C" fn terapage_hosted_call(number: c_long, arguments: &[usize
 /// The same as for the system call.
 unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     let at = a as *mut c_void;
+    if borrowed::serves(number) && borrowed::is_borrower() {
+        // SAFETY: the program answers for the call.
+        return unsafe { borrowed::call(number, [a, b, c, d, e, f]) };
+    }
     // SAFETY: the program keeps the contract of the call, which equals the hook's.
     unsafe {
         match number {
@@ -91,6 +95,19 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             _ => libc::syscall(number, a, b, c, d, e, f) as isize,
         }
     }
+}
+
+/// Notes that a child is about to begin that borrows the program's memory. It takes no lock, and
+/// may be called with any thread pointer.
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub extern "C" fn terapage_hosted_lend() {
+    borrowed::lend();
+}
+
+/// Notes that such a child has gone.
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub extern "C" fn terapage_hosted_is_back() {
+    borrowed::is_back();
 }
 
 /// Lets the library page a static array of the program. The program has not begun.

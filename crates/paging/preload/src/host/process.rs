@@ -373,6 +373,8 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
         each_second: Some(crate::untracked::each_second),
         share: crate::job::share(in_use),
         turns: settings.turns,
+        // A host does not see how threads begin. Elsewhere hooks do (`doors/processors.rs`).
+        follows: !crate::hosted::is_host(),
         soft_per_mille: settings.soft_per_mille.map_or(usual.soft_per_mille, |share| share as usize),
         spin_us: settings.spin_us.unwrap_or(usual.spin_us),
         ..usual

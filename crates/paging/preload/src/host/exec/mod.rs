@@ -9,6 +9,7 @@
 //! if it is large, in a separate mapping.
 
 mod environment;
+mod given;
 mod unpaged;
 
 pub(super) use environment::with_library;
@@ -16,6 +17,7 @@ pub use environment::{open, texts};
 
 use crate::instead;
 pub use crate::instead::Instead;
+use crate::maps::refuse;
 use crate::real::{self, Texts};
 use environment::*;
 use libc::{c_char, c_int, pid_t};
@@ -125,6 +127,11 @@ fn own_environment() -> Texts {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    if !given::are_there(path, arguments, environment) {
+        let execve = libc::SYS_execve;
+        // SAFETY: the call fails.
+        return unsafe { libc::syscall(execve, path, given::NOWHERE, given::NOWHERE) as c_int };
+    }
     // SAFETY: the caller keeps the contract of `execve`.
     unsafe {
         let known = (!path.is_null()).then(|| CStr::from_ptr(path));
@@ -139,6 +146,9 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    if !given::are_there(file, arguments, environment) {
+        return refuse(libc::EFAULT);
+    }
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
         found_in_path(file, |path| {
@@ -166,6 +176,9 @@ fn path_of_descriptor<R>(fd: c_int, then: impl FnOnce(Option<&CStr>) -> R) -> R 
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
+    if !given::are_there(null(), arguments, environment) {
+        return refuse(libc::EFAULT);
+    }
     path_of_descriptor(fd, |path| {
         // SAFETY: the caller keeps the hook's contract.
         unsafe {
@@ -187,6 +200,14 @@ pub unsafe extern "C" fn execveat(
     environment: Texts,
     flags: c_int,
 ) -> c_int {
+    if !given::are_there(path, arguments, environment) {
+        let (directory, execveat) = (i64::from(directory), libc::SYS_execveat);
+        // SAFETY: the call fails.
+        return unsafe {
+            libc::syscall(execveat, directory, path, given::NOWHERE, given::NOWHERE, i64::from(flags))
+                as c_int
+        };
+    }
     // SAFETY: the caller keeps the contract of `execveat`.
     unsafe {
         let execute = |instead: Option<Instead>, environment: Texts| {
@@ -300,6 +321,9 @@ pub unsafe extern "C" fn posix_spawn(
     arguments: Texts,
     environment: Texts,
 ) -> c_int {
+    if !given::are_there(path, arguments, environment) {
+        return libc::EFAULT;
+    }
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
         let known = (!path.is_null()).then(|| CStr::from_ptr(path));
@@ -325,6 +349,9 @@ pub unsafe extern "C" fn posix_spawnp(
     arguments: Texts,
     environment: Texts,
 ) -> c_int {
+    if !given::are_there(file, arguments, environment) {
+        return libc::EFAULT;
+    }
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
         let answer = found_in_path(file, |path| {
