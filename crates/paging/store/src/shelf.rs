@@ -27,6 +27,15 @@ pub enum Error {
         /// How full the store is, and what to do.
         why: String,
     },
+    /// A copy of a mirror gets no answer for now: the caller asks the others, and then this one
+    /// again.
+    #[error("store {name} {why}")]
+    Later {
+        /// The store's name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The path or address cannot be a store.
     #[error("store {name} {why}")]
     Unfit {
@@ -188,10 +197,20 @@ impl std::ops::Add for Redundancy {
 pub struct Presence<'a> {
     /// It answers, as far as is known.
     pub answers: bool,
+    /// Since when it has not, by the monotonic clock; 0: it does, or it is not known.
+    pub since_ns: u64,
     /// It is to be emptied (`terapage far drain`).
     pub drains: bool,
+    /// Other processes may read it.
+    pub is_held: bool,
     /// What no other server has; empty: it is not known, or there is no server.
     pub server: &'a str,
+}
+
+impl Default for Presence<'_> {
+    fn default() -> Self {
+        Presence { answers: true, since_ns: 0, drains: false, is_held: true, server: "" }
+    }
 }
 
 /// A place for blocks, in slots of one size.
@@ -297,6 +316,10 @@ pub trait Store: Send {
         Ok(())
     }
 
+    /// In the child of a fork: the process that has made this store has ended, and writes nothing
+    /// any more. What a server has lost this process may write again.
+    fn adopt(&mut self) {}
+
     /// The pager's thread begins, and the ring is there: connections are opened.
     fn open(&mut self, _ring: &mut StoreRing<'_>, _ended: &mut Vec<Ended>) {}
 
@@ -331,7 +354,7 @@ pub trait Store: Send {
 
     /// Whether what keeps its bytes answers.
     fn presence(&self) -> Presence<'_> {
-        Presence { answers: true, drains: false, server: "" }
+        Presence::default()
     }
 
     /// Tells slots whose bytes it is known to have lost, each once.
@@ -341,6 +364,11 @@ pub trait Store: Send {
 /// In an `impl` of [`Store`]: passes the named methods on to the store in the field `inner`.
 macro_rules! pass_on {
     ($($method:ident)+) => { $($crate::shelf::pass_on!(@ $method);)+ };
+    (@ adopt) => {
+        fn adopt(&mut self) {
+            self.inner.adopt()
+        }
+    };
     (@ close) => {
         fn close(&mut self) {
             self.inner.close()
@@ -496,6 +524,10 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn inherit(&mut self) -> Result<(), Error> {
         (**self).inherit()
+    }
+
+    fn adopt(&mut self) {
+        (**self).adopt();
     }
 
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {

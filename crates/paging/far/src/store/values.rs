@@ -51,10 +51,9 @@ impl Far {
         }
         self.is_registered = true;
         self.announced = self.announce;
-        let fields = self.holder.fields(self.announced, self.block);
-        let mut words: Vec<&[u8]> = vec![b"HSET", &registry];
-        fields.iter().for_each(|(name, value)| words.extend([name.as_bytes(), value.as_bytes()]));
-        self.ask(lane, Ask::Register, &words);
+        let values = self.holder.values_field(self.role == Role::Owner);
+        let fields = life::fields(&self.holder, (values, self.announced), self.block);
+        self.ask(lane, Ask::Register, &life::set_all(&registry, &fields));
         if self.kind != Kind::Cluster {
             self.list();
         }

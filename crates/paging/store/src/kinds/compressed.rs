@@ -461,7 +461,7 @@ impl<S: Store> Compressed<S> {
 }
 
 impl<S: Store> Store for Compressed<S> {
-    crate::shelf::pass_on! { share unshare leaving close condition redundancy }
+    crate::shelf::pass_on! { adopt share unshare leaving close condition redundancy }
 
     fn name(&self) -> String {
         format!("compressed {}", self.inner.name())

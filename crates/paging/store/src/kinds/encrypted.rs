@@ -192,7 +192,7 @@ impl<S: Store> Encrypted<S> {
 
 impl<S: Store> Store for Encrypted<S> {
     crate::shelf::pass_on! {
-        joins takes_pieces share unshare leaving close condition redundancy whereabouts is_copy
+        joins takes_pieces adopt share unshare leaving close condition redundancy whereabouts is_copy
         presence take_lost
     }
 

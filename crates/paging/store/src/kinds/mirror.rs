@@ -53,17 +53,22 @@ pub struct Mirror {
     /// Operations of the copies, by their numbers there.
     pub(crate) inner: Notes<Inner>,
     /// The source of each read, by its number, until it is judged.
-    came: Vec<Came>,
+    pub(crate) came: Vec<Came>,
     /// Completions of the copies that were not yet handled.
-    ends: VecDeque<(usize, Ended)>,
+    pub(crate) ends: VecDeque<(usize, Ended)>,
     scratch: Vec<Ended>,
     /// Writes that wait until their slots have been written back.
     pub(crate) waiting: Vec<u32>,
     pub(crate) saved_bytes: usize,
     /// Forks whose children may still read the copies.
     pub(crate) forks: Vec<u32>,
-    /// This is a fork's child, which must not write.
+    /// This is a fork's child, which does not write while the owner lives; or it has ended.
     pub(crate) inherited: bool,
+    pub(crate) is_heir: bool,
+    /// A copy has taken a write.
+    pub(crate) is_kept: bool,
+    /// When it was made, ns.
+    pub(crate) begun_ns: u64,
 }
 
 /// An operation of the caller's.
@@ -97,14 +102,15 @@ pub(crate) enum Inner {
         id: u32,
     },
     Repair(Repair),
-    /// What the resync reads, and what it writes.
+    /// What the resync reads, and what it writes; what it reads where it was lost.
     Source,
     Target,
+    Check,
 }
 
 /// The source of the bytes of a read.
 #[derive(Default)]
-struct Came {
+pub(crate) struct Came {
     parts: Vec<(usize, Range<u32>)>,
     /// The bytes, if a copy needs them.
     saved: Option<Saved>,
@@ -169,6 +175,9 @@ impl Mirror {
             saved_bytes: 0,
             forks: Vec::new(),
             inherited: false,
+            is_heir: false,
+            is_kept: false,
+            begun_ns: now_ns(),
         }
     }
 
@@ -245,8 +254,12 @@ impl Mirror {
         self.see_to_spares(ring);
         while let Some((index, end)) = self.ends.pop_front() {
             self.copies.0[index].under_way -= 1;
-            self.copies.0[index].ended(&end.result);
-            match self.inner.take(end.id).expect("an operation of a copy under way") {
+            let inner = self.inner.take(end.id).expect("an operation of a copy under way");
+            // What is not there yet is no failure of the copy's.
+            if end.result.is_ok() || !matches!(inner, Inner::Check) {
+                self.copies.0[index].ended(&end.result);
+            }
+            match inner {
                 Inner::Read { id, slots, since_ns } => {
                     let took_ns = end.result.is_ok().then(|| now_ns() - since_ns);
                     self.copies.read_ended(index, took_ns);
@@ -256,6 +269,7 @@ impl Mirror {
                 Inner::Repair(repair) => self.repaired(ring, index, &repair, end.result.is_ok(), ended),
                 Inner::Source => self.source_read(ring, index, &end.result, ended),
                 Inner::Target => self.target_written(ring, index, &end.result, ended),
+                Inner::Check => self.target_checked(ring, index, &end.result, ended),
             }
         }
         self.see_to_resync(ring);
@@ -330,7 +344,7 @@ impl Mirror {
         let slots = &operation.slots;
         let bytes = slots.len() * self.block;
         let needed = self.copies.0.iter().any(|copy| copy.needs(slots));
-        if needed && !self.inherited && self.saved_bytes + bytes <= SAVED_MOST {
+        if needed && self.may_write() && self.saved_bytes + bytes <= SAVED_MOST {
             let mut saved = Saved::with_room_for(bytes);
             for piece in operation.pieces.get() {
                 // SAFETY: the read has ended, and its memory has no user until the caller receives
@@ -398,7 +412,10 @@ impl Mirror {
         let (slots, copy) = (operation.slots.clone(), &mut self.copies.0[index]);
         copy.suspect.remove(slots.clone());
         match result {
-            Ok(()) => copy.stale.remove(slots.clone()),
+            Ok(()) => {
+                copy.stale.remove(slots.clone());
+                self.is_kept = true;
+            }
             Err(failure) => {
                 copy.stale.insert(slots.clone());
                 worse(&mut operation.failure, failure);
@@ -562,22 +579,8 @@ impl Store for Mirror {
         self.tell_given_up(slots);
     }
 
-    /// A copy that cannot promise this gets no later slots; the child reads another copy.
     fn share(&mut self, fork: u32) -> Result<(), Error> {
-        let mut failed = None;
-        for copy in self.copies.0.iter_mut().filter(|copy| !copy.is_retired) {
-            if let Err(error) = copy.store.share(fork) {
-                copy.lose();
-                failed = Some(error);
-            }
-        }
-        failed.filter(|_| self.copies.0.iter().all(Side::is_out)).map_or_else(
-            || {
-                self.forks.push(fork);
-                Ok(())
-            },
-            Err,
-        )
+        self.share_copies(fork)
     }
 
     fn unshare(&mut self, fork: u32) {
@@ -591,30 +594,12 @@ impl Store for Mirror {
         all.fold(true, |noted, (index, copy)| copy.store.leaving(&mut ring.inner(index), leaves) && noted)
     }
 
-    /// Operations under way belong to the parent. A child must not write slots: once it has ended,
-    /// they may belong to others.
     fn inherit(&mut self) -> Result<(), Error> {
-        self.operations.clear();
-        self.inner.clear();
-        self.came.clear();
-        self.ends.clear();
-        self.waiting.clear();
-        self.given_up.clear();
-        self.spares.clear();
-        self.relief = None;
-        self.forks.clear();
-        self.resync = Resync::default();
-        self.saved_bytes = 0;
-        self.inherited = true;
-        let mut failed = None;
-        for copy in &mut self.copies.0 {
-            (copy.reading, copy.under_way) = (0, 0);
-            if let Err(error) = copy.store.inherit() {
-                copy.lose();
-                failed = Some(error);
-            }
-        }
-        failed.filter(|_| self.copies.0.iter().all(Side::is_out)).map_or(Ok(()), Err)
+        self.inherit_copies()
+    }
+
+    fn adopt(&mut self) {
+        self.adopt_copies();
     }
 
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
@@ -647,6 +632,6 @@ impl Store for Mirror {
 
     fn presence(&self) -> Presence<'_> {
         let answers = self.copies.0.iter().any(|copy| !copy.is_missing());
-        Presence { answers, drains: false, server: "" }
+        Presence { answers, ..Presence::default() }
     }
 }

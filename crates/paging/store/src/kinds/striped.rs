@@ -259,6 +259,10 @@ impl Store for Striped {
         self.parts.iter_mut().try_for_each(|part| part.store.inherit())
     }
 
+    fn adopt(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.store.adopt());
+    }
+
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         for (index, part) in self.parts.iter_mut().enumerate() {
             part.store.open(&mut ring.inner(index), ended);

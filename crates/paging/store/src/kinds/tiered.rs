@@ -484,6 +484,10 @@ impl Store for Tiered {
         self.levels.iter_mut().try_for_each(|level| level.store.inherit())
     }
 
+    fn adopt(&mut self) {
+        self.levels.iter_mut().for_each(|level| level.store.adopt());
+    }
+
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         for level in 0..self.levels.len() {
             self.with_level(level, ring, |store, ring, ended| store.open(ring, ended));
@@ -528,7 +532,9 @@ impl Store for Tiered {
     fn presence(&self) -> Presence<'_> {
         let all = || self.levels.iter().map(|level| level.store.presence());
         let (answers, drains) = (all().all(|level| level.answers), all().any(|level| level.drains));
-        Presence { answers, drains, server: all().next_back().map_or("", |last| last.server) }
+        let since_ns = all().map(|level| level.since_ns).max().unwrap_or(0);
+        let server = all().next_back().map_or("", |last| last.server);
+        Presence { answers, drains, since_ns, server, ..Presence::default() }
     }
 
     fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {

@@ -4,6 +4,7 @@ pub(crate) mod bits;
 pub(crate) mod buffers;
 pub(crate) mod copies;
 pub(crate) mod extents;
+pub(crate) mod forks;
 pub(crate) mod member;
 mod mounts;
 pub(crate) mod packer;

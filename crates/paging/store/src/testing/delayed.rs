@@ -52,7 +52,7 @@ impl<S: Store> Delayed<S> {
 
 impl<S: Store> Store for Delayed<S> {
     crate::shelf::pass_on! {
-        slots grow joins takes_pieces may_split split forget share unshare close condition
+        slots grow joins takes_pieces may_split split forget adopt share unshare close condition
         redundancy whereabouts is_copy presence take_lost
     }
 

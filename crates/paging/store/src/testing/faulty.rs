@@ -62,7 +62,7 @@ impl<S: Store> Faulty<S> {
 
 impl<S: Store> Store for Faulty<S> {
     crate::shelf::pass_on! {
-        slots grow joins takes_pieces may_split split forget share unshare leaving close condition
+        slots grow joins takes_pieces may_split split forget adopt share unshare leaving close condition
         redundancy whereabouts is_copy presence take_lost
     }
 
