@@ -10,6 +10,8 @@ mod away;
 mod bits;
 mod client;
 mod connection;
+#[cfg(test)]
+mod families;
 mod fleet;
 mod holder;
 mod info;

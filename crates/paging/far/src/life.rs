@@ -116,21 +116,41 @@ fn let_go_at_once(
     ended.iter().for_each(|field| words.push(field.as_bytes()));
     let all: [&[&[u8]]; 3] = [&claims, &words, &[b"HGETALL", &registry]];
     let commands = if children.is_empty() { &all[1..] } else { &all };
-    let described = match client.ask(commands)?.pop() {
+    let left = match client.ask(commands)?.pop() {
         Some(Reply::Error(why)) => return Err(Error::Refused(why)),
         Some(reply @ Reply::Array(_)) => hash(&reply),
         // The number of values is not known in advance.
         _ => return Err(Error::Broken(std::io::ErrorKind::InvalidData.into())),
     };
-    if described.keys().any(|name| name.starts_with(FIELD)) {
-        return Ok(());
+    match state_of(&left) {
+        State::Held => Ok(()),
+        State::Undescribed => client.call(&[b"HDEL", &registry, SIGNS[0], SIGNS[1]]).map(drop),
+        State::Nobodys => remove(&mut client, server, space, values_of(&left), None),
     }
-    if !described.keys().any(|name| name.starts_with(VALUES)) {
-        // The server has lost the description, and what it described. Whoever describes the
-        // namespace anew at this moment keeps it: only what signs of life have left is removed.
-        return client.call(&[b"HDEL", &registry, b"beat", b"made"]).map(drop);
+}
+
+/// The state of a namespace from which a process has taken its claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Others hold it.
+    Held,
+    /// The server has lost the description, and what it described. Whoever describes the namespace
+    /// anew at this moment keeps it: only what signs of life have left is removed.
+    Undescribed,
+    /// It is to be removed.
+    Nobodys,
+}
+
+/// The fields of signs of life.
+pub(crate) const SIGNS: [&[u8]; 2] = [b"beat", b"made"];
+
+pub(crate) fn state_of(left: &HashMap<String, String>) -> State {
+    let has = |prefix: &str| left.keys().any(|name| name.starts_with(prefix));
+    match (has(FIELD), has(VALUES)) {
+        (true, _) => State::Held,
+        (false, false) => State::Undescribed,
+        (false, true) => State::Nobodys,
     }
-    remove(&mut client, server, space, values_of(&described), None)
 }
 
 /// The command that sets fields of a registry.
