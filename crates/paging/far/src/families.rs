@@ -26,8 +26,6 @@ enum Fault {
     ParentsId,
     /// Who ends does not repeat the claims of its children.
     NotRepeated,
-    /// After a server was started again, the parent counts its notes there as acknowledged.
-    NotForgotten,
 }
 
 /// A command that is under way: fields to be set, and to be removed.
@@ -129,9 +127,7 @@ impl History {
         if std::mem::replace(&mut self.all[process].runs[server], run) == run {
             return;
         }
-        if self.fault != Some(Fault::NotForgotten) {
-            self.all[process].holders[server].forgotten();
-        }
+        self.all[process].holders[server].forgotten();
         let owner_ended = !self.all[0].lives;
         if self.all[process].is_owner || owner_ended {
             self.describe(process, server);
@@ -308,7 +304,7 @@ fn nobody_removes_what_a_process_of_the_family_needs() {
 
 #[test]
 fn faults_of_claims_are_found() {
-    for fault in [Fault::ParentsId, Fault::NotRepeated, Fault::NotForgotten] {
+    for fault in [Fault::ParentsId, Fault::NotRepeated] {
         let found = runs().find_map(|seed| Some((seed, History::new(seed, Some(fault)).run().err()?)));
         let (seed, why) = found.expect("a fault is not found");
         println!("found: TERAPAGE_SEED={seed}: {why}");

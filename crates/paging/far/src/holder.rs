@@ -210,18 +210,21 @@ impl Holder {
         described.keys().any(is_others) || self.children.iter().any(|child| !child.is_noted)
     }
 
-    /// In the child: it becomes the holder that was meant before the fork.
-    pub fn inherit(&mut self) {
-        if let Some(fork) = self.next.take() {
-            self.id = format!("{}.{fork}", self.id);
-        }
+    /// In the child: it becomes the holder that was meant before the fork. Returns whether one was:
+    /// otherwise it has no claim, but a name that nobody else has.
+    pub fn inherit(&mut self) -> bool {
+        let fork = self.next.take();
+        let name = fork.map_or_else(|| format!("p{}", std::process::id()), |fork| fork.to_string());
+        self.id = format!("{}.{name}", self.id);
         self.children.clear();
         self.gone.clear();
         self.late.clear();
+        fork.is_some()
     }
 
-    /// The child of that fork, and all its descendants, have ended.
+    /// The child of that fork, and all its descendants, have ended, or it will need nothing there.
     pub fn child_gone(&mut self, fork: u32) {
+        self.next = None;
         let Some(index) = self.children.iter().position(|child| child.fork == fork) else { return };
         let child = self.children.remove(index);
         self.gone.push(self.field_of_child(fork));
@@ -287,6 +290,8 @@ mod tests {
         parent.child_gone(7);
         assert!(parent.unnoted().0.is_empty(), "nobody claims for who has ended");
         assert_eq!(parent.ended().collect::<Vec<_>>()[1..], [child.field(), child.field()]);
+        let mut other = parent.clone();
+        assert!(!other.inherit() && other.field() != parent.field(), "nothing was meant for it");
         parent.will_fork(8, false);
         assert!(parent.unnoted().0.is_empty(), "there is nothing to claim");
     }

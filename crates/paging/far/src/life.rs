@@ -217,6 +217,15 @@ fn holders_of(described: &HashMap<String, String>) -> impl Iterator<Item = &Stri
     described.iter().filter(|(name, _)| name.starts_with(FIELD)).map(|(_, holder)| holder)
 }
 
+/// The numbers of its processes, ascending.
+fn numbers_of(described: &HashMap<String, String>) -> Vec<u32> {
+    let number = |field: &String| field.split(' ').nth(1)?.parse().ok();
+    let mut numbers: Vec<u32> = holders_of(described).filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
 /// The time since its last sign of life, or, before the first one, since its start.
 fn beat_age_s(described: &HashMap<String, String>, now_s: u64) -> u64 {
     let beat = if described.contains_key("beat") { "beat" } else { "started" };
@@ -249,7 +258,17 @@ pub struct Listed {
     pub bytes: u64,
     /// Whether it has no holders.
     pub is_dead: bool,
+    /// The numbers of the processes that hold it, as far as they have said so.
+    pub held_by: Vec<u32>,
     values: u32,
+}
+
+impl Listed {
+    /// Where its processes are, and their numbers.
+    pub fn processes(&self) -> String {
+        let numbers: Vec<String> = self.held_by.iter().map(u32::to_string).collect();
+        format!("PID {} on {}", numbers.join(", "), self.host)
+    }
 }
 
 /// The namespaces on a server. A namespace without a sign of life for `grace` is dead, and so is
@@ -283,6 +302,7 @@ fn listed(client: &mut Fleet, server: &Server, grace: Duration) -> Result<Vec<Li
             started_s: number(&described, "started"),
             beat_age_s: beat_age_s(&described, now_s),
             holders: holders_of(&described).count(),
+            held_by: numbers_of(&described),
             bytes: number(&described, "made") * (EXTENT as u64).saturating_sub(block).max(block),
             is_dead: is_dead(&described, now_s, grace),
             values: values_of(&described),

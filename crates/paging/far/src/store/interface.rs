@@ -207,7 +207,8 @@ impl Store for Far {
     }
 
     fn inherit(&mut self) -> Result<(), Error> {
-        self.claims = self.holds();
+        let holds = self.holds();
+        self.claims = self.holder.inherit() && holds;
         (self.role, self.is_fresh) = (Role::Reader, true);
         self.leaving = Leaving::No;
         for lane in &mut self.lanes {
@@ -224,7 +225,6 @@ impl Store for Far {
         (self.open, self.ticks, self.beats) = (0, false, false);
         (self.has_beat, self.is_doubtful, self.refusing) = (false, false, None);
         (self.asked_to_note, self.deaf_until_ns) = (None, 0);
-        self.holder.inherit();
         if self.is_copy && self.away_since_ns != 0 {
             self.is_known_away();
         }

@@ -9,6 +9,8 @@
 
 mod answers;
 mod driving;
+#[cfg(test)]
+mod forks;
 mod guide;
 mod interface;
 mod nodes;

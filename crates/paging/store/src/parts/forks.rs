@@ -21,6 +21,10 @@ impl Mirror {
             // It keeps nothing yet: it only learns the number.
             spare.store.share(fork).ok();
         }
+        for copy in self.copies.0.iter_mut().filter(|copy| copy.is_retired) {
+            // The child has no part in it.
+            copy.store.unshare(fork);
+        }
         loop {
             let (used, mut is_noted, mut has_patience, mut failed) = (self.used.count(), false, false, None);
             for copy in self.copies.0.iter_mut().filter(|copy| !copy.is_retired) {
