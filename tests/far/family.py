@@ -82,8 +82,11 @@ class Family:
 
 
 def stat_of(bench, pid):
-    """What `terapage stat` tells of a child."""
+    """What `terapage stat` tells of a child, which may not have come so far."""
+    check(os.path.exists(f"/proc/{pid}"), f"process {pid} has ended")
     ran = subprocess.run([*bench.command, "stat", str(pid), "--json"], capture_output=True, text=True, timeout=60, check=False)
+    if ran.returncode == 1 and "is not paged" in ran.stderr:
+        return {"in_sync": None}
     check(ran.returncode == 0, f"stat {pid}: {ran.stderr}")
     return json.loads(ran.stdout)
 

@@ -217,7 +217,8 @@ pub fn page((all, troubled): &(BTreeMap<Labels, Sums>, Troubled), format: Format
         }
     }
     let name = "terapage_server_troubled_processes";
-    let help = "Processes whose condition names this server: it is missed, hangs, refuses, or is to be emptied.";
+    let help =
+        "Processes whose condition names this server: it is missed, hangs, refuses, or is to be emptied.";
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
     for (server, count) in troubled {
         let _ = writeln!(text, "{name}{} {count}", shown(&Labels::new(), Some(("server", server))));

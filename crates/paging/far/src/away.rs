@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn a_server_is_away_until_it_answers() {
-        let [one, other] = ["valkey://one.away", "valkey://other.away"].map(|url| Server::parse(url).unwrap());
+        let [one, other] =
+            ["valkey://one.away", "valkey://other.away"].map(|url| Server::parse(url).unwrap());
         note(&one, 5, "refused");
         note(&one, 9, "timed out");
         let known = of(&one).map(|away| (away.since_ns, away.why));

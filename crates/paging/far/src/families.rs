@@ -85,10 +85,16 @@ impl History {
         let holders: Vec<_> = (0..SERVERS).map(|_| Holder::of_this_process(&space)).collect();
         let mut random = Random(seed);
         let is_calm = random.below(4) == 0;
-        let first =
-            Process { holders, runs: [0; SERVERS], parent: None, fork: 0, forks: 0, lives: true, is_owner: true };
-        let mut history =
-            History { random, servers: Default::default(), all: vec![first], is_calm, fault };
+        let first = Process {
+            holders,
+            runs: [0; SERVERS],
+            parent: None,
+            fork: 0,
+            forks: 0,
+            lives: true,
+            is_owner: true,
+        };
+        let mut history = History { random, servers: Default::default(), all: vec![first], is_calm, fault };
         (0..SERVERS).for_each(|server| history.describe(0, server));
         history
     }

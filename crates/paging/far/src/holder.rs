@@ -22,6 +22,7 @@
 
 use crate::namespace::Namespace;
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 /// The prefix of a claim's field, and of the fields with numbers of values: an heir's own number
 /// may be lower than the owner's was.
@@ -102,11 +103,16 @@ fn told_of(pid: u32) -> Told {
     fields.nth(1).and_then(|start| start.parse().ok()).map_or(Told::There, Told::Began)
 }
 
-/// This process, as in the fields of claims.
+/// This process, as in the fields of claims; what it is does not change.
 pub(crate) fn this_process() -> String {
+    static KNOWN: Mutex<(u32, String)> = Mutex::new((0, String::new()));
     let pid = std::process::id();
-    let start = if let Told::Began(start) = told_of(pid) { start } else { 0 };
-    format!("{} {pid} {start}", this_boot())
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.0 != pid {
+        let start = if let Told::Began(start) = told_of(pid) { start } else { 0 };
+        *known = (pid, format!("{} {pid} {start}", this_boot()));
+    }
+    known.1.clone()
 }
 
 /// Whether the process in a holder's field has certainly ended.
@@ -263,7 +269,8 @@ mod tests {
     #[test]
     fn the_note_of_a_fork_does_not_outlive_its_family_for_long() {
         let none = format!("{} {} 1", this_boot(), u32::MAX);
-        let noted = |process: &str, age_s: u64| format!("{process} {FORKED} {}", up_s().saturating_sub(age_s));
+        let noted =
+            |process: &str, age_s: u64| format!("{process} {FORKED} {}", up_s().saturating_sub(age_s));
         assert!(!is_gone(&noted(&none, 0)), "the child may live, and make its claim soon");
         assert!(up_s() <= FORKED_S || is_gone(&noted(&none, FORKED_S + 1)));
         assert!(!is_gone(&noted(&this_process(), FORKED_S + 1)), "the parent lives");

@@ -67,14 +67,8 @@ impl Family {
     fn new(seed: u64) -> Family {
         let sim = Sim::new(seed);
         let pager = Pager::new(0, SETUP, sim.port());
-        let first = Process {
-            pager,
-            parent: None,
-            fork: 0,
-            forks: 0,
-            lives: true,
-            frozen: [false; SLOTS.len()],
-        };
+        let first =
+            Process { pager, parent: None, fork: 0, forks: 0, lives: true, frozen: [false; SLOTS.len()] };
         Family { sim, random: Random(!seed), all: vec![first] }
     }
 
@@ -95,8 +89,14 @@ impl Family {
         let pager = one.pager.forked(store, sim.port());
         let is_read = pager.model.map(|version| version.is_some());
         (0..SLOTS.len()).for_each(|index| one.frozen[index] |= is_read[index]);
-        let child =
-            Process { pager, parent: Some(process), fork, forks: 0, lives: true, frozen: [true; SLOTS.len()] };
+        let child = Process {
+            pager,
+            parent: Some(process),
+            fork,
+            forks: 0,
+            lives: true,
+            frozen: [true; SLOTS.len()],
+        };
         all.push(child);
     }
 

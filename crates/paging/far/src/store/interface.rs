@@ -52,7 +52,9 @@ impl Store for Far {
         let may_be_back = self.is_copy && self.role != Role::Owner;
         self.claims |= self.role != Role::Owner;
         let failure = match &self.lost {
-            Some(lost) if op.kind == OpKind::Read && !may_be_back && is_lost(lost) => Some(self.why_lost.clone()),
+            Some(lost) if op.kind == OpKind::Read && !may_be_back && is_lost(lost) => {
+                Some(self.why_lost.clone())
+            }
             _ => self.given_up(lane, op.kind),
         };
         let failure = failure

@@ -142,7 +142,9 @@ impl Far {
     /// written ones.
     pub(super) fn reads_lost(&mut self, index: u32) -> bool {
         let (Some(lost), Some(part)) = (&self.lost, self.parts.get_mut(index)) else { return false };
-        part.kind == OpKind::Read && !part.anew && (part.slot..part.slot + part.count).any(|slot| lost.get(slot))
+        part.kind == OpKind::Read
+            && !part.anew
+            && (part.slot..part.slot + part.count).any(|slot| lost.get(slot))
     }
 }
 
