@@ -530,11 +530,15 @@ impl Drain {
                 (least, since) = (bytes, std::time::Instant::now());
             }
             if since.elapsed() > DRAIN_PATIENCE {
+                let held = |one: &&Listed| !one.is_dead && one.bytes > 0;
+                let pids: Vec<String> = all.iter().filter(held).map(Listed::processes).collect();
                 bail!(
-                    "{}: {} of {} programs stay there: they have no spare, or it is full (terapage stat PID says which)",
+                    "{}: {} of {} programs stay there: they have no spare, it is full, or forked children still read there, \
+                     which a list cannot move ({}; terapage stat PID says which)",
                     server.shown(),
                     Size(bytes),
-                    kept.len()
+                    kept.len(),
+                    pids.join("; ")
                 );
             }
             std::thread::sleep(DRAIN_PAUSE);

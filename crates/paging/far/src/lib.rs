@@ -6,10 +6,14 @@
 //! of two takes a quarter more of the server's memory. `docs/far.md` describes its use and the
 //! failures that it survives.
 
+mod away;
 mod bits;
 mod client;
 mod connection;
+#[cfg(test)]
+mod families;
 mod fleet;
+mod holder;
 mod info;
 mod life;
 mod list;
@@ -25,8 +29,9 @@ mod url;
 
 pub use client::{Client, Error, resolve};
 pub use fleet::addresses;
+pub use holder::Holder;
 pub use info::Info;
-pub use life::{Checked, Holder, Listed, NotFit, check, drain, list, sweep};
+pub use life::{Checked, Listed, NotFit, check, drain, list, sweep};
 pub use namespace::Namespace;
 pub use resp::{Malformed, Reply};
 pub use shelf::{is_replicated, no_names, remember, remember_password, server, shelf, take_warnings};

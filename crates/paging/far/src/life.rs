@@ -1,13 +1,14 @@
-//! The holders of a namespace, and its removal.
+//! The descriptions of namespaces, and their removal.
 //!
 //! A registry key, a hash, describes a namespace: where it is from, how many values it may have,
 //! when it last gave a sign of life (`beat`, by the server's clock), and one field for each process
-//! that holds it, because the children of a fork read their parents' blocks. The last holder
-//! removes the namespace. If none of them could, others do: at once if they are on the same machine
-//! and see that the processes have ended, otherwise after a time without a beat.
+//! that [holds](crate::holder) it, because the children of a fork read their parents' blocks. The
+//! last holder removes the namespace. If none of them could, others do: at once if they are on the
+//! same machine and see that the processes have ended, otherwise after a time without a beat.
 
 use crate::client::{self, Client, Error};
 use crate::fleet::Fleet;
+use crate::holder::{FIELD, Holder, VALUES, has_left, is_gone};
 use crate::info::Info;
 use crate::namespace::{self, Namespace};
 use crate::resp::Reply;
@@ -28,102 +29,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 const REMOVED: usize = 256;
 pub(crate) const LOCK_S: &str = "30";
 
-/// The prefix of a holder's field.
-const FIELD: &str = "h:";
-
-/// The mark of a holder that was about to execute another program, and the age of its last sign of
-/// life, seconds, from which on it counts as gone: three beats.
-const LEFT: &str = "exec";
-const LEFT_S: u64 = 30;
-
 /// The most bytes of ended processes that a start removes in a second.
 const SWEPT_PER_S: u64 = 8 << 30;
 
 /// Bytes that a server must have room for at the start.
 const ROOM_LEAST: u64 = 8 << 20;
-
-/// A process that holds a namespace.
-#[derive(Clone, Debug)]
-pub struct Holder {
-    id: String,
-    /// Children that have ended and are still noted there.
-    gone: Vec<String>,
-    /// The last fork.
-    next: Option<u32>,
-    /// Forks whose children hold it.
-    shared: Vec<u32>,
-    /// Whether its field describes the process that forked.
-    is_claimed: bool,
-}
-
-/// This machine since its last boot, and a process of it since the process's start.
-fn this_boot() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let boot = boot.trim();
-    // In another PID namespace, numbers mean other processes.
-    let numbers = std::fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string());
-    format!("{boot}/{}", numbers.unwrap_or_default())
-}
-
-/// The kernel's information about a process.
-#[derive(PartialEq, Eq)]
-enum Told {
-    /// It has ended.
-    Gone,
-    /// The process began at this time, in the kernel's ticks.
-    Began(u64),
-    /// The process exists; nothing else is known.
-    There,
-}
-
-fn told_of(pid: u32) -> Told {
-    // Negative numbers mean groups of processes.
-    let Ok(number) = i32::try_from(pid) else { return Told::Gone };
-    // SAFETY: no signal is sent.
-    let is_there = unsafe { libc::kill(number, 0) } == 0;
-    if !is_there && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
-        return Told::Gone;
-    }
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let Some((_, rest)) = stat.rsplit_once(')') else { return Told::There };
-    let mut fields = rest.split_ascii_whitespace();
-    let is_zombie = fields.next() == Some("Z");
-    let threads = fields.nth(16).and_then(|threads| threads.parse::<u32>().ok());
-    // A zombie process has nothing left. A process of which only the first thread has ended looks
-    // the same, but continues.
-    if is_zombie && threads.is_some_and(|threads| threads <= 1) {
-        return Told::Gone;
-    }
-    fields.nth(1).and_then(|start| start.parse().ok()).map_or(Told::There, Told::Began)
-}
-
-fn this_process() -> String {
-    let pid = std::process::id();
-    let start = if let Told::Began(start) = told_of(pid) { start } else { 0 };
-    format!("{} {pid} {start}", this_boot())
-}
-
-/// Whether the process in a holder's field has certainly ended.
-fn is_gone(field: &str) -> bool {
-    let mut words = field.split(' ');
-    let (boot, pid, start) = (words.next(), words.next(), words.next());
-    let (Some(boot), Some(pid), Some(start)) = (boot, pid, start) else { return false };
-    let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
-    // Without /proc all machines look the same, and processes have no start time.
-    let is_here = boot == this_boot() && boot.len() > 32 && start > 0;
-    is_here
-        && matches!(words.next(), None | Some(LEFT))
-        && match told_of(pid) {
-            Told::Gone => true,
-            Told::Began(began) => began != start,
-            Told::There => false,
-        }
-}
-
-/// Whether it was about to execute another program, and has given no sign of life since.
-fn has_left(field: &str, beat_age_s: u64) -> bool {
-    field.split(' ').nth(3) == Some(LEFT) && beat_age_s > LEFT_S
-}
 
 /// Seconds since 1970, by this machine's clock.
 pub(crate) fn now_s() -> u64 {
@@ -136,91 +46,31 @@ fn host() -> String {
     name.trim().to_owned()
 }
 
-impl Holder {
-    /// This process, which has made the namespace.
-    pub fn of_this_process(space: &Namespace) -> Holder {
-        Holder { id: space.name(), gone: Vec::new(), next: None, shared: Vec::new(), is_claimed: true }
-    }
-
-    fn field(&self) -> String {
-        format!("{FIELD}{}", self.id)
-    }
-
-    /// The registry's fields, with their values.
-    pub fn fields(&self, values: u32, block: usize) -> Vec<(String, String)> {
-        let field = |name: &str, value: String| (name.to_owned(), value);
-        vec![
-            field("host", host()),
-            field("pid", std::process::id().to_string()),
-            field("started", now_s().to_string()),
-            field("values", values.to_string()),
-            field("block", block.to_string()),
-            field("version", env!("CARGO_PKG_VERSION").to_owned()),
-            (self.field(), this_process()),
-        ]
-    }
-
-    /// The change that claims the field of a fork's child for this process: once.
-    pub fn claim(&mut self) -> Option<(String, String)> {
-        (!std::mem::replace(&mut self.is_claimed, true)).then(|| (self.field(), this_process()))
-    }
-
-    /// The change by which this process notes in its field that it is about to leave. It claims the
-    /// field again with its next sign of life, if there is one.
-    pub fn leave(&mut self) -> (String, String) {
-        self.is_claimed = false;
-        (self.field(), format!("{} {LEFT}", this_process()))
-    }
-
-    /// The field of the child of this process's fork of that number.
-    fn field_of_child(&self, fork: u32) -> String {
-        format!("{FIELD}{}.{fork}", self.id)
-    }
-
-    /// A fork's child will hold nothing.
-    pub fn share_nothing(&mut self) {
-        self.next = None;
-    }
-
-    /// In the child: it becomes the holder that was noted before the fork.
-    pub fn inherit(&mut self) {
-        if let Some(fork) = self.next.take() {
-            self.id = format!("{}.{fork}", self.id);
-            self.is_claimed = false;
-        }
-        self.shared.clear();
-        self.gone.clear();
-    }
-
-    /// The child of that fork, and all its descendants, have ended.
-    pub fn child_gone(&mut self, fork: u32) {
-        if self.shared.contains(&fork) {
-            self.shared.retain(|&shared| shared != fork);
-            self.gone.push(self.field_of_child(fork));
-        }
-    }
-
-    /// The fields of ended holders, which must be removed.
-    pub fn take_gone(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.gone)
-    }
+/// The registry's fields, with their values.
+pub(crate) fn fields(holder: &Holder, values: (String, u32), block: usize) -> Vec<(String, String)> {
+    let field = |name: &str, value: String| (name.to_owned(), value);
+    vec![
+        field("host", host()),
+        field("pid", std::process::id().to_string()),
+        field("started", now_s().to_string()),
+        (values.0, values.1.to_string()),
+        field("block", block.to_string()),
+        field("version", env!("CARGO_PKG_VERSION").to_owned()),
+        holder.claim(),
+    ]
 }
 
-/// Before a fork: notes that the child will hold the namespace.
-pub fn share(
+/// Before a fork: has a server note the claims of children, that of the coming child among them.
+pub(crate) fn share(
     server: &Server,
     space: &Namespace,
     holder: &mut Holder,
-    fork: u32,
     time: Duration,
 ) -> Result<(), Error> {
     let mut client = Fleet::connect(server, time)?;
-    let field = holder.field_of_child(fork);
-    // One word more than a process's field, so that other processes do not consider it gone.
-    let what = format!("{} forked", this_process());
-    client.call(&[b"HSET", &space.registry(), field.as_bytes(), what.as_bytes()])?;
-    holder.next = Some(fork);
-    holder.shared.push(fork);
+    let (registry, (claims, last)) = (space.registry(), holder.unnoted());
+    client.call(&set_all(&registry, &claims))?;
+    holder.noted(last);
     Ok(())
 }
 
@@ -261,19 +111,56 @@ fn let_go_at_once(
         }
     }
     let registry = space.registry();
-    let mine = holder.field();
-    let mut words: Vec<&[u8]> = vec![b"HDEL", &registry, mine.as_bytes()];
-    holder.gone.iter().for_each(|field| words.push(field.as_bytes()));
-    let described = match client.ask(&[&words, &[b"HGETALL", &registry]])?.pop() {
+    // Those first that only this process may know of.
+    let (children, _) = holder.unnoted();
+    let claims = set_all(&registry, &children);
+    let ended: Vec<String> = holder.ended().collect();
+    let mut words: Vec<&[u8]> = vec![b"HDEL", &registry];
+    ended.iter().for_each(|field| words.push(field.as_bytes()));
+    let all: [&[&[u8]]; 3] = [&claims, &words, &[b"HGETALL", &registry]];
+    let commands = if children.is_empty() { &all[1..] } else { &all };
+    let left = match client.ask(commands)?.pop() {
         Some(Reply::Error(why)) => return Err(Error::Refused(why)),
         Some(reply @ Reply::Array(_)) => hash(&reply),
         // The number of values is not known in advance.
         _ => return Err(Error::Broken(std::io::ErrorKind::InvalidData.into())),
     };
-    if described.keys().any(|name| name.starts_with(FIELD)) {
-        return Ok(());
+    match state_of(&left) {
+        State::Held => Ok(()),
+        State::Undescribed => client.call(&[b"HDEL", &registry, SIGNS[0], SIGNS[1]]).map(drop),
+        State::Nobodys => remove(&mut client, server, space, values_of(&left), None),
     }
-    remove(&mut client, server, space, values_of(&described), None)
+}
+
+/// The state of a namespace from which a process has taken its claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Others hold it.
+    Held,
+    /// The server has lost the description, and what it described. Whoever describes the namespace
+    /// anew at this moment keeps it: only what signs of life have left is removed.
+    Undescribed,
+    /// It is to be removed.
+    Nobodys,
+}
+
+/// The fields of signs of life.
+pub(crate) const SIGNS: [&[u8]; 2] = [b"beat", b"made"];
+
+pub(crate) fn state_of(left: &HashMap<String, String>) -> State {
+    let has = |prefix: &str| left.keys().any(|name| name.starts_with(prefix));
+    match (has(FIELD), has(VALUES)) {
+        (true, _) => State::Held,
+        (false, false) => State::Undescribed,
+        (false, true) => State::Nobodys,
+    }
+}
+
+/// The command that sets fields of a registry.
+pub(crate) fn set_all<'a>(registry: &'a [u8], fields: &'a [(String, String)]) -> Vec<&'a [u8]> {
+    let mut words: Vec<&[u8]> = vec![b"HSET", registry];
+    fields.iter().for_each(|(name, value)| words.extend([name.as_bytes(), value.as_bytes()]));
+    words
 }
 
 /// Removes a namespace's keys, all at once or in steps, at a limited number of bytes of values per
@@ -324,11 +211,22 @@ fn number(described: &HashMap<String, String>, name: &str) -> u64 {
 }
 
 pub(crate) fn values_of(described: &HashMap<String, String>) -> u32 {
-    number(described, "values").min(1 << 24) as u32
+    let of_all = described.iter().filter(|(name, _)| name.starts_with(VALUES));
+    let most = of_all.filter_map(|(_, number)| number.parse::<u64>().ok()).max();
+    most.unwrap_or(0).min(1 << 24) as u32
 }
 
 fn holders_of(described: &HashMap<String, String>) -> impl Iterator<Item = &String> {
     described.iter().filter(|(name, _)| name.starts_with(FIELD)).map(|(_, holder)| holder)
+}
+
+/// The numbers of its processes, ascending.
+fn numbers_of(described: &HashMap<String, String>) -> Vec<u32> {
+    let number = |field: &String| field.split(' ').nth(1)?.parse().ok();
+    let mut numbers: Vec<u32> = holders_of(described).filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 /// The time since its last sign of life, or, before the first one, since its start.
@@ -363,7 +261,17 @@ pub struct Listed {
     pub bytes: u64,
     /// Whether it has no holders.
     pub is_dead: bool,
+    /// The numbers of the processes that hold it, as far as they have said so.
+    pub held_by: Vec<u32>,
     values: u32,
+}
+
+impl Listed {
+    /// Where its processes are, and their numbers.
+    pub fn processes(&self) -> String {
+        let numbers: Vec<String> = self.held_by.iter().map(u32::to_string).collect();
+        format!("PID {} on {}", numbers.join(", "), self.host)
+    }
 }
 
 /// The namespaces on a server. A namespace without a sign of life for `grace` is dead, and so is
@@ -397,6 +305,7 @@ fn listed(client: &mut Fleet, server: &Server, grace: Duration) -> Result<Vec<Li
             started_s: number(&described, "started"),
             beat_age_s: beat_age_s(&described, now_s),
             holders: holders_of(&described).count(),
+            held_by: numbers_of(&described),
             bytes: number(&described, "made") * (EXTENT as u64).saturating_sub(block).max(block),
             is_dead: is_dead(&described, now_s, grace),
             values: values_of(&described),
@@ -604,23 +513,4 @@ fn try_rights(client: &mut Fleet, server: &Server, warnings: &mut Vec<String>) -
         );
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_holder_that_was_about_to_leave_is_gone_if_it_shows_no_life() {
-        let space = Namespace::of("", 1);
-        let mut holder = Holder::of_this_process(&space);
-        assert_eq!(holder.claim(), None);
-        let (field, left) = holder.leave();
-        assert!(!is_gone(&left) && !has_left(&left, LEFT_S) && has_left(&left, LEFT_S + 1));
-        let (same, stays) = holder.claim().unwrap();
-        assert_eq!(same, field);
-        assert!(!is_gone(&stays) && !has_left(&stays, 1000));
-        let none = format!("{} {} 1", this_boot(), u32::MAX);
-        assert!(is_gone(&none) && is_gone(&format!("{none} {LEFT}")) && !is_gone(&format!("{none} forked")));
-    }
 }

@@ -617,7 +617,8 @@ mod tests {
 
     #[test]
     fn blocks_are_removed_by_another_session_if_the_server_ends_one() {
-        use crate::life::{Holder, let_go};
+        use crate::holder::Holder;
+        use crate::life::let_go;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (config, tls) = settings("far1.example");

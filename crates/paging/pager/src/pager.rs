@@ -435,7 +435,7 @@ impl Pager {
         let store = (self.make_store)()?;
         let mailbox = Mailbox::new()?;
         // SAFETY: this is the child's only thread.
-        unsafe { (*self.engine).begin_child(store, counted, mailbox)? };
+        unsafe { (*self.engine).begin_child(store, counted, mailbox, &lifeline)? };
         drop(asking);
         (self.mailbox, self.counted, self.stats_file) = (mailbox, counted, stats_file);
         self.trace = None;

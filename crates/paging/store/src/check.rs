@@ -57,13 +57,13 @@ impl Stores for Shelf {
 }
 
 impl Shelf {
-    /// A copy whose server gives no answer may be filled later, if there is another.
+    /// A copy whose server gives no answer may be filled later, if there is another, or a spare.
     fn check_copies(&self, copies: &[StoreSpec]) -> Result<(), String> {
-        let (mut there, mut absent) = (0, Vec::new());
+        let (mut there, mut spares, mut absent) = (0, 0, Vec::new());
         for copy in copies {
             let is_spare = self.spare_after(copy).is_some();
             match self.check(copy) {
-                Ok(()) if is_spare => {}
+                Ok(()) if is_spare => spares += 1,
                 Err(why) if is_spare && copy.urls().iter().any(|url| (self.elsewhere.is_absent)(url)) => {
                     (self.elsewhere.warn)(format!("{why}: it is a spare, which is not needed now"));
                 }
@@ -76,13 +76,15 @@ impl Shelf {
         if all == 0 {
             return Err("mirror: all copies are spares (leave spare= out of one)".to_owned());
         }
-        if there == 0 {
+        if there + spares == 0 {
             return absent.into_iter().next().map_or(Ok(()), Err);
         }
+        let begins = match there {
+            0 => "its spare, which takes a copy's place at once".to_owned(),
+            _ => format!("{there} of {all} copies, and that one is filled when it answers"),
+        };
         for why in absent {
-            (self.elsewhere.warn)(format!(
-                "{why}: the program begins with {there} of {all} copies, and that one is filled when it answers"
-            ));
+            (self.elsewhere.warn)(format!("{why}: the program begins with {begins}"));
         }
         Ok(())
     }

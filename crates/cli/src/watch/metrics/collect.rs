@@ -3,12 +3,15 @@
 use super::By;
 use crate::watch::process::{self, Paged};
 use crate::watch::sums::Sums;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use terapage_stats::Snapshot;
 
 /// The labels of a series: names and values.
 pub type Labels = Vec<(&'static str, String)>;
+
+/// How many processes have trouble with a server.
+pub type Troubled = BTreeMap<String, u64>;
 
 /// Collects the counters of all paged processes. A counter of a series never falls: it keeps the
 /// counts of processes that have ended since the first collection.
@@ -26,14 +29,18 @@ impl Collector {
         Collector { by, seen: BTreeMap::new(), ended: BTreeMap::new() }
     }
 
-    /// The sums of each series now.
-    pub fn collect(&mut self) -> BTreeMap<Labels, Sums> {
+    /// The sums of each series now, and how many processes have trouble with which servers.
+    pub fn collect(&mut self) -> (BTreeMap<Labels, Sums>, Troubled) {
+        let mut troubled = Troubled::new();
         let running = process::all().into_iter().filter(Paged::is_alive).filter_map(|paged| {
             let now = paged.snapshot()?;
+            for server in servers_in(&paged.condition().unwrap_or_default()) {
+                *troubled.entry(server).or_default() += 1;
+            }
             Some(((paged.pid, now.started_s), (labels(self.by, paged.pid, &paged.name), now)))
         });
         let running: BTreeMap<_, _> = running.collect();
-        self.take(running)
+        (self.take(running), troubled)
     }
 
     fn take(&mut self, running: BTreeMap<(u32, u64), (Labels, Snapshot)>) -> BTreeMap<Labels, Sums> {
@@ -52,6 +59,12 @@ impl Collector {
         }
         all
     }
+}
+
+/// The servers that a condition names.
+fn servers_in(condition: &str) -> BTreeSet<String> {
+    let words = condition.split([' ', ';', ',']).filter(|word| word.contains("://"));
+    words.map(|word| word.trim_end_matches(':').to_owned()).collect()
 }
 
 /// The labels of the series that a process belongs to.
@@ -89,6 +102,13 @@ mod tests {
         assert_eq!(of(collector.take(look(&[(2, 8)]))), (1, 13, 10));
         assert_eq!(of(collector.take(look(&[]))), (0, 13, 0));
         assert_eq!(of(collector.take(look(&[(3, 1)]))), (1, 14, 10));
+    }
+
+    #[test]
+    fn servers_are_those_that_the_condition_names() {
+        let said = "mirror: 1 of 2 copies, 7 slots behind; valkey://10.0.0.7:6379: Connection refused; unix:///s: no";
+        let servers: Vec<_> = servers_in(said).into_iter().collect();
+        assert_eq!(servers, ["unix:///s", "valkey://10.0.0.7:6379"]);
     }
 
     #[test]

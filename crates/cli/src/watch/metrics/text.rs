@@ -1,6 +1,6 @@
 //! The text: Prometheus' own format, or OpenMetrics, which names counters otherwise and has an end.
 
-use super::collect::Labels;
+use super::collect::{Labels, Troubled};
 use crate::watch::sums::Sums;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -194,8 +194,8 @@ const METRICS: &[Metric] = &[
     },
 ];
 
-/// All metrics of these series.
-pub fn page(all: &BTreeMap<Labels, Sums>, format: Format) -> String {
+/// All metrics of these series, and of the servers that programs have trouble with.
+pub fn page((all, troubled): &(BTreeMap<Labels, Sums>, Troubled), format: Format) -> String {
     let mut text = String::new();
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(text, "# HELP terapage_build_info The version of terapage.");
@@ -215,6 +215,13 @@ pub fn page(all: &BTreeMap<Labels, Sums>, format: Format) -> String {
                 let _ = writeln!(text, "{sample}{} {}", shown(labels, *further), value(sums));
             }
         }
+    }
+    let name = "terapage_server_troubled_processes";
+    let help =
+        "Processes whose condition names this server: it is missed, hangs, refuses, or is to be emptied.";
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+    for (server, count) in troubled {
+        let _ = writeln!(text, "{name}{} {count}", shown(&Labels::new(), Some(("server", server))));
     }
     histogram(&mut text, all);
     if format == Format::Open {
@@ -257,12 +264,13 @@ mod tests {
     use super::*;
     use terapage_stats::Snapshot;
 
-    fn some() -> BTreeMap<Labels, Sums> {
+    fn some() -> (BTreeMap<Labels, Sums>, Troubled) {
         let mut sums = Snapshot { major_faults: 3, stalled_us: 1_500_000, ..Snapshot::default() };
         sums.major_latency_us[8] = 2;
         sums.major_latency_us[BUCKETS - 1] = 1;
         let labels = vec![("comm", "a \"b\"\\".to_owned())];
-        BTreeMap::from([(labels, Sums { processes: 1, sums })])
+        let troubled = Troubled::from([("valkey://10.0.0.7".to_owned(), 2)]);
+        (BTreeMap::from([(labels, Sums { processes: 1, sums })]), troubled)
     }
 
     #[test]
@@ -273,6 +281,7 @@ mod tests {
         assert!(plain.contains("# TYPE terapage_faults_total counter\n"));
         assert!(open.contains("# TYPE terapage_faults counter\n") && open.ends_with("# EOF\n"));
         assert!(plain.contains("terapage_stalled_seconds_total{comm=\"a \\\"b\\\"\\\\\"} 1.5\n"));
+        assert!(plain.contains("terapage_server_troubled_processes{server=\"valkey://10.0.0.7\"} 2\n"));
         assert!(!plain.contains("EOF"));
     }
 

@@ -25,14 +25,17 @@ pub(super) struct Uring {
 /// queues.
 const LEAST_ENTRIES: u32 = 16;
 
+/// A forked child does not get the ring's memory: the ring, and with it all descriptors with
+/// operations under way, would otherwise stay until the child has ended.
 fn build(entries: u32) -> std::io::Result<IoUring> {
     IoUring::builder()
+        .dontfork()
         .setup_clamp()
         .setup_cqsize(entries * 4)
         .setup_single_issuer()
         .setup_coop_taskrun()
         .build(entries)
-        .or_else(|_| IoUring::builder().setup_clamp().setup_cqsize(entries * 4).build(entries))
+        .or_else(|_| IoUring::builder().dontfork().setup_clamp().setup_cqsize(entries * 4).build(entries))
 }
 
 impl Uring {

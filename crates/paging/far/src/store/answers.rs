@@ -82,6 +82,8 @@ impl Far {
                 self.member.iter().for_each(|member| member.note_drain(self.drains));
             }
             (Ask::Beat, Some(Reply::Integer(new))) => self.has_shown_life(new),
+            (Ask::Noted(last), Some(Reply::Integer(_))) => self.holder.noted(last),
+            (Ask::Holders, Some(reply)) => self.is_held = self.holder.has_others(&life::hash(&reply)),
             (Ask::Leave, _) if self.leaving == Leaving::Asked => self.leaving = Leaving::Noted,
             (Ask::Look, Some(reply)) => self.looked(index / CLASSES, &reply.text().unwrap_or_default()),
             (Ask::Names, Some(reply)) => self.named(&reply),
@@ -121,6 +123,7 @@ impl Far {
                 let why = self.why_gone("its key was gone");
                 self.lose(value..value + 1, &why);
                 self.queue(index, true);
+                self.doubt();
             }
             (OpKind::Read, Some(Reply::Null)) => self.gone(index, ended),
             (OpKind::Read, Some(Reply::Bulk(bytes))) if bytes.is_empty() => self.gone(index, ended),
@@ -145,6 +148,7 @@ impl Far {
             _ => self.why_gone("its key is gone"),
         };
         self.fail(index, &why, ended);
+        self.doubt();
     }
 
     /// Why a value is missing, as far as is known.
@@ -169,7 +173,17 @@ impl Far {
         if refusals::remedy(why) == Remedy::Stop {
             return self.fail(index, &told, ended);
         }
-        self.trouble = told;
+        self.trouble.clone_from(&told);
+        if self.is_copy {
+            // Another copy goes on at once, as if there were no answer.
+            let now_ns = now_ns();
+            let (since_ns, _) = self.refusing.take().unwrap_or((now_ns, String::new()));
+            self.refusing = Some((since_ns, told.clone()));
+            let is_over = now_ns.saturating_sub(since_ns) > self.server.stall.as_nanos() as u64;
+            let lasting = || Failure::lasting(Why::Text(self.nothing_done()));
+            let failure = if is_over { lasting() } else { Failure::passing(Why::Text(told)) };
+            return self.end(index, Err(failure), ended);
+        }
         if let Some(part) = self.parts.get_mut(index) {
             part.due_ns = now_ns() + PAUSE_NS;
             self.paused.push(index);
@@ -182,6 +196,7 @@ impl Far {
         self.values[value as usize] = if is_made { Value::There } else { Value::Absent };
         self.created += u32::from(is_made);
         if is_made {
+            self.refusing = None;
             self.tell_made();
         }
         let aside = self.take_aside(value);
@@ -275,6 +290,14 @@ impl Far {
         self.lanes[index].ready = true;
         (self.lanes[index].backoff_ns, self.lanes[index].down_since_ns) = (0, 0);
         self.nodes[index / CLASSES].given_up = None;
+        if std::mem::take(&mut self.away_since_ns) != 0 && self.kind == Kind::Alone {
+            away::forget(&self.server);
+        }
+        // What the server has not acknowledged it is told again at once.
+        let is_due = self.role != Role::Owner && self.holds() || !self.holder.unnoted().0.is_empty();
+        if index == self.lane_of_key(&self.space.registry()) && is_due {
+            self.ask(index, Ask::Time, &[b"TIME"]);
+        }
     }
 
     /// An earlier connection is dead on the server: its commands are over. If the server does not
@@ -369,6 +392,13 @@ impl Far {
         let lane = &mut self.lanes[index];
         if lane.down_since_ns == 0 && lane.is_missed() {
             lane.down_since_ns = now_ns();
+        }
+        self.is_doubtful = false;
+        if self.lanes[index].down_since_ns != 0 && self.kind == Kind::Alone {
+            if self.away_since_ns == 0 {
+                self.away_since_ns = self.lanes[index].down_since_ns;
+            }
+            away::note(&self.server, self.away_since_ns, &self.trouble);
         }
         if may_change && !is_planted(Planted::NoKill) {
             // A number that no connection has cannot be ended: then nothing is written any more.

@@ -42,9 +42,7 @@ impl Far {
         if self.is_copy && self.lanes[index].down_since_ns == 0 {
             self.lanes[index].down_since_ns = now_ns();
         }
-        if !self.nodes[index / CLASSES].run_id.is_empty() {
-            shelf::read_again(&mut self.server);
-        }
+        shelf::read_again(&mut self.server);
         let node = &self.nodes[index / CLASSES];
         if node.addresses.is_empty() && self.kind != Kind::Alone {
             self.guide.wanted = true;
@@ -76,8 +74,8 @@ impl Far {
         if is_busy && !self.ticks {
             self.ticks = ring.timeout(self.tick_ns(), TICK).is_ok();
         }
-        if (self.is_registered || self.created > 0) && !self.beats {
-            self.beats = ring.timeout(BEAT_NS, BEAT).is_ok();
+        if self.holds() && !self.beats {
+            self.beats = ring.timeout(if self.is_fresh { FRESH_NS } else { BEAT_NS }, BEAT).is_ok();
         }
         if self.is_sweeping() && !self.sweeper.ticks {
             self.sweeper.ticks = ring.timeout(sweep::STEP_NS, SWEEP).is_ok();

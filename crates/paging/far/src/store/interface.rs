@@ -74,8 +74,14 @@ impl Store for Far {
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
         let lane = self.lane_of(op.slot / self.per, op.kind, op.urgent);
         let is_lost = |lost: &Bits| slots.clone().any(|slot| lost.get(slot));
+        // What a child has lost its parent may have written again. A mirror compares what it reads
+        // there with the checksums.
+        let may_be_back = self.is_copy && self.role != Role::Owner;
+        self.claims |= self.role != Role::Owner;
         let failure = match &self.lost {
-            Some(lost) if op.kind == OpKind::Read && is_lost(lost) => Some(self.why_lost.clone()),
+            Some(lost) if op.kind == OpKind::Read && !may_be_back && is_lost(lost) => {
+                Some(self.why_lost.clone())
+            }
             _ => self.given_up(lane, op.kind),
         };
         let failure = failure
@@ -161,7 +167,7 @@ impl Store for Far {
             let value = slot / self.per;
             self.used_of[value as usize] -= 1;
             let is_empty = self.used_of[value as usize] == 0;
-            if !is_empty || self.values[value as usize] != Value::There || !self.is_own {
+            if !is_empty || self.values[value as usize] != Value::There || self.role != Role::Owner {
                 continue;
             }
             let key = self.space.value(value);
@@ -173,25 +179,42 @@ impl Store for Far {
                 self.tell_made();
             }
         }
+        if self.role != Role::Owner && self.claims && self.used.count() == 0 {
+            self.release();
+        }
     }
 
+    /// A copy of a mirror is asked once for each call, for a moment, and not the first time if its
+    /// server is known not to answer.
     fn share(&mut self, fork: u32) -> Result<(), Error> {
-        if !self.is_registered {
-            self.holder.share_nothing();
+        let holds = self.holds();
+        self.holder.will_fork(fork, holds);
+        if !holds {
             return Ok(());
         }
-        let stall = if self.is_copy { Duration::from_nanos(QUICK_NS) } else { self.server.stall };
-        let (until, time) = (Instant::now() + stall, CLOSE_TIME.min(stall));
+        let now = Instant::now();
+        let is_first = self.asked_to_note.is_none_or(|(last, _)| last != fork);
+        let since = if is_first { now } else { self.asked_to_note.map_or(now, |(_, since)| since) };
+        self.asked_to_note = Some((fork, since));
+        let is_deaf = self.trouble_now().is_some() || now_ns() < self.deaf_until_ns;
+        if self.is_copy && is_first && is_deaf {
+            return Err(Error::Later { name: self.name(), why: self.trouble.clone() });
+        }
+        shelf::read_again(&mut self.server);
+        let quick = Duration::from_nanos(QUICK_NS);
+        let time = if self.is_copy { quick } else { CLOSE_TIME }.min(self.server.stall);
         loop {
-            let shared = life::share(&self.reach(), &self.space, &mut self.holder, fork, time);
-            match shared {
-                Ok(()) => return Ok(()),
-                Err(error) if Instant::now() > until => {
-                    let why = format!("cannot be told of a fork: the server {error}");
-                    return Err(Error::Unfit { name: self.name(), why });
-                }
-                Err(_) => std::thread::sleep(Duration::from_nanos(PAUSE_NS)),
+            let shared = life::share(&self.reach(), &self.space, &mut self.holder, time);
+            let Err(error) = shared else { return Ok(()) };
+            let (name, why) = (self.name(), format!("cannot be told of a fork: the server {error}"));
+            if since.elapsed() > self.server.stall {
+                return Err(Error::Unfit { name, why });
             }
+            if self.is_copy {
+                self.deaf_until_ns = now_ns() + BACKOFF_NS_MAX;
+                return Err(Error::Later { name, why });
+            }
+            std::thread::sleep(Duration::from_nanos(PAUSE_NS));
         }
     }
 
@@ -202,7 +225,7 @@ impl Store for Far {
     fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
         let lane = self.lane_of_key(&self.space.registry());
         match (leaves, self.leaving) {
-            _ if !self.is_registered || !self.lanes[lane].ready => return true,
+            _ if !self.holds() || !self.lanes[lane].ready => return true,
             (true, Leaving::No) => self.leave(),
             (true, asked) => return asked == Leaving::Noted,
             (false, Leaving::No) => return true,
@@ -213,7 +236,9 @@ impl Store for Far {
     }
 
     fn inherit(&mut self) -> Result<(), Error> {
-        self.is_own = false;
+        let holds = self.holds();
+        self.claims = self.holder.inherit() && holds;
+        (self.role, self.is_fresh) = (Role::Reader, true);
         self.leaving = Leaving::No;
         for lane in &mut self.lanes {
             lane.connection.forget();
@@ -225,14 +250,19 @@ impl Store for Far {
         self.ops.clear();
         self.aside.clear();
         self.paused.clear();
+        self.untold.clear();
         (self.open, self.ticks, self.beats) = (0, false, false);
-        self.holder.inherit();
+        (self.has_beat, self.is_doubtful, self.refusing) = (false, false, None);
+        (self.asked_to_note, self.deaf_until_ns) = (None, 0);
+        if self.is_copy && self.away_since_ns != 0 {
+            self.is_known_away();
+        }
         Ok(())
     }
 
     /// Whether a copy of a mirror is there is known from the start.
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
-        let is_wanted = self.is_copy && self.is_own;
+        let is_wanted = self.is_copy && self.role == Role::Owner;
         self.lanes.iter_mut().for_each(|lane| lane.wanted |= is_wanted);
         self.go_on(ring, ended);
     }
@@ -245,17 +275,21 @@ impl Store for Far {
             lane.connection.hang_up();
         }
         self.guide.connection.hang_up();
-        if self.is_registered {
-            let is_away = self.is_copy && self.trouble_now().is_some();
-            let time = if is_away { Duration::from_nanos(QUICK_NS) } else { CLOSE_TIME };
-            let gone = life::let_go(&self.reach(), &self.space, &self.holder, time, &clients);
-            if let (Err(error), None) = (gone, self.trouble_now()) {
-                say(&format!(
-                    "terapage: warning: blocks on {} could not be removed: the server {error} \
-                     (later: terapage far sweep)\n",
-                    self.server.shown()
-                ));
-            }
+        let is_away = self.is_copy && self.trouble_now().is_some();
+        // The claim of a child is removed by its parent, too.
+        if !self.holds() || is_away && self.role != Role::Owner {
+            return;
+        }
+        shelf::read_again(&mut self.server);
+        let time = if is_away { Duration::from_nanos(QUICK_NS) } else { CLOSE_TIME };
+        let gone = life::let_go(&self.reach(), &self.space, &self.holder, time, &clients);
+        let leaves_some = self.role == Role::Owner && self.created > 0 && self.trouble_now().is_none();
+        if let (Err(error), true) = (gone, leaves_some) {
+            say(&format!(
+                "terapage: warning: blocks on {} could not be removed: the server {error} \
+                 (later: terapage far sweep)\n",
+                self.server.shown()
+            ));
         }
     }
 
@@ -268,8 +302,14 @@ impl Store for Far {
             // A mirror tells it by the slots that its copy is to be written again.
             (None, Some(lost)) if lost.count() > 0 && !self.is_copy => Some(self.why_lost.clone()),
             _ => {
-                let trouble = self.trouble_now().filter(|_| self.is_copy);
-                if let Some(why) = trouble {
+                let is_slow = self.is_slow && self.open > 0 && !self.is_copy;
+                let slow = is_slow.then_some("it has not answered for a second or longer");
+                let refuses = (is_slow && !self.paused.is_empty()).then_some(&*self.trouble);
+                let down = self.trouble_now().filter(|_| self.is_copy || is_slow).or(refuses);
+                if let Some(why) = down.or(slow) {
+                    return Some(format!("{}: {why}", self.name()));
+                }
+                if let Some((_, why)) = &self.refusing {
                     return Some(format!("{}: {why}", self.name()));
                 }
                 let evicts = self.warned.then(|| "the server may discard blocks".to_owned());
@@ -284,11 +324,28 @@ impl Store for Far {
 
     fn is_copy(&mut self) {
         self.is_copy = true;
+        if self.kind == Kind::Alone
+            && let Some(away) = away::of(&self.server)
+        {
+            (self.away_since_ns, self.trouble) = (away.since_ns, away.why);
+            self.is_known_away();
+        }
+    }
+
+    fn adopt(&mut self) {
+        if self.role == Role::Reader {
+            self.role = Role::Heir;
+        }
     }
 
     fn presence(&self) -> Presence<'_> {
-        let drains = self.drains || self.member.as_ref().is_some_and(|member| member.is_left());
-        Presence { answers: self.trouble_now().is_none(), drains, server: &self.nodes[0].run_id }
+        Presence {
+            answers: self.trouble_now().is_none() && !self.is_doubtful,
+            since_ns: self.away_since_ns,
+            drains: self.drains || self.member.as_ref().is_some_and(|member| member.is_left()),
+            is_held: self.is_held,
+            server: &self.nodes[0].run_id,
+        }
     }
 
     fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {

@@ -9,6 +9,8 @@
 
 mod answers;
 mod driving;
+#[cfg(test)]
+mod forks;
 mod guide;
 mod interface;
 mod nodes;
@@ -20,12 +22,14 @@ mod sweep;
 mod time;
 mod values;
 
+use crate::away;
 use crate::bits::Bits;
 use crate::client;
 use crate::connection::{Command, Connection, Event, plain};
 use crate::fleet;
+use crate::holder::Holder;
 use crate::info::Info;
-use crate::life::{self, Holder};
+use crate::life;
 use crate::list::Member;
 use crate::namespace::{self, Namespace};
 use crate::receiver::{Answer, Want};
@@ -85,6 +89,10 @@ const TICK_NS: u64 = 100 * MS;
 const BEAT_NS: u64 = 10_000 * MS;
 const BEATS_OF_LOOK: u32 = 6;
 
+/// A fork's child gives its first sign of life after this time: one that soon ends, or executes
+/// another program, connects to no server for that.
+const FRESH_NS: u64 = 1_000 * MS;
+
 /// A connection without progress for this time is given up, if `stall` is not shorter.
 const PATIENCE_NS: u64 = 5_000 * MS;
 
@@ -93,6 +101,9 @@ const PATIENCE_NS: u64 = 5_000 * MS;
 /// instead.
 const QUICK_NS: u64 = 500 * MS;
 const TRIED_FOR: Duration = Duration::from_secs(30);
+
+/// An operation that waits for longer is told of.
+const SLOW_NS: u64 = 1_000 * MS;
 
 /// How long what is said of a server that took another's place stays in the condition.
 const TOLD_S: u64 = 3600;
@@ -119,6 +130,8 @@ enum Ask {
     Time,
     Beat,
     Note,
+    Noted(u32),
+    Holders,
     Drain,
     Look,
     Asking,
@@ -128,6 +141,17 @@ enum Ask {
     Lock(u64),
     Swept,
     Leave,
+}
+
+/// What this process is to the namespace ([`holder`](crate::holder) has the model).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// It has made it, and writes to it.
+    Owner,
+    /// It was forked, and only reads.
+    Reader,
+    /// It was forked, and the owner has ended: it may write again what the server has lost.
+    Heir,
 }
 
 /// Whether the server has noted that the process leaves.
@@ -157,6 +181,8 @@ struct Part {
     due_ns: u64,
     /// Answers of a wrong length.
     wrong: u32,
+    /// It reads slots that were lost before it began, as they may have been written again since.
+    anew: bool,
 }
 
 /// An operation under way.
@@ -195,8 +221,16 @@ pub struct Far {
     slots: u32,
     pub(crate) space: Namespace,
     pub(crate) holder: Holder,
-    /// Whether this process writes to it; a fork's child only reads its parent's.
-    is_own: bool,
+    role: Role,
+    /// Of a reader, or an heir: it may have a claim there.
+    claims: bool,
+    /// Of a reader, or an heir: it has given no sign of life yet.
+    is_fresh: bool,
+    /// The fork that servers were told of last, and since when they are asked to note it.
+    asked_to_note: Option<(u32, Instant)>,
+    /// Until then no server is asked to note a fork, if another copy's server can be: the last one
+    /// gave no answer.
+    deaf_until_ns: u64,
     pub(crate) is_registered: bool,
     /// In a cluster: the missing answers to its registration, and when registration may be
     /// repeated.
@@ -220,6 +254,16 @@ pub struct Far {
     drains: bool,
     /// What is known of the server as one of a list.
     member: Option<Arc<Member>>,
+    /// Other processes may read it, as far as is known.
+    is_held: bool,
+    /// Of a copy: since when the server refuses what may be tried again, ns, and why.
+    refusing: Option<(u64, String)>,
+    /// An operation has waited for a second.
+    is_slow: bool,
+    /// A key was gone: the server is asked whether others are, too.
+    is_doubtful: bool,
+    /// Since when the server has not answered, ns; 0: it does.
+    away_since_ns: u64,
     /// A sign of life was noted in the registry, which was there before.
     has_beat: bool,
     /// A server has taken the place of another, and may lack what was written last; when that was,
@@ -276,7 +320,11 @@ impl Far {
             slots: 0,
             holder: Holder::of_this_process(&space),
             space,
-            is_own: true,
+            role: Role::Owner,
+            claims: false,
+            is_fresh: false,
+            asked_to_note: None,
+            deaf_until_ns: 0,
             is_registered: false,
             acks: 0,
             register_ns: 0,
@@ -291,6 +339,11 @@ impl Far {
             is_copy: false,
             drains: false,
             member: None,
+            is_held: true,
+            refusing: None,
+            is_slow: false,
+            is_doubtful: false,
+            away_since_ns: 0,
             has_beat: false,
             why_lost: String::new(),
             taken_over: None,
@@ -326,6 +379,11 @@ impl Far {
     /// The server.
     pub fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// Whether this process has, or may have, a claim there.
+    fn holds(&self) -> bool {
+        if self.role == Role::Owner { self.is_registered || self.created > 0 } else { self.claims }
     }
 
     /// Bytes of a value: its blocks, and one more byte. That byte distinguishes a value that was

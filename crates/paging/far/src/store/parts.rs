@@ -7,6 +7,9 @@ impl Far {
     /// The parts of an operation, one for each value that it touches.
     pub(super) fn cut(&mut self, op: &Op<'_>) -> Vec<u32> {
         let since_ns = now_ns();
+        let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
+        let was_lost = self.lost.as_ref().is_some_and(|lost| slots.clone().any(|slot| lost.get(slot)));
+        let anew = self.role != Role::Owner && was_lost;
         let (mut slot, mut left) = (op.slot, (op.bytes() / self.block) as u32);
         let mut pieces = op.pieces.to_vec();
         let mut parts = Vec::with_capacity(2);
@@ -26,6 +29,7 @@ impl Far {
                 moves: 0,
                 due_ns: 0,
                 wrong: 0,
+                anew,
             };
             parts.push(self.parts.add(part));
             (slot, left) = (slot + count, left - count);
@@ -36,12 +40,16 @@ impl Far {
     /// The part is over.
     pub(super) fn end(&mut self, index: u32, result: Result<(), Failure>, ended: &mut Vec<Ended>) {
         let Some(part) = self.parts.take(index) else { return };
-        if result.is_ok() && part.kind == OpKind::Write {
+        // Who reads what was lost compares it.
+        if result.is_ok() && (part.kind == OpKind::Write || part.anew) {
             for slot in part.slot..part.slot + part.count {
                 if let Some(lost) = &mut self.lost {
                     lost.set(slot, false);
                 }
             }
+        }
+        if result.is_ok() && part.kind == OpKind::Write {
+            self.refusing = None;
         }
         let Some(open) = self.ops.get_mut(part.op) else { return };
         open.parts -= 1;
@@ -134,7 +142,9 @@ impl Far {
     /// written ones.
     pub(super) fn reads_lost(&mut self, index: u32) -> bool {
         let (Some(lost), Some(part)) = (&self.lost, self.parts.get_mut(index)) else { return false };
-        part.kind == OpKind::Read && (part.slot..part.slot + part.count).any(|slot| lost.get(slot))
+        part.kind == OpKind::Read
+            && !part.anew
+            && (part.slot..part.slot + part.count).any(|slot| lost.get(slot))
     }
 }
 

@@ -11,7 +11,7 @@
 
 use super::*;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use terapage_sys::memory;
@@ -21,7 +21,7 @@ const BLOCK: usize = 4096;
 /// Blocks of a value.
 const PER: u32 = (EXTENT / BLOCK) as u32 - 1;
 /// The slots in use, in three values; the last value has only one.
-const SLOTS: [u32; 8] = [0, 1, 2, 3, PER, PER + 1, PER + 2, 2 * PER];
+pub(super) const SLOTS: [u32; 8] = [0, 1, 2, 3, PER, PER + 1, PER + 2, 2 * PER];
 const CLIENTS: u64 = 2;
 
 /// Rounds of operations in a run, and runs of a test unless `TERAPAGE_RUNS` says otherwise.
@@ -41,7 +41,7 @@ pub(super) fn is_planted(fault: Planted) -> bool {
     PLANTED.get() == Some(fault)
 }
 
-struct Random(u64);
+pub(super) struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -51,27 +51,27 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    fn below(&mut self, most: u64) -> u64 {
+    pub fn below(&mut self, most: u64) -> u64 {
         self.next() % most
     }
 
-    fn one_in(&mut self, many: u64) -> bool {
+    pub fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 }
 
 /// The events that a run may have.
 #[derive(Clone, Copy, Debug)]
-struct Setup {
+pub(super) struct Setup {
     /// A sentinel, which is the server itself, names the server. Then bytes may be old, and only
     /// hashes show it.
-    by_sentinel: bool,
+    pub by_sentinel: bool,
     /// The caller compares hashes, as the pager does.
-    hashes: bool,
+    pub hashes: bool,
     /// The server restarts, or another replaces it.
-    restarts: bool,
+    pub restarts: bool,
     /// The store is a copy of a mirror, which is told what is lost.
-    is_copy: bool,
+    pub is_copy: bool,
 }
 
 /// A connection at the server.
@@ -87,9 +87,10 @@ struct Link {
 }
 
 /// The server, and the network before it.
-struct Sim {
+pub(super) struct Sim {
     listener: TcpListener,
     keys: HashMap<Vec<u8>, Vec<u8>>,
+    hashes: HashMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>,
     /// The contents of a replica some time ago.
     replica: HashMap<Vec<u8>, Vec<u8>>,
     run: u64,
@@ -99,12 +100,13 @@ struct Sim {
 }
 
 impl Sim {
-    fn new(seed: u64) -> Sim {
+    pub fn new(seed: u64) -> Sim {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         Sim {
             listener,
             keys: HashMap::new(),
+            hashes: HashMap::new(),
             replica: HashMap::new(),
             run: 1,
             links: Vec::new(),
@@ -113,12 +115,12 @@ impl Sim {
         }
     }
 
-    fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.listener.local_addr().unwrap().port()
     }
 
     /// Executes one command of one of the connections, if there is any.
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             stream.set_nonblocking(true).unwrap();
             stream.set_nodelay(true).unwrap();
@@ -213,13 +215,33 @@ impl Sim {
                 resp::text(out, value.get(number(2)..end).unwrap_or_default());
             }
             b"UNLINK" => {
-                let gone = self.keys.remove(&words[1]).is_some();
-                resp::header(out, ':', usize::from(gone));
+                let gone = |key: &&Vec<u8>| {
+                    let was_hash = self.hashes.remove(*key).is_some();
+                    self.keys.remove(*key).is_some() || was_hash
+                };
+                let gone = words[1..].iter().filter(gone).count();
+                resp::header(out, ':', gone);
             }
             b"TIME" => resp::command(out, &[b"1700000000", b"0"]),
             b"SENTINEL" => resp::command(out, &[b"127.0.0.1", self.port().to_string().as_bytes()]),
-            b"HSET" => resp::header(out, ':', 0),
-            b"HDEL" | b"SADD" => resp::header(out, ':', 1),
+            b"HSET" => {
+                let hash = self.hashes.entry(words[1].clone()).or_default();
+                let before = hash.len();
+                hash.extend(words[2..].chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())));
+                resp::header(out, ':', hash.len() - before);
+            }
+            b"HDEL" => {
+                if let Some(hash) = self.hashes.get_mut(&words[1]) {
+                    words[2..].iter().for_each(|field| drop(hash.remove(field)));
+                }
+                resp::header(out, ':', 1);
+            }
+            b"HGETALL" => {
+                let all = self.hashes.get(&words[1]).into_iter().flatten();
+                let words: Vec<&[u8]> = all.flat_map(|(field, value)| [&field[..], &value[..]]).collect();
+                resp::command(out, &words);
+            }
+            b"SADD" | b"SREM" => resp::header(out, ':', 1),
             _ => out.extend_from_slice(b"-ERR unknown command\r\n"),
         }
     }
@@ -230,6 +252,7 @@ impl Sim {
         self.run += 1;
         self.next_id = 1;
         let replica = std::mem::take(&mut self.replica);
+        self.hashes.clear();
         self.keys = if self.random.one_in(2) { replica } else { HashMap::new() };
     }
 
@@ -278,7 +301,7 @@ impl Link {
 }
 
 /// An operation of a client's.
-struct Doing {
+pub(super) struct Doing {
     kind: OpKind,
     /// The number of the slot.
     index: usize,
@@ -289,22 +312,22 @@ struct Doing {
 }
 
 /// A pager, from the store's point of view.
-struct Pager {
+pub(super) struct Pager {
     number: u64,
     ring: Ring,
-    store: Far,
+    pub store: Far,
     at: usize,
     /// The versions that were last written, and are not lost.
-    model: [Option<u64>; SLOTS.len()],
+    pub model: [Option<u64>; SLOTS.len()],
     /// Slots that were told to be lost, and were not written since.
     told: Vec<u32>,
     version: u64,
-    doing: Vec<Doing>,
+    pub doing: Vec<Doing>,
     ended: Vec<Ended>,
 }
 
 impl Pager {
-    fn new(number: u64, setup: Setup, port: u16) -> Pager {
+    pub fn new(number: u64, setup: Setup, port: u16) -> Pager {
         let sentinel = if setup.by_sentinel { "&sentinel=m" } else { "" };
         let url = format!("valkey://127.0.0.1:{port}?stall=20s{sentinel}");
         let len = SLOTS.len() * BLOCK;
@@ -326,6 +349,36 @@ impl Pager {
             pager.store.grow().unwrap();
         }
         pager
+    }
+
+    /// The pager of a fork's child, with its copy of the store.
+    pub fn forked(&self, store: Far, port: u16) -> Pager {
+        let (model, version) = (self.model, self.version);
+        let bare = Pager::new(self.number, BARE, port);
+        Pager { store, model, version, ..bare }
+    }
+
+    /// Begins reads of some slots, and writes of some that are not frozen.
+    pub fn begin_some(&mut self, random: &mut Random, frozen: &[bool; SLOTS.len()]) {
+        for (index, &frozen) in frozen.iter().enumerate() {
+            match (random.below(4), self.model[index]) {
+                (0, _) if !frozen => self.note(OpKind::Write, index),
+                (1 | 2, Some(_)) => self.note(OpKind::Read, index),
+                _ => {}
+            }
+        }
+        (0..self.doing.len()).for_each(|id| self.begin(id));
+    }
+
+    /// Handles what ends after the server has gone.
+    pub fn rest(mut self) {
+        for _ in 0..20 {
+            self.ring.enter(0).unwrap();
+            while let Some(done) = self.ring.done() {
+                self.store.event(&mut StoreRing::new(&mut self.ring, 0, 48), done, &mut self.ended);
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 
     /// The words that a slot has in a version.
@@ -350,14 +403,18 @@ impl Pager {
                 (1 | 2, Some(_)) => OpKind::Read,
                 _ => continue,
             };
-            self.version += 1;
-            let version = if kind == OpKind::Write { self.version } else { 0 };
-            let word = self.word(index, version).to_le_bytes();
-            self.block(index).chunks_exact_mut(8).for_each(|bytes| bytes.copy_from_slice(&word));
-            let pieces = vec![Piece::new(self.at + index * BLOCK, BLOCK)];
-            self.doing.push(Doing { kind, index, version, pieces, tries: 0, result: None });
+            self.note(kind, index);
         }
         (0..self.doing.len()).for_each(|id| self.begin(id));
+    }
+
+    fn note(&mut self, kind: OpKind, index: usize) {
+        self.version += 1;
+        let version = if kind == OpKind::Write { self.version } else { 0 };
+        let word = self.word(index, version).to_le_bytes();
+        self.block(index).chunks_exact_mut(8).for_each(|bytes| bytes.copy_from_slice(&word));
+        let pieces = vec![Piece::new(self.at + index * BLOCK, BLOCK)];
+        self.doing.push(Doing { kind, index, version, pieces, tries: 0, result: None });
     }
 
     fn begin(&mut self, id: usize) {
@@ -369,7 +426,7 @@ impl Pager {
     }
 
     /// Lets the store work; returns whether all operations have ended.
-    fn go_on(&mut self, setup: Setup, may_lose: bool) -> Result<bool, String> {
+    pub fn go_on(&mut self, setup: Setup, may_lose: bool) -> Result<bool, String> {
         self.ring.enter(0).unwrap();
         while let Some(done) = self.ring.done() {
             self.store.event(&mut StoreRing::new(&mut self.ring, 0, 48), done, &mut self.ended);
@@ -476,19 +533,11 @@ fn run(seed: u64, setup: Setup) -> Result<(), String> {
     }
     // All connections are cut, so that nothing is under way in the memory of the stores.
     drop(sim);
-    for pager in &mut pagers {
-        for _ in 0..20 {
-            pager.ring.enter(0).unwrap();
-            while let Some(done) = pager.ring.done() {
-                pager.store.event(&mut StoreRing::new(&mut pager.ring, 0, 48), done, &mut pager.ended);
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    }
+    pagers.into_iter().for_each(Pager::rest);
     result
 }
 
-fn first_seed() -> u64 {
+pub(super) fn first_seed() -> u64 {
     let given = std::env::var("TERAPAGE_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| u64::from(std::process::id()) << 16);
     println!("TERAPAGE_SEED={seed}");

@@ -32,7 +32,8 @@ impl Far {
             *value = Value::Absent;
         }
         (self.created, self.announced) = (0, 0);
-        (self.is_registered, self.has_beat) = (false, false);
+        (self.is_registered, self.has_beat, self.is_doubtful) = (false, false, false);
+        self.holder.forgotten();
         // The server's numbers of connections begin again.
         self.lanes.iter_mut().for_each(|lane| lane.dead.clear());
     }
@@ -41,7 +42,10 @@ impl Far {
         let now_ns = now_ns();
         let stall_ns = self.server.stall.as_nanos() as u64;
         let patience_ns = PATIENCE_NS.min(stall_ns / 3);
-        let is_late = self.parts.iter().any(|part| now_ns.saturating_sub(part.since_ns) > stall_ns);
+        let waits_ns = |part: &Part| now_ns.saturating_sub(part.since_ns);
+        let most_ns = self.parts.iter().map(waits_ns).max().unwrap_or(0);
+        let is_late = most_ns > stall_ns;
+        self.is_slow = most_ns > SLOW_NS;
         for lane in &mut self.lanes {
             let idle_ns = lane.connection.idle_ns(now_ns);
             let is_quick = self.is_copy && lane.ready;
@@ -149,6 +153,7 @@ impl Far {
     /// Gives a sign of life for the namespace, and checks the server.
     pub(super) fn beat(&mut self) {
         self.beat = self.beat.wrapping_add(1);
+        self.is_fresh = false;
         for lane in &mut self.lanes {
             lane.patience_ns = (lane.patience_ns / 2).max(QUICK_NS);
         }
@@ -157,7 +162,7 @@ impl Far {
             self.lanes[lane].wanted = true;
             return;
         }
-        if self.is_own && !self.is_registered && self.acks == 0 {
+        if self.role != Role::Reader && !self.is_registered && self.acks == 0 {
             // The server was full when the registration was sent.
             self.register(0);
         }
@@ -167,6 +172,11 @@ impl Far {
             let lane = self.lane_of_key(&key);
             if self.lanes[lane].ready {
                 self.ask(lane, Ask::Drain, &[b"GETRANGE", &key, b"0", b"0"]);
+            }
+            // A server that is to be emptied: whether children have left it.
+            if self.presence().drains && self.role == Role::Owner {
+                let registry = self.space.registry();
+                self.ask(self.lane_of_key(&registry), Ask::Holders, &[b"HGETALL", &registry]);
             }
         }
         if self.beat.is_multiple_of(BEATS_OF_LOOK) {
@@ -181,17 +191,18 @@ impl Far {
     pub(super) fn show_life(&mut self, seconds: &str) {
         let registry = self.space.registry();
         let made = self.created.to_string();
-        let claim = self.holder.claim();
-        let claims = claim.is_some();
+        let (name, claim) = self.holder.claim();
         let mut words: Vec<&[u8]> = vec![b"HSET", &registry, b"beat", seconds.as_bytes()];
-        if self.is_own {
+        words.extend([name.as_bytes(), claim.as_bytes()]);
+        if self.role == Role::Owner {
             words.extend([b"made", made.as_bytes()]);
         }
-        if let Some((name, value)) = &claim {
-            words.extend([name.as_bytes(), value.as_bytes()]);
-        }
         let lane = self.lane_of_key(&registry);
-        self.ask(lane, if claims { Ask::Note } else { Ask::Beat }, &words);
+        self.ask(lane, Ask::Beat, &words);
+        let (children, last) = self.holder.unnoted();
+        if !children.is_empty() {
+            self.ask(lane, Ask::Noted(last), &life::set_all(&registry, &children));
+        }
         let gone = self.holder.take_gone();
         if !gone.is_empty() {
             let mut words: Vec<&[u8]> = vec![b"HDEL", &registry];
@@ -203,8 +214,9 @@ impl Far {
     /// The registry has noted a sign of life, and so many fields that it did not have. If it had
     /// them the last time, it has gone, and with it what was kept.
     pub(super) fn has_shown_life(&mut self, new: i64) {
+        self.is_doubtful = false;
         let was_there = std::mem::replace(&mut self.has_beat, true);
-        if new == 0 || !was_there || !self.is_own || self.kind != Kind::Alone {
+        if new == 0 || !was_there || self.kind != Kind::Alone {
             return;
         }
         if self.is_copy {
@@ -212,7 +224,44 @@ impl Far {
             self.lose(0..values, "its keys were gone (FLUSHALL, eviction, another client)");
         }
         (self.is_registered, self.has_beat) = (false, false);
-        self.register(0);
+        self.holder.forgotten();
+        if self.role != Role::Reader {
+            self.register(0);
+        }
+    }
+
+    /// A key of a copy was gone: asks at once whether the description is, too. Until the answer is
+    /// there, the copy does not count.
+    pub(super) fn doubt(&mut self) {
+        let lane = self.lane_of_key(&self.space.registry());
+        if self.is_copy && self.role == Role::Owner && self.kind == Kind::Alone && self.lanes[lane].ready {
+            self.is_doubtful = true;
+            self.ask(lane, Ask::Time, &[b"TIME"]);
+        }
+    }
+
+    /// The server is known not to answer: no operation waits for it for long.
+    pub(super) fn is_known_away(&mut self) {
+        let since_ns = now_ns().saturating_sub(QUICK_NS + 1).max(1);
+        self.lanes.iter_mut().for_each(|lane| lane.down_since_ns = since_ns);
+    }
+
+    /// A child needs nothing there any more: takes its claim back.
+    pub(super) fn release(&mut self) {
+        let registry = self.space.registry();
+        let lane = self.lane_of_key(&registry);
+        if !self.lanes[lane].ready {
+            return;
+        }
+        self.claims = false;
+        let (children, last) = self.holder.unnoted();
+        if !children.is_empty() {
+            self.ask(lane, Ask::Noted(last), &life::set_all(&registry, &children));
+        }
+        let ended: Vec<String> = self.holder.ended().collect();
+        let mut words: Vec<&[u8]> = vec![b"HDEL", &registry];
+        words.extend(ended.iter().map(String::as_bytes));
+        self.ask(lane, Ask::Note, &words);
     }
 
     /// Tells the registry how many values there are: without waiting for the next sign of life, so
@@ -220,7 +269,8 @@ impl Far {
     pub(super) fn tell_made(&mut self) {
         let registry = self.space.registry();
         let lane = self.lane_of_key(&registry);
-        if self.is_own && self.is_registered && self.acks == 0 && self.lanes[lane].ready {
+        let is_known = self.role == Role::Owner && self.is_registered && self.acks == 0;
+        if is_known && self.lanes[lane].ready {
             let made = self.created.to_string();
             self.ask(lane, Ask::Note, &[b"HSET", &registry, b"made", made.as_bytes()]);
         }

@@ -53,10 +53,9 @@ impl Far {
         self.announced = self.announce;
         // Others know a value's bytes by the block that it was made for.
         let block = (EXTENT - self.per as usize * self.block).max(self.block);
-        let fields = self.holder.fields(self.announced, block);
-        let mut words: Vec<&[u8]> = vec![b"HSET", &registry];
-        fields.iter().for_each(|(name, value)| words.extend([name.as_bytes(), value.as_bytes()]));
-        self.ask(lane, Ask::Register, &words);
+        let values = self.holder.values_field(self.role == Role::Owner);
+        let fields = life::fields(&self.holder, (values, self.announced), block);
+        self.ask(lane, Ask::Register, &life::set_all(&registry, &fields));
         if self.kind != Kind::Cluster {
             self.list();
         }

@@ -113,6 +113,7 @@ impl Engine {
         store: Box<dyn Store>,
         shared: &'static Shared,
         mailbox: &'static Mailbox,
+        parent: &Fd,
     ) -> Result<(), Error> {
         use std::sync::atomic::Ordering::Relaxed;
         self.io.inherit()?;
@@ -138,7 +139,7 @@ impl Engine {
         self.ticks = Ticks::default();
         self.children.clear();
         let store = self.split_like(store)?;
-        self.io.begin_child(store)?;
+        self.io.begin_child(store, parent.raw())?;
         let budget = if self.frames.lease.is_shared() { self.options.frames } else { self.frames.lease.goal };
         counters.budget_bytes.store((budget * self.block) as u64, Relaxed);
         counters.block_bytes.store(self.block as u64, Relaxed);

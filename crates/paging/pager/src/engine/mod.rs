@@ -254,6 +254,7 @@ impl Engine {
             self.io.poll(Poll::Child(*id), fd.raw());
         }
         self.io.open_stores();
+        self.io.poll_owners();
         // From here on the ring keeps the userfaultfd open: if the program closes all descriptors,
         // its memory stays paged.
         self.io.enter(0);
@@ -406,6 +407,7 @@ impl Engine {
         if self.io.finished.is_empty() {
             self.io.enter(1);
             self.take_ends();
+            self.count_stall_so_far();
         }
         self.handle_end();
     }
@@ -427,6 +429,7 @@ impl Engine {
                     self.ticks.pass();
                 }
                 Event::ChildEnded(id) => self.child_ended(id),
+                Event::OwnerEnded(origin) => self.io.adopt(origin),
             }
         }
     }
@@ -510,9 +513,10 @@ impl Engine {
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries, Relaxed);
         self.count_waits();
+        self.count_stall_so_far();
         counters.prefetch_stopped.store(u64::from(self.ahead.policy.is_stopped()), Relaxed);
-        self.condition.report(self.io.condition());
-        let mirrors = self.io.redundancy();
+        let (condition, mirrors) = self.io.state();
+        self.condition.report(condition);
         counters.mirror_copies.store(u64::from(mirrors.copies), Relaxed);
         counters.mirror_missing.store(u64::from(mirrors.missing), Relaxed);
         counters.mirror_behind.store(mirrors.behind, Relaxed);

@@ -34,6 +34,13 @@ impl Stall {
         self.waits += 1;
     }
 
+    /// The whole microseconds to count up to now, though the threads still wait.
+    fn so_far(&mut self, now_ns: u64) -> u64 {
+        let us = if self.waits > 0 { now_ns.saturating_sub(self.since_ns) / 1000 } else { 0 };
+        self.since_ns += us * 1000;
+        us
+    }
+
     /// `blocks` blocks no longer have a waiting thread. Returns the nanoseconds to count.
     fn end(&mut self, blocks: usize, now_ns: u64) -> u64 {
         let counted = if self.waits > 0 { now_ns.saturating_sub(self.since_ns) } else { 0 };
@@ -451,6 +458,14 @@ impl Engine {
         if waited_for > 0 {
             let stalled_ns = self.stall.end(waited_for, self.now());
             Counters::add(&self.counters.stalled_us, stalled_ns / 1000);
+        }
+    }
+
+    /// Counts the time in which threads have waited by now: who looks on sees that they do.
+    pub(crate) fn count_stall_so_far(&mut self) {
+        if self.stall.waits > 0 {
+            let stalled_us = self.stall.so_far(self.now());
+            Counters::add(&self.counters.stalled_us, stalled_us);
         }
     }
 

@@ -27,6 +27,8 @@ const CHILDREN: u64 = 3 << TOPIC_SHIFT;
 const PAUSES: u64 = 4 << TOPIC_SHIFT;
 const STORES: u64 = 5 << TOPIC_SHIFT;
 const TIMER: u64 = 6 << TOPIC_SHIFT;
+/// The owner of an inherited store has ended.
+const OWNERS: u64 = 7 << TOPIC_SHIFT;
 const TOPIC_SHIFT: u32 = 56;
 const NUMBER: u64 = (1 << TOPIC_SHIFT) - 1;
 /// Bits of a store's own token.
@@ -46,6 +48,8 @@ pub(crate) enum Event {
     Tick,
     /// Every process that came from a fork has ended.
     ChildEnded(u32),
+    /// The owner of an inherited store has ended, or has executed another program.
+    OwnerEnded(u8),
 }
 
 /// What is polled. Each poll continues until the kernel ends it.
@@ -56,6 +60,8 @@ pub(crate) enum Poll {
     Timer,
     /// A child of a fork, by its number.
     Child(u32),
+    /// The owner of an inherited store.
+    Owner(u8),
 }
 
 /// The ring, the stores, and the transfers between them and the program.
@@ -67,6 +73,10 @@ pub(crate) struct Io {
     /// The stores by origin: those inherited at forks, mapped files, and this process's own store.
     stores: Vec<Box<dyn Store>>,
     own: u8,
+    /// Inherited stores, each with the pipe whose other end only its owner has.
+    owners: Vec<(u8, i32)>,
+    /// The state of the inherited stores, unless it may have changed.
+    others: Option<(Option<String>, Redundancy)>,
     /// Origins of files that are no longer mapped.
     free_origins: Vec<u8>,
     /// The slots of this process's own store.
@@ -100,6 +110,8 @@ impl Io {
             polled: [-1; 7],
             stores: vec![store],
             own: 0,
+            owners: Vec::new(),
+            others: None,
             free_origins: Vec::new(),
             slots,
             transfers: Transfers::default(),
@@ -172,8 +184,9 @@ impl Io {
             Poll::Requests => REQUESTS,
             Poll::Timer => TIMER,
             Poll::Child(id) => CHILDREN | u64::from(id),
+            Poll::Owner(origin) => OWNERS | u64::from(origin),
         };
-        let again = !matches!(what, Poll::Child(_));
+        let again = !matches!(what, Poll::Child(_) | Poll::Owner(_));
         if again {
             self.polled[(tag >> TOPIC_SHIFT) as usize] = fd;
         }
@@ -202,6 +215,9 @@ impl Io {
                 CHILDREN => stop(
                     "a forked child cannot be seen to end: the thread that forked does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES)",
                 ),
+                OWNERS if done.result >= 0 => return Some(Event::OwnerEnded(number as u8)),
+                // It cannot be seen: it counts as alive.
+                OWNERS => continue,
                 FAULTS => (Event::Faults, Poll::Faults),
                 REQUESTS => (Event::Requests, Poll::Requests),
                 TIMER => (Event::Tick, Poll::Timer),
@@ -222,6 +238,9 @@ impl Io {
         origin: u8,
         call: impl FnOnce(&mut dyn Store, &mut StoreRing<'_>, &mut Vec<Ended>),
     ) {
+        if origin != self.own {
+            self.others = None;
+        }
         let ring = self.ring.as_mut().expect("the thread runs");
         let prefix = STORES | u64::from(origin) << TOKEN_BITS;
         let mut ring = StoreRing::new(ring, prefix, TOKEN_BITS);
@@ -313,14 +332,23 @@ impl Io {
         self.own
     }
 
-    /// What is wrong with the process's own store, in words.
-    pub fn condition(&self) -> Option<String> {
-        self.stores[usize::from(self.own)].condition()
-    }
-
-    /// The copies that mirrors of the process's own store have.
-    pub fn redundancy(&self) -> Redundancy {
-        self.stores[usize::from(self.own)].redundancy()
+    /// What is wrong with the process's own store, or one that it has inherited, in words; and what
+    /// the copies of their mirrors lack. Copies are those of one store.
+    pub fn state(&mut self) -> (Option<String>, Redundancy) {
+        let own = usize::from(self.own);
+        let others = || self.stores.iter().enumerate().filter(|(origin, _)| *origin != own);
+        let (condition, behind) = self.others.get_or_insert_with(|| {
+            let most = |all: Redundancy, (_, store): (usize, &Box<dyn Store>)| {
+                let one = store.redundancy();
+                let (copies, missing) = (all.copies.max(one.copies), all.missing.max(one.missing));
+                Redundancy { copies, missing, ..all + one }
+            };
+            (others().find_map(|(_, store)| store.condition()), others().fold(Redundancy::default(), most))
+        });
+        let store = &self.stores[own];
+        let all = store.redundancy();
+        let (copies, missing) = (all.copies.max(behind.copies), all.missing.max(behind.missing));
+        (store.condition().or_else(|| condition.clone()), Redundancy { copies, missing, ..all + *behind })
     }
 
     /// Where a slot of a store lies, in words.
@@ -429,14 +457,34 @@ impl Io {
     /// The child cannot read one of them.
     pub fn inherit(&mut self) -> Result<(), Error> {
         self.ring = None;
-        Ok(self.stores.iter_mut().try_for_each(|store| store.inherit())?)
+        self.stores.iter_mut().try_for_each(|store| store.inherit())?;
+        // The parent may write those again though this child lives.
+        let store = &mut self.stores[usize::from(self.own)];
+        self.slots.of_other_children(|slots| store.forget(slots));
+        Ok(())
     }
 
-    /// In the child of a fork: adds its own store.
+    /// Looks from now on whether the owners of inherited stores live. On the simulated machine they
+    /// do.
+    pub fn poll_owners(&mut self) {
+        for (origin, fd) in self.owners.clone().into_iter().filter(|_| !cfg!(terapage_model)) {
+            self.poll(Poll::Owner(origin), fd);
+        }
+    }
+
+    /// The owner of an inherited store has ended.
+    pub fn adopt(&mut self, origin: u8) {
+        self.others = None;
+        self.stores[usize::from(origin)].adopt();
+    }
+
+    /// In the child of a fork: adds its own store. `parent` is the end of the pipe to the parent.
     ///
     /// # Errors
     /// All numbers of stores are in use.
-    pub fn begin_child(&mut self, store: Box<dyn Store>) -> Result<(), Error> {
+    pub fn begin_child(&mut self, store: Box<dyn Store>, parent: i32) -> Result<(), Error> {
+        self.owners.push((self.own, parent));
+        self.others = None;
         self.slots = Slots::new((EXTENT / self.block) as u32);
         self.slots.grown(store.slots());
         // The number of a file that is no longer mapped is reused, if there is one.

@@ -194,6 +194,15 @@ impl Slots {
         }
     }
 
+    /// In the child of a fork, before anything else changes: calls `forget` with the slots that only
+    /// other children read.
+    pub fn of_other_children(&self, mut forget: impl FnMut(Range<u32>)) {
+        let Some((own, others)) = self.snapshots.split_last() else { return };
+        let mut all = Bits::default();
+        others.iter().for_each(|other| all.join(&other.bits));
+        all.iter().filter(|&slot| !own.bits.get(slot)).for_each(|slot| forget(slot..slot + 1));
+    }
+
     /// The child and all its descendants have ended. `forget` is called with the slots that are no
     /// longer needed.
     pub fn thaw(&mut self, id: u32, mut forget: impl FnMut(Range<u32>)) {
@@ -264,6 +273,21 @@ mod tests {
         slots.thaw(two, |slots| forgotten.push(slots));
         assert_eq!(forgotten, [3..5, 60..61, 64..66, 127..128]);
         assert!(slots.free(5));
+    }
+
+    #[test]
+    fn a_child_forgets_what_only_others_read() {
+        let mut slots = Slots::new(64);
+        slots.grown(64);
+        slots.take(6);
+        slots.freeze();
+        slots.free(2);
+        slots.free(4);
+        slots.take(1);
+        slots.freeze();
+        let mut forgotten = Vec::new();
+        slots.of_other_children(|slots| forgotten.extend(slots));
+        assert_eq!(forgotten, [2, 4]);
     }
 
     #[test]

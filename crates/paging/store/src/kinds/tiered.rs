@@ -481,7 +481,9 @@ impl Store for Tiered {
     fn presence(&self) -> Presence<'_> {
         let all = || self.levels.iter().map(|level| level.store.presence());
         let (answers, drains) = (all().all(|level| level.answers), all().any(|level| level.drains));
-        Presence { answers, drains, server: all().next_back().map_or("", |last| last.server) }
+        let since_ns = all().map(|level| level.since_ns).max().unwrap_or(0);
+        let server = all().next_back().map_or("", |last| last.server);
+        Presence { answers, drains, since_ns, server, ..Presence::default() }
     }
 }
 

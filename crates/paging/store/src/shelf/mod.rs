@@ -38,6 +38,15 @@ pub enum Error {
         /// How full the store is, and what to do.
         why: String,
     },
+    /// A copy of a mirror gets no answer for now: the caller asks the others, and then this one
+    /// again.
+    #[error("store {name} {why}")]
+    Later {
+        /// The store's name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The path or address cannot be a store.
     #[error("store {name} {why}")]
     Unfit {
@@ -79,10 +88,21 @@ impl std::ops::Add for Redundancy {
 pub struct Presence<'a> {
     /// It answers, as far as is known.
     pub answers: bool,
+    /// Since when it has not, by the monotonic clock; 0: it does, or it is not known.
+    pub since_ns: u64,
     /// It is to be emptied (`terapage far drain`).
     pub drains: bool,
-    /// What no other server has; empty: it is not known, or there is no server.
+    /// Other processes may read it.
+    pub is_held: bool,
+    /// What no other server has; empty: it is not known, or there is no server, or there are
+    /// several.
     pub server: &'a str,
+}
+
+impl Default for Presence<'_> {
+    fn default() -> Self {
+        Presence { answers: true, since_ns: 0, drains: false, is_held: true, server: "" }
+    }
 }
 
 /// A place for blocks, in slots of one size.
@@ -214,6 +234,12 @@ pub trait Store: Send {
         self.below_mut().try_each(|store| store.inherit())
     }
 
+    /// In the child of a fork: the process that has made this store has ended, and writes nothing
+    /// any more. What a server has lost this process may write again.
+    fn adopt(&mut self) {
+        self.below_mut().each(|store| store.adopt());
+    }
+
     /// The pager's thread begins, and the ring is there: connections are opened.
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         self.below_mut().each_in(ring, |store, ring| store.open(ring, ended));
@@ -264,11 +290,16 @@ pub trait Store: Send {
     /// Whether what keeps its bytes answers: all of it.
     fn presence(&self) -> Presence<'_> {
         let mut all = self.below().each().map(|store| store.presence());
-        let first = all.next().unwrap_or(Presence { answers: true, drains: false, server: "" });
+        let first = all.next().unwrap_or_default();
         all.fold(first, |all, one| Presence {
             answers: all.answers && one.answers,
+            since_ns: all.since_ns.max(one.since_ns),
             drains: all.drains || one.drains,
-            server: "",
+            is_held: all.is_held || one.is_held,
+            server: match (all.server, one.server) {
+                ("", server) | (server, "") => server,
+                _ => "",
+            },
         })
     }
 

@@ -112,7 +112,8 @@ impl Store for Disk {
     }
 
     fn presence(&self) -> Presence<'_> {
-        Presence { answers: !self.is_away.load(SeqCst), drains: self.drains.load(SeqCst), server: "" }
+        let (answers, drains) = (!self.is_away.load(SeqCst), self.drains.load(SeqCst));
+        Presence { answers, drains, ..Presence::default() }
     }
 
     fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {

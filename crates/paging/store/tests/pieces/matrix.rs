@@ -150,12 +150,16 @@ impl Store for Spy {
         Some(format!("drawer {slot}"))
     }
 
+    fn adopt(&mut self) {
+        self.log.note("adopt");
+    }
+
     fn is_copy(&mut self) {
         self.log.note("is_copy");
     }
 
     fn presence(&self) -> Presence<'_> {
-        Presence { answers: false, drains: true, server: "" }
+        Presence { answers: false, drains: true, server: "", ..Presence::default() }
     }
 
     fn take_lost(&mut self, tell: &mut dyn FnMut(Range<u32>)) {
@@ -301,6 +305,7 @@ fn passed_on(store: Box<dyn Store>, log: &Log) -> Option<Vec<&'static str>> {
     note("forget", log.hears("forget", || rig.store.forget(0..1)));
     note("close", log.hears("close", || rig.store.close()));
     note("inherit", log.hears("inherit", || rig.store.inherit().unwrap()));
+    note("adopt", log.hears("adopt", || rig.store.adopt()));
     Some(passed)
 }
 

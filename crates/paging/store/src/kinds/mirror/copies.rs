@@ -31,7 +31,7 @@ pub(super) struct Side {
     /// Another copy is on the same server: this one is none.
     pub is_double: bool,
     /// Since when it has not answered, as it was looked at; 0: it does.
-    away_since_ns: u64,
+    pub away_since_ns: u64,
     /// A spare takes its place: which copy that is.
     pub successor: Option<usize>,
     /// That one has all by now: this copy has no part in anything any more.
@@ -121,8 +121,12 @@ impl Side {
 
     /// Whether some of these slots should be written to this copy again.
     pub fn needs(&self, slots: &Range<u32>) -> bool {
-        let behind = self.stale.has_any(slots.clone()) || self.suspect.has_any(slots.clone());
-        behind && !self.is_missing() && slots.end <= self.store.slots()
+        self.lacks(slots) && !self.is_missing() && slots.end <= self.store.slots()
+    }
+
+    /// Whether it is to be written some of these slots again.
+    pub fn lacks(&self, slots: &Range<u32>) -> bool {
+        self.stale.has_any(slots.clone()) || self.suspect.has_any(slots.clone())
     }
 
     /// An operation has ended.
@@ -204,7 +208,11 @@ impl Copies {
         for copy in &mut self.0 {
             match (copy.store.presence().answers, copy.away_since_ns) {
                 (true, 1..) => (copy.away_since_ns, copy.probe_ns) = (0, 0),
-                (false, 0) => copy.away_since_ns = now_ns(),
+                // It may have been known before.
+                (false, 0) => {
+                    let since_ns = copy.store.presence().since_ns;
+                    copy.away_since_ns = if since_ns == 0 { now_ns() } else { since_ns };
+                }
                 _ => {}
             }
         }

@@ -11,6 +11,7 @@
 //! ([`resync`](crate::kinds::mirror::resync)).
 
 mod copies;
+mod forks;
 mod repair;
 mod resync;
 mod spare;
@@ -76,8 +77,13 @@ pub struct Mirror {
     saved_bytes: usize,
     /// Forks whose children may still read the copies.
     forks: Vec<u32>,
-    /// This is a fork's child, which must not write.
+    /// This is a fork's child, which does not write while the owner lives; or it has ended.
     inherited: bool,
+    is_heir: bool,
+    /// A copy has taken a write.
+    is_kept: bool,
+    /// When it was made, ns.
+    begun_ns: u64,
 }
 
 /// An operation of the caller's.
@@ -111,9 +117,10 @@ enum Inner {
         id: u32,
     },
     Repair(Repair),
-    /// What the resync reads, and what it writes.
+    /// What the resync reads, and what it writes; what it reads where it was lost.
     Source,
     Target,
+    Check,
 }
 
 /// The source of the bytes of a read.
@@ -186,6 +193,9 @@ impl Mirror {
             saved_bytes: 0,
             forks: Vec::new(),
             inherited: false,
+            is_heir: false,
+            is_kept: false,
+            begun_ns: now_ns(),
         }
     }
 
@@ -288,8 +298,12 @@ impl Mirror {
         self.see_to_spares(ring);
         while let Some((index, end)) = self.ends.pop_front() {
             self.copies.0[index].under_way -= 1;
-            self.copies.0[index].ended(&end.result);
-            match self.inner.take(end.id).expect("an operation of a copy under way") {
+            let inner = self.inner.take(end.id).expect("an operation of a copy under way");
+            // What is not there yet is no failure of the copy's.
+            if end.result.is_ok() || !matches!(inner, Inner::Check) {
+                self.copies.0[index].ended(&end.result);
+            }
+            match inner {
                 Inner::Read { id, slots, since_ns } => {
                     let took_ns = end.result.is_ok().then(|| now_ns() - since_ns);
                     self.copies.read_ended(index, took_ns);
@@ -299,6 +313,7 @@ impl Mirror {
                 Inner::Repair(repair) => self.repaired(ring, index, &repair, end.result.is_ok(), ended),
                 Inner::Source => self.source_read(ring, index, &end.result, ended),
                 Inner::Target => self.target_written(ring, index, &end.result, ended),
+                Inner::Check => self.target_checked(ring, index, &end.result, ended),
             }
         }
         self.see_to_resync(ring);
@@ -373,7 +388,7 @@ impl Mirror {
         let slots = &operation.slots;
         let bytes = slots.len() * self.block;
         let needed = self.copies.0.iter().any(|copy| copy.needs(slots));
-        if needed && !self.inherited && self.saved_bytes + bytes <= SAVED_MOST {
+        if needed && self.may_write() && self.saved_bytes + bytes <= SAVED_MOST {
             let mut saved = Saved::with_room_for(bytes);
             for piece in operation.pieces.get() {
                 // SAFETY: the read has ended, and its memory has no user until the caller receives
@@ -441,7 +456,10 @@ impl Mirror {
         let (slots, copy) = (operation.slots.clone(), &mut self.copies.0[index]);
         copy.suspect.remove(slots.clone());
         match result {
-            Ok(()) => copy.stale.remove(slots.clone()),
+            Ok(()) => {
+                copy.stale.remove(slots.clone());
+                self.is_kept = true;
+            }
             Err(failure) => {
                 copy.stale.insert(slots.clone());
                 worse(&mut operation.failure, failure);
@@ -578,22 +596,8 @@ impl Store for Mirror {
         self.settle(ring, ended);
     }
 
-    /// A copy that cannot promise this gets no later slots; the child reads another copy.
     fn share(&mut self, fork: u32) -> Result<(), Error> {
-        let mut failed = None;
-        for copy in self.copies.0.iter_mut().filter(|copy| !copy.is_retired) {
-            if let Err(error) = copy.store.share(fork) {
-                copy.lose();
-                failed = Some(error);
-            }
-        }
-        failed.filter(|_| self.copies.0.iter().all(Side::is_out)).map_or_else(
-            || {
-                self.forks.push(fork);
-                Ok(())
-            },
-            Err,
-        )
+        self.share_copies(fork)
     }
 
     fn unshare(&mut self, fork: u32) {
@@ -602,30 +606,12 @@ impl Store for Mirror {
         self.copies.0.iter_mut().for_each(|copy| copy.store.unshare(fork));
     }
 
-    /// Operations under way belong to the parent. A child must not write slots: once it has ended,
-    /// they may belong to others.
     fn inherit(&mut self) -> Result<(), Error> {
-        self.operations.clear();
-        self.inner.clear();
-        self.came.clear();
-        self.ends.clear();
-        self.waiting.clear();
-        self.given_up.clear();
-        self.spares.clear();
-        self.relief = None;
-        self.forks.clear();
-        self.resync = Resync::default();
-        self.saved_bytes = 0;
-        self.inherited = true;
-        let mut failed = None;
-        for copy in &mut self.copies.0 {
-            (copy.reading, copy.under_way) = (0, 0);
-            if let Err(error) = copy.store.inherit() {
-                copy.lose();
-                failed = Some(error);
-            }
-        }
-        failed.filter(|_| self.copies.0.iter().all(Side::is_out)).map_or(Ok(()), Err)
+        self.inherit_copies()
+    }
+
+    fn adopt(&mut self) {
+        self.adopt_copies();
     }
 
     fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
@@ -652,6 +638,6 @@ impl Store for Mirror {
 
     fn presence(&self) -> Presence<'_> {
         let answers = self.copies.0.iter().any(|copy| !copy.is_missing());
-        Presence { answers, drains: false, server: "" }
+        Presence { answers, ..Presence::default() }
     }
 }

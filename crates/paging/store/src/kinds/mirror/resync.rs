@@ -1,6 +1,8 @@
 //! The resync of a mirror, in the background: what a copy lacks is read from another, compared with
 //! the checksums of what was written, and written to it, until no copy lacks anything.
 //!
+//! In the child of a fork, what a copy lacks is only read there, and compared: its owner writes it.
+//!
 //! One step at a time is under way, and the steps have a bounded rate. A write of the program's to
 //! slots of the step waits until the step is over.
 
@@ -71,7 +73,7 @@ impl Resync {
 impl Mirror {
     /// Arms the clock, if there is something to be done.
     pub(super) fn see_to_resync(&mut self, ring: &mut StoreRing<'_>) {
-        let is_idle = !self.resync.is_armed && self.resync.step.is_none() && !self.inherited;
+        let is_idle = !self.resync.is_armed && self.resync.step.is_none();
         // On the simulated machine a timeout ends at once: a copy that takes no writes would occupy
         // the pager's thread for ever. The tests of this crate check the resync by themselves.
         if is_idle && !cfg!(terapage_model) && self.is_behind() {
@@ -93,7 +95,7 @@ impl Mirror {
     /// The time has come for the next step.
     pub(super) fn resync_on(&mut self, ring: &mut StoreRing<'_>) {
         self.resync.is_armed = false;
-        if self.inherited || self.resync.step.is_some() {
+        if self.resync.step.is_some() {
             return;
         }
         if self.resync.at == 0 {
@@ -156,7 +158,49 @@ impl Mirror {
         let pieces = [Piece::new(saved.bytes().as_ptr() as usize, saved.bytes().len())].into();
         let step = Step { slots, saved, pieces, tried: 0, left: 0, begun_ns: now_ns() };
         self.resync.step = Some(step);
-        self.read_source(ring);
+        if self.inherited { self.check_target(ring) } else { self.read_source(ring) }
+    }
+
+    /// Reads the slots of the step where they were lost: the owner may have written them again.
+    fn check_target(&mut self, ring: &mut StoreRing<'_>) {
+        let Some(step) = &self.resync.step else { return };
+        let now_ns = now_ns();
+        let is_target = |&index: &usize| {
+            let copy = &self.copies.0[index];
+            copy.lacks(&step.slots) && copy.takes_again(now_ns) && step.slots.end <= copy.store.slots()
+        };
+        let Some(index) = (0..self.copies.0.len()).find(is_target) else { return self.end_step(ring) };
+        let slot = step.slots.start;
+        // SAFETY: the step has the array until its operations have ended.
+        let array = unsafe { KeptPieces::new(&step.pieces) };
+        // SAFETY: the step has the memory, which nobody else uses, until its operations have ended.
+        unsafe { self.begin_in(index, ring, Inner::Check, (OpKind::Read, slot, false), array) };
+    }
+
+    /// A copy has given what it lacked, or has not.
+    pub(super) fn target_checked(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        index: usize,
+        result: &Result<(), Failure>,
+        ended: &mut Vec<crate::Ended>,
+    ) {
+        let Some(step) = &self.resync.step else { return };
+        let slots = step.slots.clone();
+        let blocks = step.saved.bytes().chunks_exact(self.block);
+        if result.is_ok() && slots.clone().zip(blocks).all(|(slot, bytes)| self.is_right(slot, bytes)) {
+            let copy = &mut self.copies.0[index];
+            (copy.stale.remove(slots.clone()), copy.suspect.remove(slots));
+            self.resync.has_gained = true;
+            self.end_step(ring);
+        } else if self.is_heir {
+            self.read_source(ring);
+        } else {
+            // The owner has not come so far.
+            self.resync.step = None;
+            self.arm_resync(ring, REST_NS);
+        }
+        self.let_go_on(ring, ended);
     }
 
     /// Reads the slots of the step from the next copy that may have them, those first that gave no
@@ -217,8 +261,7 @@ impl Mirror {
         let array = unsafe { KeptPieces::new(&step.pieces) };
         let lacks = |&index: &usize| {
             let copy = &self.copies.0[index];
-            let behind = copy.stale.has_any(slots.clone()) || copy.suspect.has_any(slots.clone());
-            behind && copy.takes_again(now_ns) && slots.end <= copy.store.slots()
+            copy.lacks(&slots) && copy.takes_again(now_ns) && slots.end <= copy.store.slots()
         };
         let targets: Vec<usize> = (0..self.copies.0.len()).filter(lacks).collect();
         step.left = targets.len() as u32;

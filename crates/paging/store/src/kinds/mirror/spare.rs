@@ -1,7 +1,9 @@
 //! Spares of a mirror: stores that keep nothing until one takes the place of a copy. A mirror has
 //! some from the beginning, or gets each one when it needs it ([`Relief`]).
 //!
-//! It does so if a copy has not answered for a time, or is to be emptied. The resync fills it.
+//! It does so if a copy has not answered for a time, or is to be emptied; or at once, if nothing is
+//! kept yet, and no copy answers: so a program begins as long as any server is there. The resync
+//! fills it, in a fork's child that of the parent.
 //! Until it has all, a copy that is there goes on as one; from then on it has no part in anything,
 //! and gives up what it keeps, once no child of an earlier fork can read it.
 
@@ -25,17 +27,18 @@ pub type Relief = Box<dyn FnMut() -> Option<Box<dyn Store>> + Send>;
 /// The time between two stores that could not take the place of a copy, ns.
 const PAUSE_NS: u64 = 10_000_000_000;
 
+/// How long a copy does not answer that may answer again in a moment, ns.
+const QUICK_NS: u64 = 500_000_000;
+
 impl Mirror {
     /// Has spares take the place of copies, and copies retire in whose place one has all.
     pub(super) fn see_to_spares(&mut self, ring: &mut StoreRing<'_>) {
-        if self.inherited {
-            return;
-        }
         self.retire(ring);
         let now_ns = now_ns();
         loop {
             // Only a copy that is to be emptied gets relief: one that is gone has the only bytes.
             let after_ns = self.spares.last().map_or(u64::MAX, |spare| spare.after.as_nanos() as u64);
+            let after_ns = if self.is_forsaken(now_ns) { QUICK_NS } else { after_ns };
             let is_old = |copy: &Side| copy.is_to_be_replaced(now_ns, after_ns);
             let Some(index) = self.copies.0.iter().position(is_old) else { return };
             let spare = self.spares.pop().map(|spare| spare.store);
@@ -44,6 +47,12 @@ impl Mirror {
                 self.relief_from_ns = now_ns + PAUSE_NS;
             }
         }
+    }
+
+    /// Whether nothing is kept, and no copy answers that could keep something.
+    fn is_forsaken(&self, now_ns: u64) -> bool {
+        let is_gone = |copy: &Side| copy.is_to_be_replaced(now_ns, QUICK_NS) || copy.successor.is_some();
+        !self.is_kept && !self.spares.is_empty() && self.copies.0.iter().all(is_gone)
     }
 
     /// Another store for the bytes of a copy.
@@ -76,7 +85,11 @@ impl Mirror {
         self.copies.0.push(side);
         self.copies.0[index].successor = Some(successor);
         self.with_copy(successor, ring, |store, ring, ended| store.open(ring, ended));
-        say(&format!("terapage: warning: store {new} takes the place of {old}\n"));
+        // The parent of a child has said it.
+        let since_ns = self.copies.0[index].away_since_ns;
+        if !self.inherited && (since_ns == 0 || since_ns >= self.begun_ns) {
+            say(&format!("terapage: warning: store {new} takes the place of {old}\n"));
+        }
         true
     }
 
@@ -96,7 +109,9 @@ impl Mirror {
                 (copy.is_retired, copy.readers) = (true, self.forks.clone());
             }
             (copy.stale, copy.suspect) = Default::default();
-            if copy.under_way > 0 || !copy.readers.is_empty() {
+            // In a child, this takes back the child's own claim.
+            let is_read = !self.inherited && !copy.readers.is_empty() && copy.store.presence().is_held;
+            if copy.under_way > 0 || is_read {
                 continue;
             }
             copy.is_emptied = true;
