@@ -346,7 +346,7 @@ static void *its_processors(void *set)
     return NULL;
 }
 
-/* The pager never binds a thread of such a program, which has no hooks that would end the binding. */
+/* The pager binds no thread of such a program, which has no hooks that would end the binding. */
 static void processors(void)
 {
     cpu_set_t all, set;
