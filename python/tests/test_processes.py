@@ -37,6 +37,32 @@ def test_a_forked_child_sees_memory_as_it_was(python):
     )
 
 
+def test_threads_and_processes_keep_their_processors(python):
+    python(
+        """
+        import subprocess, threading
+
+        own = os.sched_getaffinity(0)
+        a = tp.empty(12 << 20, "i8")
+        a[:] = 1
+        pages = np.random.default_rng(1).integers(0, len(a) // 512, (40, 400)) * 512
+        seen = []
+        for some in pages:
+            for at in some.tolist():
+                assert a[at] == 1
+            seen.append(os.sched_getaffinity(0))
+            thread = threading.Thread(target=lambda: seen.append(os.sched_getaffinity(0)))
+            thread.start()
+            thread.join()
+        ask = "import os; print(len(os.sched_getaffinity(0)))"
+        its = subprocess.run([sys.executable, "-c", ask], capture_output=True, check=True).stdout
+        assert [one for one in seen if one != own] == []
+        assert int(its) == len(own)
+        """,
+        budget="24M",
+    )
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(python, method):
     python(

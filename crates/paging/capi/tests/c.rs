@@ -180,6 +180,7 @@ fn programs_begin_and_end_in_ways_of_their_own() {
         ("descriptors", file),
         ("short", nothing),
         ("locked", nothing),
+        ("processors", nothing),
         ("closed", file),
         ("closed-all", nothing),
         ("others", nothing),

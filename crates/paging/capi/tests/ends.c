@@ -11,6 +11,7 @@
  *     ends descriptors FILE   maps with no descriptors left, again and again
  *     ends short              maps a file that has fewer bytes than it says
  *     ends locked             locks all that it maps
+ *     ends processors         begins threads, and asks for its processors, while it misses
  *     ends closed FILE        closes what it did not open, as daemons do, and has no standard
  *                             output
  *     ends closed-all         closes all files in children, which are stopped or find what they had
@@ -22,6 +23,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -338,6 +340,32 @@ static void locked(void)
     check();
 }
 
+static void *its_processors(void *set)
+{
+    CHECK(sched_getaffinity(0, sizeof(cpu_set_t), set) == 0);
+    return NULL;
+}
+
+/* The pager binds no thread of such a program, which has no hooks that would end the binding. */
+static void processors(void)
+{
+    cpu_set_t all, set;
+    its_processors(&all);
+    use(allocate);
+    unsigned seed = 1;
+    for (int round = 0; round < 40; round++) {
+        for (int i = 0; i < 400; i++) {
+            size_t page = (size_t)rand_r(&seed) % (LEN / 4096);
+            CHECK(memory[page * 4096] == (unsigned char)page);
+        }
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, its_processors, &set) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(CPU_EQUAL(&set, &all));
+        its_processors(&set);
+        CHECK(CPU_EQUAL(&set, &all));
+    }
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc > 1);
@@ -361,6 +389,8 @@ int main(int argc, char **argv)
         descriptors(name);
     else if (strcmp(how, "short") == 0)
         short_file();
+    else if (strcmp(how, "processors") == 0)
+        processors();
     else if (strcmp(how, "locked") == 0)
         locked();
     else if (strcmp(how, "closed") == 0)

@@ -30,9 +30,9 @@ pub struct Options {
     pub io: Option<IoEngine>,
     /// Whether threads whose blocks displace each other's take turns, with the default policy.
     pub turns: bool,
-    /// Whether the program's threads may be bound to the pager's processor. The caller then ends the
-    /// binding (`terapage_sys::binding::freed`) before the program begins threads or processes, asks
-    /// for its processors or sets them.
+    /// Whether the program's threads may be bound to the pager's processor. The caller then ends
+    /// the binding (`terapage_sys::binding::freed`) before the program begins threads or processes,
+    /// asks for its processors or sets them.
     pub follows: bool,
     /// Microseconds that the pager spins before it sleeps.
     pub spin_us: u64,

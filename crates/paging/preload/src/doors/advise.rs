@@ -144,7 +144,7 @@ pub unsafe extern "C" fn process_madvise(
                 libc::SYS_process_madvise,
                 [process as usize, pieces as usize, count, advice as usize, flags as usize, 0],
             )
-        } as isize;
+        };
     }
     let is_own = match is_own(process) {
         Ok(is_own) => is_own,

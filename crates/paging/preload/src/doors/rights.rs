@@ -26,7 +26,8 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
         return unsafe { kernel_mprotect(from, len, prot) };
     }
     if is_beyond(from, len) {
-        return refuse(if from.is_multiple_of(page_bytes()) { libc::ENOMEM } else { libc::EINVAL });
+        let wrong = !from.is_multiple_of(page_bytes()) || is_wrong(prot, -1);
+        return refuse(if wrong { libc::EINVAL } else { libc::ENOMEM });
     }
     let to = from + len.next_multiple_of(page_bytes());
     if len == 0 || !paged::meets(from, to - from) {
@@ -124,7 +125,8 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
         return unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int };
     }
     if is_beyond(from, len) {
-        return refuse(if from.is_multiple_of(page_bytes()) { libc::ENOMEM } else { libc::EINVAL });
+        let wrong = !from.is_multiple_of(page_bytes()) || is_wrong(prot, key);
+        return refuse(if wrong { libc::EINVAL } else { libc::ENOMEM });
     }
     let mut paged = Vec::new();
     if len > 0 {
