@@ -185,7 +185,8 @@ impl Mirror {
         let is_right = |(slot, bytes): (u32, &[u8])| XxHash3_64::oneshot(bytes) == self.sums[slot as usize];
         if result.is_ok() && slots.clone().zip(blocks).all(is_right) {
             let copy = &mut self.copies.0[index];
-            (copy.stale.remove(slots.clone()), copy.suspect.remove(slots));
+            copy.stale.remove(slots.clone());
+            copy.suspect.remove(slots);
             self.resync.has_gained = true;
             self.end_step(ring);
         } else if self.is_heir {
