@@ -48,12 +48,12 @@ class Family:
 
     def fork(self, how):
         """Has it fork; returns the child's number."""
-        before = len(self.pids)
-        self.tell(how)
         forked = lambda: re.findall(r"^forked (-?\d+)$", self.child.output(), re.MULTILINE)
+        before = len(forked())
+        self.tell(how)
         wait_for(lambda: len(forked()) > before or self.child.process.poll() is not None, "it forks", TIMEOUT_S)
         check(len(forked()) > before, f"it ends: {self.child.last_words()}")
-        self.pids = [int(pid) for pid in forked()]
+        self.pids.append(int(forked()[-1]))
         check(self.pids[-1] > 0, "the fork fails")
         return self.pids[-1]
 
@@ -254,7 +254,10 @@ def drained_with_workers(bench):
     for how in "rw":
         family.fork(how)
     family.until_in_sync()
-    said = bench.far("drain", servers[0].url)
+    # It ends by itself if nothing moves for a minute.
+    argv = [*bench.command, "far", "drain", servers[0].url]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    said = ran.stdout + ran.stderr
     check("is empty" in said and not blocks(servers[0]), said)
     servers[0].stop()
     family.until_in_sync()

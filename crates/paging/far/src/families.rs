@@ -143,15 +143,15 @@ impl History {
     fn fork(&mut self, process: usize) {
         self.all[process].forks += 1;
         let fork = self.all[process].forks;
-        let mut acknowledged = [false; SERVERS];
-        for server in 0..SERVERS {
+        let acknowledged: [bool; SERVERS] = std::array::from_fn(|server| {
             self.all[process].holders[server].will_fork(fork, true);
             let (claims, last) = self.all[process].holders[server].unnoted();
-            acknowledged[server] = self.send(server, (claims, Vec::new()));
-            if acknowledged[server] {
+            let is_acknowledged = self.send(server, (claims, Vec::new()));
+            if is_acknowledged {
                 self.all[process].holders[server].noted(last);
             }
-        }
+            is_acknowledged
+        });
         let one = &self.all[process];
         let mut holders = one.holders.clone();
         for (holder, acknowledged) in holders.iter_mut().zip(acknowledged) {

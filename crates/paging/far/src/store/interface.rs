@@ -77,7 +77,9 @@ impl Store for Far {
         // What a child has lost its parent may have written again. A mirror compares what it reads
         // there with the checksums.
         let may_be_back = self.is_copy && self.role != Role::Owner;
-        self.claims |= self.role != Role::Owner;
+        if self.role != Role::Owner {
+            (self.claims, self.is_left) = (true, false);
+        }
         let failure = match &self.lost {
             Some(lost) if op.kind == OpKind::Read && !may_be_back && is_lost(lost) => {
                 Some(self.why_lost.clone())
@@ -180,6 +182,7 @@ impl Store for Far {
             }
         }
         if self.role != Role::Owner && self.claims && self.used.count() == 0 {
+            self.is_left = true;
             self.release();
         }
     }

@@ -224,6 +224,8 @@ pub struct Far {
     role: Role,
     /// Of a reader, or an heir: it may have a claim there.
     claims: bool,
+    /// It needs nothing there any more, and is to take its claim back.
+    is_left: bool,
     /// Of a reader, or an heir: it has given no sign of life yet.
     is_fresh: bool,
     /// The fork that servers were told of last, and since when they are asked to note it.
@@ -322,6 +324,7 @@ impl Far {
             space,
             role: Role::Owner,
             claims: false,
+            is_left: false,
             is_fresh: false,
             asked_to_note: None,
             deaf_until_ns: 0,

@@ -162,6 +162,9 @@ impl Far {
             self.lanes[lane].wanted = true;
             return;
         }
+        if self.is_left {
+            return self.release();
+        }
         if self.role != Role::Reader && !self.is_registered && self.acks == 0 {
             // The server was full when the registration was sent.
             self.register(0);

@@ -338,12 +338,12 @@ impl Io {
         let own = usize::from(self.own);
         let others = || self.stores.iter().enumerate().filter(|(origin, _)| *origin != own);
         let (condition, behind) = self.others.get_or_insert_with(|| {
-            let most = |all: Redundancy, (_, store): (usize, &Box<dyn Store>)| {
-                let one = store.redundancy();
+            let most = |all: Redundancy, one: Redundancy| {
                 let (copies, missing) = (all.copies.max(one.copies), all.missing.max(one.missing));
                 Redundancy { copies, missing, ..all + one }
             };
-            (others().find_map(|(_, store)| store.condition()), others().fold(Redundancy::default(), most))
+            let behind = others().map(|(_, store)| store.redundancy()).fold(Redundancy::default(), most);
+            (others().find_map(|(_, store)| store.condition()), behind)
         });
         let store = &self.stores[own];
         let all = store.redundancy();

@@ -269,3 +269,31 @@ fn a_store_that_a_child_reads_is_not_emptied() {
     rig.write(2, 8).unwrap();
     assert!(a.was_emptied.load(SeqCst));
 }
+
+/// A child does not write what a server has lost: it finds it there once its parent has written it.
+/// When the parent has ended, it writes it itself.
+#[test]
+fn a_child_is_in_sync_again_by_its_parent_and_later_by_itself() {
+    let (a, b) = (Disk::default(), Disk::default());
+    let Some(mut child) = Rig::of(&[&a, &b]) else { return };
+    (0..300).for_each(|slot| child.write(slot, slot as u8).unwrap());
+    child.mirror.share(1).unwrap();
+    child.mirror.inherit().unwrap();
+    a.lose_all();
+    // With this it hears of it.
+    child.read(0, 0).unwrap();
+    let until = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < until {
+        child.rest();
+    }
+    assert!(!child.is_in_sync() && a.slot(7) == [0xcc; BLOCK], "the child writes");
+    let written = b.bytes.lock().unwrap().clone();
+    a.bytes.lock().unwrap().clone_from(&written);
+    child.until_in_sync();
+    b.lose_all();
+    child.read(0, 0).unwrap();
+    assert!(!child.is_in_sync());
+    child.mirror.adopt();
+    child.until_in_sync();
+    assert!((0..300).all(|slot| b.slot(slot) == vec![slot as u8; BLOCK]));
+}

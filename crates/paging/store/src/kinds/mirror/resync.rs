@@ -190,7 +190,8 @@ impl Mirror {
         let blocks = step.saved.bytes().chunks_exact(self.block);
         if result.is_ok() && slots.clone().zip(blocks).all(|(slot, bytes)| self.is_right(slot, bytes)) {
             let copy = &mut self.copies.0[index];
-            (copy.stale.remove(slots.clone()), copy.suspect.remove(slots));
+            copy.stale.remove(slots.clone());
+            copy.suspect.remove(slots);
             self.resync.has_gained = true;
             self.end_step(ring);
         } else if self.is_heir {
