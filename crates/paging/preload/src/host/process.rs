@@ -58,7 +58,9 @@ pub unsafe fn begin(environment: Texts) {
     // The first lookup in the loader's data: a process that is not paged needs these functions,
     // too.
     real::find();
-    if !start.is_wanted() {
+    let is_wanted = start.is_wanted();
+    crate::guard::begin(start.variable(crate::guard::VARIABLE).as_deref(), is_wanted);
+    if !is_wanted {
         return stand_back();
     }
     ORDER.iter().for_each(|step| step(&start));
@@ -371,6 +373,7 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
         each_second: Some(crate::untracked::each_second),
         share: crate::job::share(in_use),
         turns: settings.turns,
+        pins: crate::guard::pins(),
         soft_per_mille: settings.soft_per_mille.map_or(usual.soft_per_mille, |share| share as usize),
         spin_us: settings.spin_us.unwrap_or(usual.spin_us),
         ..usual

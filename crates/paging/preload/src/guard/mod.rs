@@ -1,0 +1,115 @@
+//! Guarded mode: paging without any right.
+//!
+//! Everybody may have a userfaultfd that sees the faults of programs, but not those inside the
+//! kernel: a system call that meets an absent page fails with EFAULT. So no call may meet one. A
+//! seccomp filter ([filter]) traps the calls whose pointers lie in the arena, and those whose memory
+//! may point there. The handler ([trap]) pins what the call touches
+//! ([pins](terapage_pager::pins)), touches it, and makes the call at an address that the filter lets
+//! pass ([gate]).
+//!
+//! The filter survives each exec. It compares addresses at which the kernel puts nothing by itself,
+//! so most calls of an executed program pass. Some are always trapped, so an executed program must
+//! have the handler: it has this library, or is not executed.
+
+mod copy;
+mod filter;
+mod gate;
+mod masks;
+mod pieces;
+mod trap;
+
+pub use trap::call;
+
+use crate::hosted;
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terapage_pager::pins::Pins;
+use terapage_sys::userfaultfd::{self, Kind, Userfaultfd};
+use terapage_sys::{page_bytes, thread};
+
+/// The setting: `1` guards if the right to handle the kernel's faults is missing, `force` always.
+pub const VARIABLE: &str = "TERAPAGE_GUARD";
+
+/// Where the arena lies in guarded mode. The kernel puts nothing there by itself: it begins at the
+/// upper end of all addresses, with position-independent programs at two thirds of them, and with
+/// an unlimited stack at one third.
+pub const ARENA: Range<usize> = 0x3000_0000_0000..0x5000_0000_0000;
+
+/// Slots for the pins of calls at the same time.
+const SLOTS: usize = 2048;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static PINS: OnceLock<Pins> = OnceLock::new();
+
+/// Whether the memory of this process is paged in guarded mode.
+pub fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+/// Whether the filter is in force, perhaps by a process that this one descends from.
+pub fn is_active() -> bool {
+    ACTIVE.load(Relaxed)
+}
+
+/// The pins of the process, in guarded mode.
+pub fn pins() -> Option<&'static Pins> {
+    PINS.get()
+}
+
+/// Whether this process lacks the right to handle faults inside the kernel, and could guard calls.
+fn is_needed() -> bool {
+    Userfaultfd::open(Kind::Faults).is_err_and(|error| error.is_forbidden())
+        && userfaultfd::may_serve_programs()
+}
+
+/// Begins, before the process has read its settings: `wish` is the setting, and `is_paged` whether
+/// its memory should be paged.
+pub fn begin(wish: Option<&OsStr>, is_paged: bool) {
+    // SAFETY: no memory is touched.
+    let is_filtered = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) } == 2;
+    if wish.is_none() && !is_filtered || hosted::is_host() || !gate::open() {
+        return;
+    }
+    let before = trap::open();
+    let is_under = is_filtered && trap::is_trapped();
+    let wants = is_paged && wish.is_some_and(|wish| wish == "force" || wish == "1" && is_needed());
+    if !wants && !is_under {
+        trap::close(before);
+        gate::close();
+        return;
+    }
+    thread::leaves_open(libc::SIGSYS);
+    if !is_under && let Err(error) = filter::install() {
+        trap::close(before);
+        gate::close();
+        thread::say(&format!("terapage: system calls cannot be guarded: {error}\n"));
+        return;
+    }
+    gate::use_it();
+    ACTIVE.store(true, Relaxed);
+    if wants {
+        PINS.get_or_init(|| Pins::new(SLOTS));
+        userfaultfd::serve_programs_only();
+        ON.store(true, Relaxed);
+    }
+}
+
+/// Touches the parts of a range that are paged.
+pub fn touch(at: usize, len: usize) {
+    copy::paged_parts(at, len, |from, to| {
+        for page in (from..to).step_by(page_bytes()) {
+            // SAFETY: the memory is there, and readable.
+            unsafe { (page as *const u8).read_volatile() };
+        }
+    });
+}
+
+/// In the child of a fork, which has one thread.
+pub fn in_child() {
+    if let Some(pins) = pins() {
+        pins.in_child(thread::own_name(), thread::id() as usize);
+    }
+}

@@ -1,0 +1,26 @@
+//! Guarded mode exists for glibc on x86-64 only.
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use terapage_pager::pins::Pins;
+
+pub const VARIABLE: &str = "TERAPAGE_GUARD";
+pub const ARENA: Range<usize> = 0..0;
+
+pub fn is_on() -> bool {
+    false
+}
+
+pub fn is_active() -> bool {
+    false
+}
+
+pub fn pins() -> Option<&'static Pins> {
+    None
+}
+
+pub fn begin(_wish: Option<&OsStr>, _is_paged: bool) {}
+
+pub fn touch(_at: usize, _len: usize) {}
+
+pub fn in_child() {}
