@@ -1,0 +1,63 @@
+//! Arrays of buffers, sets of files, and masks of signals behind a pointer.
+
+use crate::Direction::{self, In, Out};
+use crate::step::{Step, Visit};
+
+/// `readv` and its kin.
+pub fn read(visit: &mut Visit) -> Step {
+    visit.buffers(visit.long(1), visit.long(2), Out)
+}
+
+/// `writev` and its kin.
+pub fn write(visit: &mut Visit) -> Step {
+    visit.buffers(visit.long(1), visit.long(2), In)
+}
+
+/// `process_vm_readv`
+pub fn process_read(visit: &mut Visit) -> Step {
+    process(visit, Out, In)
+}
+
+/// `process_vm_writev`
+pub fn process_write(visit: &mut Visit) -> Step {
+    process(visit, In, Out)
+}
+
+/// The second array lies here, and names memory of the other process, which may be this one.
+fn process(visit: &mut Visit, here: Direction, there: Direction) -> Step {
+    visit.buffers(visit.long(1), visit.long(2), here)?;
+    let (array, count) = (visit.long(3), visit.long(4));
+    if visit.is_self(visit.int(0)) {
+        visit.buffers(array, count, there)
+    } else if count <= 1024 {
+        visit.reads(array, count * 16)
+    } else {
+        Ok(())
+    }
+}
+
+/// `select`: three sets of bits, in whole words. The kernel takes no more files than the process
+/// may have open.
+pub fn sets(visit: &mut Visit) -> Step {
+    let bytes = visit.signed(0).div_ceil(64) * 8;
+    for set in 1..4 {
+        visit.changes(visit.long(set), bytes)?;
+    }
+    Ok(())
+}
+
+/// `pselect6`
+pub fn sets_and_mask(visit: &mut Visit) -> Step {
+    sets(visit)?;
+    mask_in_sixth(visit)
+}
+
+/// The sixth argument points to a mask of signals and the mask's length, which must be 8.
+pub fn mask_in_sixth(visit: &mut Visit) -> Step {
+    let pair = visit.long(5);
+    if pair == 0 {
+        return Ok(());
+    }
+    let [mask, _] = visit.structure(pair)?;
+    visit.reads(mask, 8)
+}
