@@ -35,6 +35,9 @@ const fn argument(index: u32) -> u32 {
     16 + 8 * index
 }
 
+/// `io_pgetevents`, for which the libc crate has no name.
+const IO_PGETEVENTS: i64 = 333;
+
 const X86_64: u32 = 0xc000_003e;
 const ALLOW: u32 = 0x7fff_0000;
 const TRAP: u32 = 0x0003_0000 | MARK as u32;
@@ -60,7 +63,7 @@ fn when(number: usize) -> When {
         | SYS_rseq => When::Never,
         // Programs get no ring and no context: only the library uses these.
         SYS_io_uring_enter | SYS_io_uring_register | SYS_io_submit | SYS_io_getevents
-        | SYS_io_pgetevents | SYS_io_destroy | SYS_io_cancel => When::Never,
+        | IO_PGETEVENTS | SYS_io_destroy | SYS_io_cancel => When::Never,
         SYS_io_uring_setup | SYS_io_setup => When::Always,
         // A blocked or replaced SIGSYS would let the kernel end the process.
         SYS_rt_sigaction | SYS_rt_sigsuspend | SYS_sigaltstack => When::Always,

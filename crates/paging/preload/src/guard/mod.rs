@@ -18,9 +18,10 @@ mod masks;
 mod pieces;
 mod trap;
 
-pub use trap::call;
+pub use trap::forget_ended;
 
 use crate::hosted;
+use libc::{c_int, c_long, ssize_t};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -94,6 +95,34 @@ pub fn begin(wish: Option<&OsStr>, is_paged: bool) {
         PINS.get_or_init(|| Pins::new(SLOTS));
         userfaultfd::serve_programs_only();
         ON.store(true, Relaxed);
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_ASYNCHRONOUS`, for which the libc crate has no name.
+const AT_ONCE: c_int = 1;
+
+/// Makes a call of a function of the C library that is a cancellation point, without a trap.
+///
+/// # Safety
+/// The same as for the system call.
+#[inline(never)]
+pub unsafe fn transfer(number: c_long, arguments: [usize; 6]) -> ssize_t {
+    let mut kind = 0;
+    let depth = &raw const kind as usize;
+    // SAFETY: there is room for the old kind; the caller answers for the call.
+    unsafe {
+        pthread_setcanceltype(AT_ONCE, &raw mut kind);
+        let answer = trap::call(number, arguments, depth);
+        pthread_setcanceltype(kind, &raw mut kind);
+        if (-4095..0).contains(&answer) {
+            crate::set_errno(-answer as c_int);
+            return -1;
+        }
+        answer
     }
 }
 

@@ -24,3 +24,11 @@ pub fn begin(_wish: Option<&OsStr>, _is_paged: bool) {}
 pub fn touch(_at: usize, _len: usize) {}
 
 pub fn in_child() {}
+
+/// # Safety
+/// None: it is never called.
+pub unsafe fn transfer(_number: libc::c_long, _arguments: [usize; 6]) -> libc::ssize_t {
+    -1
+}
+
+pub fn forget_ended() {}

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_calls::{Memory, Outcome, Range};
 use terapage_pager::pins::{Call, Caller, Pins};
-use terapage_sys::{page_bytes, thread};
+use terapage_sys::thread;
 
 /// The kernel's description of a trapped call (`siginfo_t`).
 #[repr(C)]

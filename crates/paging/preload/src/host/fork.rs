@@ -257,8 +257,11 @@ fn touch_pages(from: usize, to: usize) {
         .filter(|&at| paged::meets(at, page_bytes()))
     {
         if guard::is_on() {
-            // The kernel cannot wait for the page.
-            guard::touch(at, page_bytes());
+            // The kernel cannot wait for the page. SAFETY: the lock was taken before.
+            if !unsafe { ARENA.value() }.is_loose(at) {
+                // SAFETY: paged memory can be read.
+                unsafe { (at as *const u8).read_volatile() };
+            }
             continue;
         }
         // The call reads a set of signals at the address before it finds that the operation does
