@@ -4,7 +4,6 @@
 //! filter for them. Only the upper halves of pointers are compared.
 
 use super::{ARENA, gate};
-use libc::*;
 
 /// The mark of a signal of this filter.
 pub const MARK: u16 = 0x7e4b;
@@ -59,18 +58,22 @@ fn when(number: usize) -> When {
     match number as i64 {
         // The child continues behind the instruction, on another stack or with other memory. What
         // the C library passes lies in descriptors of threads, which are not paged.
-        SYS_clone | SYS_clone3 | SYS_fork | SYS_vfork | SYS_set_robust_list | SYS_set_tid_address
-        | SYS_rseq => When::Never,
+        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork | libc::SYS_set_robust_list | libc::SYS_set_tid_address
+        | libc::SYS_rseq => When::Never,
+        // Only filters and maps of the process have memory that points to memory.
+        libc::SYS_prctl => When::Pointers(pointers.unwrap_or(0)),
+        // The library calls these often. Its hooks serve the program's.
+        libc::SYS_madvise | libc::SYS_mlock | libc::SYS_mlock2 => When::Never,
         // Programs get no ring and no context: only the library uses these.
-        SYS_io_uring_enter | SYS_io_uring_register | SYS_io_submit | SYS_io_getevents
-        | IO_PGETEVENTS | SYS_io_destroy | SYS_io_cancel => When::Never,
-        SYS_io_uring_setup | SYS_io_setup => When::Always,
+        libc::SYS_io_uring_enter | libc::SYS_io_uring_register | libc::SYS_io_submit | libc::SYS_io_getevents
+        | IO_PGETEVENTS | libc::SYS_io_destroy | libc::SYS_io_cancel => When::Never,
+        libc::SYS_io_uring_setup | libc::SYS_io_setup => When::Always,
         // A blocked or replaced SIGSYS would let the kernel end the process.
-        SYS_rt_sigaction | SYS_rt_sigsuspend | SYS_sigaltstack => When::Always,
-        SYS_rt_sigprocmask => When::Given(pointers.unwrap_or(0), 1),
-        SYS_ppoll => When::Given(pointers.unwrap_or(0), 3),
-        SYS_pselect6 => When::Given(pointers.unwrap_or(0), 5),
-        SYS_epoll_pwait | SYS_epoll_pwait2 => When::Given(pointers.unwrap_or(0), 4),
+        libc::SYS_rt_sigaction | libc::SYS_rt_sigsuspend | libc::SYS_sigaltstack => When::Always,
+        libc::SYS_rt_sigprocmask => When::Given(pointers.unwrap_or(0), 1),
+        libc::SYS_ppoll => When::Given(pointers.unwrap_or(0), 3),
+        libc::SYS_pselect6 => When::Given(pointers.unwrap_or(0), 5),
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => When::Given(pointers.unwrap_or(0), 4),
         _ if terapage_calls::nested(number) => When::Always,
         _ => match pointers {
             Some(0) => When::Never,
@@ -191,8 +194,8 @@ pub fn install() -> std::io::Result<()> {
     const ALL_THREADS: i64 = 1;
     // SAFETY: the kernel copies the steps; the handler of the signal is there.
     unsafe {
-        if libc::syscall(SYS_prctl, i64::from(PR_SET_NO_NEW_PRIVS), 1_i64, 0_i64, 0_i64, 0_i64) != 0
-            || libc::syscall(SYS_seccomp, SET_FILTER, ALL_THREADS, &raw const all) != 0
+        if libc::syscall(libc::SYS_prctl, i64::from(libc::PR_SET_NO_NEW_PRIVS), 1_i64, 0_i64, 0_i64, 0_i64) != 0
+            || libc::syscall(libc::SYS_seccomp, SET_FILTER, ALL_THREADS, &raw const all) != 0
         {
             return Err(std::io::Error::last_os_error());
         }
@@ -248,28 +251,28 @@ mod tests {
         let steps = steps();
         assert!(steps.len() < 4096, "{} steps", steps.len());
         for at in [INSIDE, ARENA.start, ARENA.end - 1] {
-            assert_eq!(run(&steps, SYS_read, CODE, &[3, at, 8]), TRAP);
-            assert_eq!(run(&steps, SYS_read, gate::PLACE, &[3, at, 8]), ALLOW);
-            assert_eq!(run(&steps, SYS_futex, CODE, &[at, 0]), TRAP);
+            assert_eq!(run(&steps, libc::SYS_read, CODE, &[3, at, 8]), TRAP);
+            assert_eq!(run(&steps, libc::SYS_read, gate::PLACE, &[3, at, 8]), ALLOW);
+            assert_eq!(run(&steps, libc::SYS_futex, CODE, &[at, 0]), TRAP);
         }
         for at in [0, STACK, ARENA.start - 1, ARENA.end] {
-            assert_eq!(run(&steps, SYS_read, CODE, &[3, at, 8]), ALLOW);
+            assert_eq!(run(&steps, libc::SYS_read, CODE, &[3, at, 8]), ALLOW);
         }
-        assert_eq!(run(&steps, SYS_read, CODE, &[INSIDE, STACK, INSIDE]), ALLOW);
+        assert_eq!(run(&steps, libc::SYS_read, CODE, &[INSIDE, STACK, INSIDE]), ALLOW);
     }
 
     #[test]
     fn memory_that_points_to_memory_is_always_trapped() {
         let steps = steps();
-        for number in [SYS_readv, SYS_writev, SYS_sendmsg, SYS_execve, SYS_ioctl, SYS_rt_sigaction] {
+        for number in [libc::SYS_readv, libc::SYS_writev, libc::SYS_sendmsg, libc::SYS_execve, libc::SYS_ioctl, libc::SYS_rt_sigaction] {
             assert_eq!(run(&steps, number, CODE, &[3, STACK]), TRAP);
             assert_eq!(run(&steps, number, gate::PLACE, &[3, INSIDE]), ALLOW);
         }
-        assert_eq!(run(&steps, SYS_rt_sigprocmask, CODE, &[0, STACK, 0]), TRAP);
-        assert_eq!(run(&steps, SYS_rt_sigprocmask, CODE, &[0, 0, STACK]), ALLOW);
-        assert_eq!(run(&steps, SYS_rt_sigprocmask, CODE, &[0, 0, INSIDE]), TRAP);
-        assert_eq!(run(&steps, SYS_ppoll, CODE, &[STACK, 1, 0, 0]), ALLOW);
-        assert_eq!(run(&steps, SYS_ppoll, CODE, &[STACK, 1, 0, STACK]), TRAP);
+        assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, CODE, &[0, STACK, 0]), TRAP);
+        assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, CODE, &[0, 0, STACK]), ALLOW);
+        assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, CODE, &[0, 0, INSIDE]), TRAP);
+        assert_eq!(run(&steps, libc::SYS_ppoll, CODE, &[STACK, 1, 0, 0]), ALLOW);
+        assert_eq!(run(&steps, libc::SYS_ppoll, CODE, &[STACK, 1, 0, STACK]), TRAP);
     }
 
     /// Each call is decided as by its row alone.

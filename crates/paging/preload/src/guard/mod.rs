@@ -38,6 +38,9 @@ pub const VARIABLE: &str = "TERAPAGE_GUARD";
 /// an unlimited stack at one third.
 pub const ARENA: Range<usize> = 0x3000_0000_0000..0x5000_0000_0000;
 
+/// The answer of PR_GET_SECCOMP for a process with a filter.
+const FILTERED: c_long = 2;
+
 /// Slots for the pins of calls at the same time.
 const SLOTS: usize = 2048;
 
@@ -66,36 +69,50 @@ fn is_needed() -> bool {
         && userfaultfd::may_serve_programs()
 }
 
-/// Begins, before the process has read its settings: `wish` is the setting, and `is_paged` whether
-/// its memory should be paged.
-pub fn begin(wish: Option<&OsStr>, is_paged: bool) {
+/// The first step of the library: if a process that this one descends from has set the filter, the
+/// handler must be there before any call is trapped.
+pub fn arrive() {
     // SAFETY: no memory is touched.
-    let is_filtered = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) } == 2;
-    if wish.is_none() && !is_filtered || hosted::is_host() || !gate::open() {
+    let mode = unsafe { libc::syscall(libc::SYS_prctl, i64::from(libc::PR_GET_SECCOMP), 0_i64, 0_i64, 0_i64, 0_i64) };
+    if mode != FILTERED || !gate::open() {
         return;
     }
     let before = trap::open();
-    let is_under = is_filtered && trap::is_trapped();
-    let wants = is_paged && wish.is_some_and(|wish| wish == "force" || wish == "1" && is_needed());
-    if !wants && !is_under {
-        trap::close(before);
+    if trap::is_trapped() {
+        gate::use_it();
+        thread::leaves_open(libc::SIGSYS);
+        ACTIVE.store(true, Relaxed);
+    } else {
+        trap::close(&before);
         gate::close();
+    }
+}
+
+/// Begins, before the process has read its settings: `wish` is the setting, and `is_paged` whether
+/// its memory should be paged.
+pub fn begin(wish: Option<&OsStr>, is_paged: bool) {
+    let is_wished = wish.is_some_and(|wish| wish == "force" || wish == "1" && is_needed());
+    if !is_paged || hosted::is_host() || !is_wished {
         return;
     }
-    thread::leaves_open(libc::SIGSYS);
-    if !is_under && let Err(error) = filter::install() {
-        trap::close(before);
-        gate::close();
-        thread::say(&format!("terapage: system calls cannot be guarded: {error}\n"));
-        return;
+    if !is_active() {
+        if !gate::open() {
+            return;
+        }
+        let before = trap::open();
+        if let Err(error) = filter::install() {
+            trap::close(&before);
+            gate::close();
+            thread::say(&format!("terapage: system calls cannot be guarded: {error}\n"));
+            return;
+        }
+        gate::use_it();
+        thread::leaves_open(libc::SIGSYS);
+        ACTIVE.store(true, Relaxed);
     }
-    gate::use_it();
-    ACTIVE.store(true, Relaxed);
-    if wants {
-        PINS.get_or_init(|| Pins::new(SLOTS));
-        userfaultfd::serve_programs_only();
-        ON.store(true, Relaxed);
-    }
+    PINS.get_or_init(|| Pins::new(SLOTS));
+    userfaultfd::serve_programs_only();
+    ON.store(true, Relaxed);
 }
 
 unsafe extern "C" {

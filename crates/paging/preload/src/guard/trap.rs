@@ -7,9 +7,8 @@
 use super::filter::MARK;
 use super::{copy, gate, is_on, masks, pieces, pins};
 use crate::arena::{self, ARENA};
-use crate::{locked, process, real};
+use crate::{locked, process};
 use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_calls::{Memory, Outcome, Range};
 use terapage_pager::pins::{Call, Caller, Pins};
@@ -33,27 +32,42 @@ const FROM_FILTER: i32 = 1;
 static TRIES: AtomicBool = AtomicBool::new(false);
 static TRAPPED: AtomicBool = AtomicBool::new(false);
 
+/// An action in the kernel's form (`struct kernel_sigaction`): handler, flags, restorer, blocked
+/// signals.
+pub type Action = [u64; 4];
+
+const RESTORER: u64 = 0x0400_0000;
+/// Bytes of a set of signals.
+const SET: usize = size_of::<u64>();
+
+/// Returns from the handler. Unwinders know these bytes.
+#[unsafe(naked)]
+unsafe extern "C" fn restore() {
+    std::arch::naked_asm!(".byte 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00", "syscall")
+}
+
 /// Sets the handler. Returns the action before.
-pub fn open() -> libc::sigaction {
-    // SAFETY: zeros are a valid action; the handler may run from here on.
+pub fn open() -> Action {
+    let flags = (libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART) as u64 | RESTORER;
+    let action: Action = [on_trap as *const () as u64, flags, restore as *const () as u64, 0];
+    let mut before: Action = [0; 4];
+    let set = 1_u64 << (libc::SIGSYS - 1);
+    let arguments =
+        [libc::SIGSYS as usize, action.as_ptr() as usize, before.as_mut_ptr() as usize, SET, 0, 0];
+    let unblock = [libc::SIG_UNBLOCK as usize, &raw const set as usize, 0, SET, 0, 0];
+    // SAFETY: the handler may run from here on.
     unsafe {
-        let (mut action, mut before): (libc::sigaction, libc::sigaction) =
-            (std::mem::zeroed(), std::mem::zeroed());
-        action.sa_sigaction =
-            on_trap as unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void) as libc::sighandler_t;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART;
-        real::call!(sigaction(libc::SIGSYS, &raw const action, &raw mut before) or -1);
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&raw mut set, libc::SIGSYS);
-        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, null_mut());
-        before
+        gate::call(libc::SYS_rt_sigaction, arguments);
+        gate::call(libc::SYS_rt_sigprocmask, unblock);
     }
+    before
 }
 
 /// Sets the action that was there before.
-pub fn close(before: libc::sigaction) {
+pub fn close(before: &Action) {
+    let arguments = [libc::SIGSYS as usize, before.as_ptr() as usize, 0, SET, 0, 0];
     // SAFETY: the action was the process's.
-    unsafe { real::call!(sigaction(libc::SIGSYS, &raw const before, null_mut()) or -1) };
+    unsafe { gate::call(libc::SYS_rt_sigaction, arguments) };
 }
 
 /// Whether calls are already trapped, by the filter of a process that this one descends from.
@@ -141,10 +155,12 @@ fn forget_left(pins: &Pins, caller: Caller) {
     };
     let (from, size) = (stack.ss_sp as usize, stack.ss_size);
     let is_other = |at: usize| stack.ss_flags & libc::SS_DISABLE == 0 && at.wrapping_sub(from) < size;
+    // A child of vfork borrows its parent's descriptor, and pins in the parent's memory.
+    let is_owner = crate::exit::is_owner();
     // One thread at a time.
     let _arena = ARENA.lock();
     pins.forget(caller.owner, |thread, depth| {
-        thread != caller.thread
+        thread != caller.thread && is_owner
             || match (is_other(caller.depth), is_other(depth)) {
                 // A call that still waits was made further up the stack than what runs now.
                 (true, true) | (false, false) => depth <= caller.depth,
@@ -227,6 +243,10 @@ pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usi
 /// In `pthread_create`: the pins of threads that have ended.
 pub fn forget_ended() {
     let Some(pins) = pins() else { return };
+    let me = thread::own_name();
+    if thread::is_internal(me) || thread::is_quiet(me) {
+        return;
+    }
     let own = std::process::id() as usize;
     let _arena = ARENA.lock();
     pins.forget_ended(|thread| {

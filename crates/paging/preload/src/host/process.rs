@@ -55,6 +55,7 @@ extern "C" fn begin_with(_count: c_int, _arguments: *const *const c_char, enviro
 /// The environment is an array of texts that ends in a null pointer, and stays as it is.
 pub unsafe fn begin(environment: Texts) {
     let start = Start { environment };
+    crate::guard::arrive();
     // The first lookup in the loader's data: a process that is not paged needs these functions,
     // too.
     real::find();
