@@ -139,8 +139,7 @@ impl Pins {
 
     /// Takes a free slot.
     fn claim(&self, caller: Caller) -> Option<usize> {
-        let is_free =
-            |slot: &Slot| slot.owner.compare_exchange(0, caller.owner, Acquire, Relaxed).is_ok();
+        let is_free = |slot: &Slot| slot.owner.compare_exchange(0, caller.owner, Acquire, Relaxed).is_ok();
         let at = self.slots.iter().position(is_free)?;
         let slot = &self.slots[at];
         slot.thread.store(caller.thread, Relaxed);
@@ -177,9 +176,7 @@ impl Pins {
 
     fn meets(slot: &Slot, range: (usize, usize)) -> bool {
         let count = slot.count.load(Acquire);
-        slot.ranges[..count]
-            .iter()
-            .any(|[from, to]| meet((from.load(Relaxed), to.load(Relaxed)), range))
+        slot.ranges[..count].iter().any(|[from, to]| meet((from.load(Relaxed), to.load(Relaxed)), range))
     }
 
     /// Ends the pins of a call.
@@ -196,8 +193,7 @@ impl Pins {
     /// made them and the stack pointer of their call.
     pub fn forget(&self, owner: usize, is_over: impl Fn(usize, usize) -> bool) {
         self.drop_where(|slot| {
-            slot.owner.load(Relaxed) == owner
-                && is_over(slot.thread.load(Relaxed), slot.depth.load(Relaxed))
+            slot.owner.load(Relaxed) == owner && is_over(slot.thread.load(Relaxed), slot.depth.load(Relaxed))
         });
     }
 

@@ -375,12 +375,7 @@ impl Mover {
         taken
     }
 
-    fn take_unpinned(
-        &mut self,
-        place: usize,
-        from: usize,
-        len: usize,
-    ) -> std::result::Result<Taken, Lost> {
+    fn take_unpinned(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
         if !self.moves {
             return self.take_by_copy(place, from, len);
         }

@@ -58,15 +58,25 @@ fn when(number: usize) -> When {
     match number as i64 {
         // The child continues behind the instruction, on another stack or with other memory. What
         // the C library passes lies in descriptors of threads, which are not paged.
-        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork | libc::SYS_set_robust_list | libc::SYS_set_tid_address
+        libc::SYS_clone
+        | libc::SYS_clone3
+        | libc::SYS_fork
+        | libc::SYS_vfork
+        | libc::SYS_set_robust_list
+        | libc::SYS_set_tid_address
         | libc::SYS_rseq => When::Never,
         // Only filters and maps of the process have memory that points to memory.
         libc::SYS_prctl => When::Pointers(pointers.unwrap_or(0)),
         // The library calls these often. Its hooks serve the program's.
         libc::SYS_madvise | libc::SYS_mlock | libc::SYS_mlock2 => When::Never,
         // Programs get no ring and no context: only the library uses these.
-        libc::SYS_io_uring_enter | libc::SYS_io_uring_register | libc::SYS_io_submit | libc::SYS_io_getevents
-        | IO_PGETEVENTS | libc::SYS_io_destroy | libc::SYS_io_cancel => When::Never,
+        libc::SYS_io_uring_enter
+        | libc::SYS_io_uring_register
+        | libc::SYS_io_submit
+        | libc::SYS_io_getevents
+        | IO_PGETEVENTS
+        | libc::SYS_io_destroy
+        | libc::SYS_io_cancel => When::Never,
         libc::SYS_io_uring_setup | libc::SYS_io_setup => When::Always,
         // A blocked or replaced SIGSYS would let the kernel end the process.
         libc::SYS_rt_sigaction | libc::SYS_rt_sigsuspend | libc::SYS_sigaltstack => When::Always,
@@ -161,7 +171,8 @@ fn steps() -> Vec<Step> {
             intervals.push((number, kind));
         }
     }
-    let mut steps = vec![step(LOAD, PROCESSOR), branch(IS, X86_64, 1, 0), step(GIVE, ALLOW), step(LOAD, NUMBER)];
+    let mut steps =
+        vec![step(LOAD, PROCESSOR), branch(IS, X86_64, 1, 0), step(GIVE, ALLOW), step(LOAD, NUMBER)];
     steps.extend(search(&intervals));
     let leaves = 4..steps.len();
     let mut places = Vec::new();
@@ -194,7 +205,8 @@ pub fn install() -> std::io::Result<()> {
     const ALL_THREADS: i64 = 1;
     // SAFETY: the kernel copies the steps; the handler of the signal is there.
     unsafe {
-        if libc::syscall(libc::SYS_prctl, i64::from(libc::PR_SET_NO_NEW_PRIVS), 1_i64, 0_i64, 0_i64, 0_i64) != 0
+        if libc::syscall(libc::SYS_prctl, i64::from(libc::PR_SET_NO_NEW_PRIVS), 1_i64, 0_i64, 0_i64, 0_i64)
+            != 0
             || libc::syscall(libc::SYS_seccomp, SET_FILTER, ALL_THREADS, &raw const all) != 0
         {
             return Err(std::io::Error::last_os_error());
@@ -264,7 +276,14 @@ mod tests {
     #[test]
     fn memory_that_points_to_memory_is_always_trapped() {
         let steps = steps();
-        for number in [libc::SYS_readv, libc::SYS_writev, libc::SYS_sendmsg, libc::SYS_execve, libc::SYS_ioctl, libc::SYS_rt_sigaction] {
+        for number in [
+            libc::SYS_readv,
+            libc::SYS_writev,
+            libc::SYS_sendmsg,
+            libc::SYS_execve,
+            libc::SYS_ioctl,
+            libc::SYS_rt_sigaction,
+        ] {
             assert_eq!(run(&steps, number, CODE, &[3, STACK]), TRAP);
             assert_eq!(run(&steps, number, gate::PLACE, &[3, INSIDE]), ALLOW);
         }

@@ -19,8 +19,7 @@ pub fn open() -> bool {
     let write = i64::from(write);
     // SAFETY: nothing is replaced; the page is this function's.
     unsafe {
-        let at =
-            libc::syscall(libc::SYS_mmap, AT, page_bytes(), write, i64::from(flags), -1_i64, 0_i64);
+        let at = libc::syscall(libc::SYS_mmap, AT, page_bytes(), write, i64::from(flags), -1_i64, 0_i64);
         if at != AT as i64 {
             return false;
         }

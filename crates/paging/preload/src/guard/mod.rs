@@ -73,7 +73,9 @@ fn is_needed() -> bool {
 /// handler must be there before any call is trapped.
 pub fn arrive() {
     // SAFETY: no memory is touched.
-    let mode = unsafe { libc::syscall(libc::SYS_prctl, i64::from(libc::PR_GET_SECCOMP), 0_i64, 0_i64, 0_i64, 0_i64) };
+    let mode = unsafe {
+        libc::syscall(libc::SYS_prctl, i64::from(libc::PR_GET_SECCOMP), 0_i64, 0_i64, 0_i64, 0_i64)
+    };
     if mode != FILTERED || !gate::open() {
         return;
     }

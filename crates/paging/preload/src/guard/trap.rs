@@ -90,8 +90,9 @@ unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut 
         let context = context.cast::<ucontext_t>();
         let registers = &mut (*context).uc_mcontext.gregs;
         let register = |index: c_int| registers[index as usize] as usize;
-        let arguments = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9]
-            .map(register);
+        let arguments =
+            [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9]
+                .map(register);
         let depth = register(libc::REG_RSP);
         let errno = *libc::__errno_location();
         let number = c_long::from((*trapped).number);

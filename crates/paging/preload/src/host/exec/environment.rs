@@ -1,8 +1,8 @@
 //! The environment of an executed program, with the library and the settings in it.
 
 use super::unpaged::{Seen, look};
-use crate::guard;
 use super::*;
+use crate::guard;
 
 /// The name of the library's file, by which it is found in `LD_PRELOAD`.
 pub(super) const FILE: &[u8] = b"libterapage_preload.so";
@@ -228,7 +228,9 @@ pub(in crate::host) unsafe fn with_library(
     };
     // SAFETY: the caller passes an environment that ends in a null pointer.
     let found = unsafe { Found::of(environment) };
-    let Some(kept) = KEPT.get().filter(|_| !found.off || guard::is_active()) else { return execute(None, environment) };
+    let Some(kept) = KEPT.get().filter(|_| !found.off || guard::is_active()) else {
+        return execute(None, environment);
+    };
     let seen = path.and_then(|path| look(kept, path));
     let hosted = match (seen, path) {
         (Some(Seen { is_hosted: true, .. }), Some(path)) => instead::Hosted::of(path),
