@@ -231,7 +231,7 @@ impl Pins {
     pub(crate) fn take(&self, at: usize, len: usize) -> bool {
         let pages = len.div_ceil(page_bytes());
         assert!(pages <= PAGES_MOST, "a range that is too long to be announced");
-        self.leaving.store(at / page_bytes() << PAGES_BITS | pages, Relaxed);
+        self.leaving.store(((at / page_bytes()) << PAGES_BITS) | pages, Relaxed);
         fence(SeqCst);
         let used = self.used.load(Acquire);
         let is_free = self.slots[..used].iter().all(|slot| !Self::meets(slot, (at, at + len)));

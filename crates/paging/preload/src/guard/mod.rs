@@ -27,8 +27,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_pager::pins::Pins;
+use terapage_sys::thread;
 use terapage_sys::userfaultfd::{self, Kind, Userfaultfd};
-use terapage_sys::{page_bytes, thread};
 
 /// The setting: `1` guards if the right to handle the kernel's faults is missing, `force` always.
 pub const VARIABLE: &str = "TERAPAGE_GUARD";
@@ -143,16 +143,6 @@ pub unsafe fn transfer(number: c_long, arguments: [usize; 6]) -> ssize_t {
         }
         answer
     }
-}
-
-/// Touches the parts of a range that are paged.
-pub fn touch(at: usize, len: usize) {
-    copy::paged_parts(at, len, |from, to| {
-        for page in (from..to).step_by(page_bytes()) {
-            // SAFETY: the memory is there, and readable.
-            unsafe { (page as *const u8).read_volatile() };
-        }
-    });
 }
 
 /// In the child of a fork, which has one thread.

@@ -21,8 +21,6 @@ pub fn pins() -> Option<&'static Pins> {
 
 pub fn begin(_wish: Option<&OsStr>, _is_paged: bool) {}
 
-pub fn touch(_at: usize, _len: usize) {}
-
 pub fn in_child() {}
 
 /// # Safety

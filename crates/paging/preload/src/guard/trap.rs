@@ -12,7 +12,7 @@ use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_calls::{Memory, Outcome, Range};
 use terapage_pager::pins::{Call, Caller, Pins};
-use terapage_sys::thread;
+use terapage_sys::{page_bytes, thread};
 
 /// The kernel's description of a trapped call (`siginfo_t`).
 #[repr(C)]
@@ -201,7 +201,10 @@ impl Memory for Touched<'_> {
                 std::hint::spin_loop();
                 thread::pause().ok();
             });
-            super::touch(from, to - from);
+            for page in (from..to).step_by(page_bytes()) {
+                // SAFETY: the memory is there, and readable.
+                unsafe { (page as *const u8).read_volatile() };
+            }
         });
         fits
     }
