@@ -531,6 +531,11 @@ def busybox(runner, _scale):
     runner.run([shutil.which("busybox"), "sort", runner.shared("text")], env={"LC_ALL": "C"})
 
 
+def guarded(runner, scale):
+    """System calls on memory that is out, while the kernel hands none of its own faults to the pager."""
+    runner.run([runner.shared("guarded"), "64", str(scale.amount), "1"], env={"TERAPAGE_GUARD": "force"})
+
+
 CASES = [
     Case("sort", Scale(80, 60), Scale(768, 600), sort_prepare, sort),
     Case("xz", Scale(32, 30), Scale(32, 300), xz_prepare, xz, outputs=("packed", "stdout")),
@@ -645,6 +650,7 @@ CASES = [
     Case("node-hosted", Scale(64, 60_000), Scale(400, 400_000), **all_hosted(node_prepare, node)),
     Case("limits", Scale(32, 160), Scale(256, 1024), **c_program("limits.c", "-fno-builtin")),
     Case("limits-python", Scale(48, 256), Scale(256, 1024), lambda *_: need(SYSTEM_PYTHON), limits_python),
+    Case("guarded", Scale(24, 1500), Scale(24, 200_000), c_program("guarded.c", "-pthread")["prepare"], guarded),
     Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),
     Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),

@@ -86,6 +86,17 @@ pub fn features() -> Result<u64, Refusal> {
     if is_able { Ok(api.features) } else { Err(Refusal::Old) }
 }
 
+/// What is said of guarded mode.
+pub const GUARDED: &str = "without rights: system calls are guarded";
+
+/// Whether programs are paged without the right, if that is wished.
+pub fn guards() -> bool {
+    let wish = std::env::var("TERAPAGE_GUARD").unwrap_or_default();
+    cfg!(all(target_arch = "x86_64", not(target_env = "musl")))
+        && (wish == "force" || wish == "1" && matches!(features(), Err(Refusal::Permission)))
+        && terapage_sys::userfaultfd::may_serve_programs()
+}
+
 /// The descriptor that an outer `terapage run` has passed on.
 pub fn inherited() -> Option<Inherited> {
     std::env::var(DEVICE_VARIABLE).ok()?.parse().ok().filter(Inherited::is_there)

@@ -210,8 +210,12 @@ fn to_text(checks: &[Check], works: bool) -> String {
             }
         }
     }
-    let verdict = if works { "Paging can work here." } else { "Paging cannot work here yet." };
-    text + verdict + "\n"
+    let verdict = match works {
+        true if userfaultfd::guards() => format!("Paging works here ({}).", userfaultfd::GUARDED),
+        true => "Paging can work here.".to_owned(),
+        false => "Paging cannot work here yet.".to_owned(),
+    };
+    text + &verdict + "\n"
 }
 
 /// userfaultfd, and moving pages with it.
@@ -232,6 +236,9 @@ fn faults() -> Vec<Check> {
                 Check::ok("userfaultfd", "page faults can be handled, including those inside the kernel"),
                 moves,
             ]
+        }
+        Err(_) if userfaultfd::guards() => {
+            vec![Check::ok("userfaultfd", format!("{} (x86-64, glibc)", userfaultfd::GUARDED))]
         }
         Err(refusal) => {
             let fix = match refusal {

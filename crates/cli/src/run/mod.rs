@@ -128,6 +128,9 @@ impl Run {
         };
         let host = if is_hosted { library::host(&library) } else { None };
         let unpaged = unpaged.or_else(|| without_host(&path, settings.hosted)).filter(|_| host.is_none());
+        if unpaged.is_none() && userfaultfd::guards() {
+            complain(userfaultfd::GUARDED);
+        }
         if let Some(Unpaged { why, .. }) = &unpaged {
             if self.require {
                 bail!("{shown} is not run, since its memory would not be paged (--require): {why}");
@@ -233,16 +236,20 @@ struct Unpaged {
 
 /// Why the program at `path` cannot be paged, if that is known before it starts.
 fn unpaged(path: &Path, io: Io) -> Option<Unpaged> {
-    let right = userfaultfd::features().err().map(|refusal| (refusal.what(), refusal.fix()));
+    let guards = userfaultfd::guards();
+    let refusal = userfaultfd::features().err().filter(|_| !guards);
+    let right = refusal.map(|refusal| (refusal.what(), refusal.fix()));
     let right = right.or_else(|| ring::barred(io).map(|refusal| (refusal.what, refusal.fix)));
     if let Some((what, fix)) = right {
         return Some(Unpaged { why: format!("{what} (try: {fix})"), bars_library: true, is_hostable: false });
     }
     let (why, files) = program::judge(path);
     let (why, judged) = (why?, files.last()?);
+    // The host's handler does not know the filter of guarded mode.
+    let is_served = why.is_hostable() && !guards;
     let bars_library = why.bars_library();
     // Only the kernel can run a script whose interpreter is a script.
-    let is_hostable = why.is_hostable() && files.len() <= 2;
+    let is_hostable = is_served && files.len() <= 2;
     let why = match files.len() {
         1 => format!("it is {why}"),
         _ => format!("its interpreter, {}, is {why}", judged.display()),

@@ -10,6 +10,7 @@ const OTHERS: &[&str] = &[
     "TERAPAGE_BIN",
     "TERAPAGE_DEVICE",
     "TERAPAGE_FAR",
+    "TERAPAGE_GUARD",
     "TERAPAGE_HOSTED",
     "TERAPAGE_JOB",
     "TERAPAGE_LAB_STATE",

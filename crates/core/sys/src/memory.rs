@@ -30,8 +30,15 @@ pub fn reserved() -> usize {
 /// may exceed the usable memory. A core dump leaves them out, and they get no huge pages unless the
 /// caller asks for these.
 pub fn reserve(len: usize) -> Result<*mut u8> {
-    // SAFETY: the kernel chooses the place; nothing is replaced.
-    let at = unsafe { map(std::ptr::null_mut(), len, libc::MAP_NORESERVE) }?;
+    reserve_at(None, len)
+}
+
+/// Reserves `len` bytes as [`reserve`] does, at a place if one is given, which must be free.
+pub fn reserve_at(place: Option<usize>, len: usize) -> Result<*mut u8> {
+    let fixed = if place.is_some() { libc::MAP_FIXED_NOREPLACE } else { 0 };
+    let place = std::ptr::without_provenance_mut(place.unwrap_or(0));
+    // SAFETY: nothing is replaced.
+    let at = unsafe { map(place, len, libc::MAP_NORESERVE | fixed) }?;
     RESERVED.fetch_add(len, Relaxed);
     // A core dump would inspect each page of terabytes.
     advise(at as usize, len, libc::MADV_DONTDUMP);

@@ -365,6 +365,21 @@ const fn bit(signal: libc::c_int) -> u64 {
 const NEVER: u64 =
     bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE) | bit(32) | bit(33);
 
+/// More signals that are never blocked, one bit each.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// From now on this signal is never blocked: by it the library's own system calls arrive in a
+/// handler of the library.
+pub fn leaves_open(signal: libc::c_int) {
+    OPEN.fetch_or(bit(signal), Relaxed);
+}
+
+/// Whether the signals of the calling thread, whose `pthread_self` is `me`, are blocked for a while
+/// or always: it holds a lock of the library's, or is lent to threads of another C library.
+pub fn is_quiet(me: usize) -> bool {
+    QUIET.load(Relaxed) == me || SILENT.load(Relaxed) == me
+}
+
 /// The `pthread_self` of a thread whose signals are always blocked; 0 if there is none.
 static SILENT: AtomicUsize = AtomicUsize::new(0);
 
@@ -384,7 +399,7 @@ pub fn block_signals() -> Signals {
         return Signals(None);
     }
     let mut old = 0;
-    change_signals(!NEVER, &raw mut old);
+    change_signals(!(NEVER | OPEN.load(Relaxed)), &raw mut old);
     Signals(Some((old, set_cancel_state(NOT_CANCELLED))))
 }
 
@@ -437,7 +452,10 @@ pub fn forget_signal(signal: libc::c_int) {
 fn change_signals(new: u64, old: *mut u64) {
     let bytes = size_of::<u64>();
     // SAFETY: both sets have the given length; `old` is null or belongs to the caller.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const new, old, bytes) };
+    unsafe {
+        let arguments = [libc::SIG_SETMASK as usize, &raw const new as usize, old as usize, bytes, 0, 0];
+        libc::passing(libc::SYS_rt_sigprocmask, arguments)
+    };
 }
 
 /// Sleeps while `word` holds `value`; may wake early.

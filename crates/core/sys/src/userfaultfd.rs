@@ -8,6 +8,7 @@ use std::fmt;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::str::FromStr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// `UFFDIO_MOVE`, which the ioctl tables lack: `_IOWR(UFFDIO, _UFFDIO_MOVE, struct uffdio_move)`.
 const UFFDIO_MOVE: u32 =
@@ -191,6 +192,20 @@ pub fn take(inherited: Inherited) -> bool {
     DEVICE.set(Some(device)).is_ok()
 }
 
+/// Whether userfaultfds see the faults of programs only.
+static PROGRAMS_ONLY: AtomicBool = AtomicBool::new(false);
+
+/// From now on userfaultfds see the faults of programs only, which takes no right: a system call
+/// that meets a missing page fails (EFAULT).
+pub fn serve_programs_only() {
+    PROGRAMS_ONLY.store(true, Relaxed);
+}
+
+/// Whether this process may have such userfaultfds (Linux 5.11; some containers forbid them).
+pub fn may_serve_programs() -> bool {
+    Userfaultfd::of_programs(libc::O_CLOEXEC | libc::O_NONBLOCK).is_ok()
+}
+
 impl Userfaultfd {
     /// Opens a userfaultfd, by the system call or, if that is refused, by `/dev/userfaultfd`.
     ///
@@ -229,6 +244,9 @@ impl Userfaultfd {
     }
 
     fn bare(flags: i32) -> Result<Self> {
+        if PROGRAMS_ONLY.load(Relaxed) {
+            return Self::of_programs(flags);
+        }
         // SAFETY: no memory is touched.
         let mut answer = check("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
         if answer.is_err() {
@@ -246,6 +264,16 @@ impl Userfaultfd {
         Ok(Userfaultfd { fd, features: 0 })
     }
 
+    /// A userfaultfd to which the kernel hands no fault of its own.
+    fn of_programs(flags: i32) -> Result<Self> {
+        let flags = flags | raw::UFFD_USER_MODE_ONLY as i32;
+        // SAFETY: no memory is touched.
+        let made = check("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, flags) })?;
+        // SAFETY: the descriptor was made just now.
+        let fd = Fd::adopt(unsafe { OwnedFd::from_raw_fd(made as RawFd) })?;
+        Ok(Userfaultfd { fd, features: 0 })
+    }
+
     fn handshake(&self, features: u64) -> Result<u64> {
         let mut api = raw::uffdio_api { api: u64::from(raw::UFFD_API), features, ioctls: 0 };
         self.ioctl("ioctl(UFFDIO_API)", ioctl::UFFDIO_API, &mut api)?;
@@ -254,8 +282,11 @@ impl Userfaultfd {
 
     fn ioctl<T>(&self, call: &'static str, number: u32, argument: &mut T) -> Result<()> {
         // SAFETY: each caller passes the structure of its call.
-        check(call, unsafe { libc::syscall(libc::SYS_ioctl, self.fd.raw(), number, &raw mut *argument) })
-            .map(|_| ())
+        let answer = unsafe {
+            let arguments = [self.fd.raw() as usize, number as usize, &raw mut *argument as usize, 0, 0, 0];
+            libc::passing(libc::SYS_ioctl, arguments)
+        };
+        check(call, answer).map(|_| ())
     }
 
     /// Whether pages can be moved (Linux 6.8).

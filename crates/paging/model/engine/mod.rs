@@ -18,6 +18,7 @@ use crate::frames::lease::{Share, Use};
 use crate::mailbox::Mailbox;
 use crate::options::{Options, Tuning};
 use crate::pager::Pager;
+use crate::pins::{Caller, Pins};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::fs::File;
@@ -62,6 +63,8 @@ struct Plan {
     mirrored: bool,
     /// Blocks can be split, and are at some time.
     splits: bool,
+    /// Calls of the program pin what they use, since the kernel cannot wait for the pager.
+    pins: bool,
 }
 
 const PLAN: Plan = Plan {
@@ -75,6 +78,7 @@ const PLAN: Plan = Plan {
     policies: terapage_policy::replacement::NAMES,
     mirrored: false,
     splits: false,
+    pins: false,
 };
 
 /// The engine, for the forking thread while the pager is parked.
@@ -99,6 +103,7 @@ struct Running {
     engine: Shared,
     /// The number of a disk with the bytes.
     disk: usize,
+    pins: &'static Pins,
 }
 
 impl Running {
@@ -261,6 +266,9 @@ fn run(plan: Plan) {
         ..Options::default()
     };
     let counters = COUNTERS.with(|shared| *shared);
+    let pins: &Pins = Box::leak(Box::new(Pins::new(2 * plan.threads)));
+    let options =
+        Options { pins: (plan.pins && canary != Some(Canary::SeesNoPins)).then_some(pins), ..options };
     let mailbox = Mailbox::new().unwrap();
     let engine = Engine::new(options, store(mirrored), counters, mailbox).unwrap();
     let engine = Shared(Box::into_raw(Box::new(engine)));
@@ -271,7 +279,7 @@ fn run(plan: Plan) {
             (*engine.get()).run();
         });
     });
-    let running = Running { mailbox, engine, disk: usize::from(mirrored) };
+    let running = Running { mailbox, engine, disk: usize::from(mirrored), pins };
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
     mailbox.ask(move |engine| engine.add(base, BLOCKS * BLOCK, 0, &[])).unwrap();
     // A second range, which already has contents: blocks after those of the first range.
@@ -384,6 +392,10 @@ fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFil
             _ if at >= base + shared * BLOCK && at + BLOCK < base + BLOCKS * BLOCK => at + BLOCK,
             _ => at,
         };
+        if plan.pins && choose(3) == 0 {
+            call(number, if choose(4) == 0 { own } else { at }, own, running);
+            continue;
+        }
         match choose(if plan.splits { 22 } else { 21 }) {
             0 => {
                 let discard = || running.mailbox.ask_for(own, BLOCK, Engine::discard).unwrap();
@@ -428,6 +440,32 @@ fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFil
     if let Some(child) = child {
         child.end();
     }
+}
+
+/// A call of the program: pins one or two places, and touches them; then the kernel uses them. In
+/// between, the program may discard a place that is pinned.
+fn call(number: usize, at: usize, own: usize, running: Running) {
+    let pins = running.pins;
+    let caller = Caller { owner: number + 1, thread: number + 1, depth: 1 };
+    let mut call = pins.begin(caller);
+    let end = (at + program::WORD).next_multiple_of(BLOCK);
+    let places = [at, end - program::WORD];
+    let places = if choose(2) == 0 { &places[..1] } else { &places };
+    for &place in places {
+        assert!(pins.add(&mut call, place, place + program::WORD), "no slot is free");
+    }
+    if !machine::has(Canary::WaitsForNothing) {
+        pins.settle(&call, shuttle::thread::yield_now);
+    }
+    places.iter().for_each(|&place| program::read(place));
+    for _ in 0..choose(4) {
+        if at == own && choose(2) == 0 {
+            let discard = || running.mailbox.ask_for(own, BLOCK, Engine::discard).unwrap();
+            program::discard(own, BLOCK, discard);
+        }
+        places.iter().for_each(|&place| program::use_in_a_call(place, choose(2) == 0));
+    }
+    pins.end(call);
 }
 
 /// The child of a fork: the bytes that it must find in its parent's store, and the pipe that shows
@@ -578,6 +616,27 @@ fn blocks_that_are_split_too() {
 fn a_budget_that_is_shared_too() {
     explore(Plan { shared: true, ..PLAN }, 600);
     assert_met();
+}
+
+/// Calls of the program meet no absent page.
+#[test]
+fn calls_that_cannot_wait_too() {
+    explore(Plan { pins: true, ..PLAN }, 600);
+    explore(Plan { pins: true, splits: true, ..PLAN }, 300);
+    explore(Plan { pins: true, moves: false, ..PLAN }, 300);
+    assert_met();
+}
+
+#[test]
+fn canary_a_call_that_waits_for_nothing() {
+    let plan = Plan { pins: true, canary: Some(Canary::WaitsForNothing), ..PLAN };
+    must_find(1, plan, &["a call has met an absent page"]);
+}
+
+#[test]
+fn canary_a_pager_that_sees_no_pins() {
+    let plan = Plan { pins: true, canary: Some(Canary::SeesNoPins), ..PLAN };
+    must_find(1, plan, &["a call has met an absent page"]);
 }
 
 #[test]

@@ -27,6 +27,10 @@ pub enum Canary {
     HearsNothing,
     /// A write reports its completion without ever being done.
     LosesWrites,
+    /// A call of the program does not wait for the end of what the pager is taking away.
+    WaitsForNothing,
+    /// The pager sees no pins.
+    SeesNoPins,
 }
 
 /// How the machine behaves.
@@ -236,7 +240,7 @@ pub(crate) fn trouble(rarity: u32) -> bool {
 }
 
 /// Whether the machine has this bug.
-pub(crate) fn has(canary: Canary) -> bool {
+pub fn has(canary: Canary) -> bool {
     with(|machine| machine.behaviour.canary) == Some(canary)
 }
 

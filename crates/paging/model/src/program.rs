@@ -126,6 +126,30 @@ pub fn remove(at: usize, len: usize) {
     }
 }
 
+/// The kernel uses a word in a call of the program that has pinned and touched it: a page that is
+/// absent makes the call fail.
+///
+/// # Panics
+/// The page is absent, or has another word than the last one written there.
+pub fn use_in_a_call(at: usize, write: bool) {
+    point();
+    with(|machine| {
+        let value = machine.number().to_le_bytes();
+        let page = machine.watched(at);
+        assert!(page.present, "a call has met an absent page at {at:#x}");
+        page.shared &= !write;
+        let area = machine.area(at).expect("watched");
+        let from = at - area.start;
+        let truth: &mut [u8; WORD] = (&mut area.truth[from..from + WORD]).try_into().expect("a word");
+        // SAFETY: the page is present; no other thread runs in between.
+        let word = unsafe { &mut *(at as *mut [u8; WORD]) };
+        if write {
+            (*word, *truth) = (value, value);
+        }
+        assert_eq!(word, truth, "wrong bytes at {at:#x} in a call");
+    });
+}
+
 /// Whether a block at `at` is being discarded: its bytes may or may not be zeros yet.
 pub fn is_discarding(at: usize) -> bool {
     with(|machine| machine.discarding.iter().any(|range| range.contains(&at)))

@@ -2,7 +2,7 @@
 
 pub use shuttle::hint::spin_loop;
 use shuttle::sync::Condvar;
-pub use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+pub use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
 pub use shuttle::sync::{Mutex, MutexGuard as Guard};
 use std::sync::LockResult;
 use std::sync::atomic::Ordering;

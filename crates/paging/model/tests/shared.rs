@@ -16,6 +16,9 @@ mod lock;
 #[path = "../../pager/src/mailbox.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod mailbox;
+#[path = "../../pager/src/pins.rs"]
+#[allow(dead_code, reason = "the pager and the preload use all of it")]
+mod pins;
 #[path = "../../pager/src/trace/words.rs"]
 #[allow(dead_code, reason = "the recorder uses all of it")]
 mod words;
@@ -27,9 +30,15 @@ use lock::Lock;
 use loom::sync::atomic::AtomicU32;
 use loom::thread as threads;
 use mailbox::Mailbox;
+use pins::{Caller, Pins};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use words::{Put, Take, Words};
+
+/// Bytes of a page.
+pub const fn page_bytes() -> usize {
+    4096
+}
 
 /// The answers of requests.
 mod error {
@@ -74,7 +83,7 @@ mod engine {
 /// The primitives of the shared files, made of loom's types.
 mod sync {
     use loom::sync::Condvar;
-    pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize};
+    pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, fence};
     pub(crate) use loom::sync::{Mutex, MutexGuard as Guard};
     use std::sync::LockResult;
     use std::sync::atomic::Ordering;
@@ -379,6 +388,47 @@ fn sleep_until_an_event(late: bool) {
     worker.join().unwrap();
     events.end();
     sleeper.join().unwrap();
+}
+
+/// A call pins a page and uses it, while the pager takes pages away and puts them back. `waits`:
+/// false is a fault, the call does not wait for the end of what was announced.
+fn pin_and_take(waits: bool) {
+    let page = page_bytes();
+    let shared = Arc::new((Pins::new(1), loom::sync::atomic::AtomicUsize::new(1)));
+    let pager = threads::spawn({
+        let shared = shared.clone();
+        move || {
+            let (pins, present) = &*shared;
+            if pins.take(page, page) {
+                present.store(0, Relaxed);
+                pins.taken();
+            }
+        }
+    });
+    let (pins, present) = &*shared;
+    let mut call = pins.begin(Caller { owner: 1, thread: 1, depth: 1 });
+    assert!(pins.add(&mut call, page + 8, page + 16));
+    if waits {
+        pins.settle(&call, threads::yield_now);
+    }
+    // A touch brings the page in.
+    if present.load(Relaxed) == 0 {
+        present.store(1, Relaxed);
+    }
+    assert_eq!(present.load(Relaxed), 1, "a call has met an absent page");
+    pins.end(call);
+    pager.join().unwrap();
+}
+
+#[test]
+fn what_is_pinned_stays() {
+    explore(3, || pin_and_take(true));
+}
+
+#[test]
+#[should_panic(expected = "a call has met an absent page")]
+fn canary_a_call_that_does_not_wait() {
+    explore(3, || pin_and_take(false));
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod model;
 mod options;
 #[cfg_attr(terapage_model, path = "../../model/engine/pager.rs")]
 mod pager;
+pub mod pins;
 mod spans;
 #[cfg(not(terapage_model))]
 mod sync;

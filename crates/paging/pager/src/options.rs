@@ -1,6 +1,7 @@
 //! Options of a pager.
 
 use crate::frames::lease::Share;
+use crate::pins::Pins;
 use std::path::PathBuf;
 use terapage_policy::{pace, soft};
 use terapage_stats::{Counters, Shared};
@@ -55,6 +56,9 @@ pub struct Options {
     /// What the program's last run has left (`Pager::finish_learning`), to read blocks ahead in the
     /// same order; without keys if there is nothing. `None`: nothing is recorded either.
     pub learn: Option<Learnt>,
+    /// The pins of system calls, if the kernel cannot wait for the pager: then the pager takes
+    /// nothing away that is pinned.
+    pub pins: Option<&'static Pins>,
     /// Sizes and times that only tests change.
     pub tuning: Tuning,
 }
@@ -108,6 +112,7 @@ impl Default for Options {
             share: None,
             trace: None,
             learn: None,
+            pins: None,
             tuning: Tuning::PROGRAMS,
         }
     }

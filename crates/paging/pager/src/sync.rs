@@ -6,7 +6,7 @@
 //! and write a trace sleep at such bells, but no model has their other words. Outside this module,
 //! threads share only counters, which decide nothing, and the start of the pager's thread.
 
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU32 as Word, AtomicU64, AtomicUsize};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU32 as Word, AtomicU64, AtomicUsize, fence};
 pub(crate) use std::sync::{Mutex, MutexGuard as Guard};
 pub(crate) use terapage_sys::thread::{wait, wait_ms, wake};
 

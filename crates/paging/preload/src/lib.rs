@@ -29,6 +29,11 @@ macro_rules! alias {
 }
 
 mod doors;
+#[cfg(all(target_arch = "x86_64", not(target_env = "musl")))]
+mod guard;
+#[cfg(not(all(target_arch = "x86_64", not(target_env = "musl"))))]
+#[path = "guard/none.rs"]
+mod guard;
 mod host;
 mod space;
 

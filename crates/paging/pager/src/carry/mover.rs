@@ -9,6 +9,7 @@
 //! the same results.
 
 use super::events::Events;
+use crate::pins::Pins;
 use std::ops::Range;
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::pagemap::Pagemap;
@@ -42,7 +43,7 @@ pub(crate) struct Lost {
 pub(crate) enum Taken {
     /// All of them are in the pool.
     All,
-    /// None is in the pool: something else holds a page, for example I/O of the program.
+    /// None is in the pool: something else holds a page, for example I/O of the program, or a pin.
     Busy,
 }
 
@@ -55,6 +56,7 @@ pub(crate) struct Mover {
     pool: Userfaultfd,
     pagemap: Pagemap,
     moves: bool,
+    pins: Option<&'static Pins>,
     zeros: usize,
     /// Whether installing a page wakes no thread.
     quiet: bool,
@@ -80,7 +82,8 @@ fn shift_page(from: usize, mut shift: impl FnMut() -> bool) -> bool {
 
 impl Mover {
     /// Opens both userfaultfds. With `copy`, `UFFDIO_MOVE` is not used even if the kernel has it.
-    pub fn open(copy: bool) -> Result<Mover> {
+    /// Nothing that is pinned is taken out of the program.
+    pub fn open(copy: bool, pins: Option<&'static Pins>) -> Result<Mover> {
         let program = Userfaultfd::open(Kind::Events { copies: copy })?;
         let pool = Userfaultfd::open(Kind::Sigbus)?;
         let moves = program.can_move() && !copy;
@@ -99,6 +102,7 @@ impl Mover {
             pool,
             pagemap: Pagemap::open()?,
             moves,
+            pins,
             zeros,
             quiet: false,
             retries: 0,
@@ -107,7 +111,7 @@ impl Mover {
 
     /// A mover with new descriptors, for the child of a fork.
     pub fn reopen(&self) -> Result<Mover> {
-        let mut fresh = Mover::open(!self.moves)?;
+        let mut fresh = Mover::open(!self.moves, self.pins)?;
         fresh.events = self.events.inherited();
         fresh.retries = self.retries;
         Ok(fresh)
@@ -353,9 +357,24 @@ impl Mover {
         Ok(())
     }
 
+    /// The pins of the program's calls, if the kernel cannot wait for the pager.
+    pub fn pins(&self) -> Option<&'static Pins> {
+        self.pins
+    }
+
     /// Takes the frames of `len` bytes out of the program into the pool, where the program cannot
     /// change them.
     pub fn take(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
+        let Some(pins) = self.pins else { return self.take_unpinned(place, from, len) };
+        if !pins.take(from, len) {
+            return Ok(Taken::Busy);
+        }
+        let taken = self.take_unpinned(place, from, len);
+        pins.taken();
+        taken
+    }
+
+    fn take_unpinned(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
         if !self.moves {
             return self.take_by_copy(place, from, len);
         }

@@ -178,7 +178,7 @@ impl Engine {
         mailbox: &'static Mailbox,
     ) -> Result<Engine, Error> {
         let (block, limit) = (options.block, options.frames);
-        let mover = Mover::open(options.copy)?;
+        let mover = Mover::open(options.copy, options.pins)?;
         let frames = Frames::new(&options)?;
         frames.pool.register(&mover)?;
         let replacement = if options.turns { replacement::in_turns } else { replacement::by_name };

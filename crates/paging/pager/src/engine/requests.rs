@@ -3,7 +3,9 @@
 use super::Engine;
 use super::table::State;
 use crate::error::Error;
+use crate::pins;
 use crate::trace::Kind;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::pace;
 use terapage_stats::RegionCounters;
@@ -180,17 +182,10 @@ impl Engine {
             from = block + 1;
             match self.table.state(block) {
                 State::Mapped => {
-                    let run =
-                        (block..end).take_while(|&block| self.table.state(block) == State::Mapped).count();
-                    let run_end = block + run as u32;
-                    for block in block..run_end {
-                        self.policy.remove(block);
-                        self.drop_slot(block);
-                        self.table.set_state(block, State::Zero);
-                    }
-                    self.frames.count -= run;
-                    self.drop_mapped(block..run_end)?;
-                    from = run_end;
+                    let most = pins::PAGES_MOST / (self.block / page_bytes());
+                    let mapped = |block: &u32| self.table.state(*block) == State::Mapped;
+                    let run = (block..end).take(most).take_while(mapped).count() as u32;
+                    from = block + self.make_mapped_zero(block..block + run)?;
                     continue;
                 }
                 State::Soft => {
@@ -215,6 +210,38 @@ impl Engine {
             self.table.set_state(block, State::Zero);
         }
         Ok(())
+    }
+
+    /// Makes blocks zero that are in the program, or only the first of them if any is pinned.
+    /// Returns how many.
+    fn make_mapped_zero(&mut self, blocks: Range<u32>) -> Result<u32, Error> {
+        let len = blocks.len() as u32;
+        let (at, bytes) = (self.table.address(blocks.start), blocks.len() * self.block);
+        let pins = self.mover.pins();
+        if pins.is_none_or(|pins| pins.take(at, bytes)) {
+            for block in blocks.clone() {
+                self.policy.remove(block);
+                self.drop_slot(block);
+                self.table.set_state(block, State::Zero);
+            }
+            self.frames.count -= blocks.len();
+            let dropped = self.drop_mapped(blocks);
+            pins.inspect(|pins| pins.taken());
+            return dropped.map(|()| len);
+        }
+        if len > 1 {
+            return self.make_mapped_zero(blocks.start..blocks.start + 1);
+        }
+        // A call of the program uses the block, and could not wait for its pages. So they stay, with
+        // the bytes of fresh memory.
+        for page in (at..at + bytes).step_by(page_bytes()) {
+            if self.mover.page_present(page) {
+                // SAFETY: the page is present, only this thread takes it away, and the program asks
+                // for its bytes to be dropped.
+                unsafe { memory::bytes(page, page_bytes()) }.fill(0);
+            }
+        }
+        Ok(1)
     }
 
     /// Releases blocks: they get all their bytes and belong to the kernel again, because the

@@ -10,7 +10,7 @@
 //! Only I/O for which the caller waits is seen here; `docs/limits.md` describes the consequences
 //! for asynchronous I/O.
 
-use crate::{own_memory, paged, real};
+use crate::{arena, guard, own_memory, paged, real};
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use terapage_sys::{memory, page_bytes};
@@ -243,7 +243,7 @@ unsafe fn checked(
 
 /// Transfers of one piece, at the file's position and at an offset.
 macro_rules! single {
-    ($way:ident, $type:ty, $here:ident, $at:ident $at64:ident) => {
+    ($way:ident, $type:ty, $here:ident $here_number:ident, $at:ident $at64:ident $at_number:ident) => {
         /// # Safety
         /// The contract is that of the C library's function.
         #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
@@ -251,6 +251,11 @@ macro_rules! single {
             if goes_around(Way::$way, fd, at, len) {
                 // SAFETY: the caller keeps the contract of this function.
                 return unsafe { go_around(Way::$way, fd, at, len, HERE, 0) };
+            }
+            if guard::is_on() && arena::overlaps(at as usize, len) {
+                let arguments = [fd as usize, at as usize, len, 0, 0, 0];
+                // SAFETY: the caller keeps the contract of this function.
+                return unsafe { guard::transfer(libc::$here_number, arguments) };
             }
             // SAFETY: the caller keeps the contract of this function.
             let answer = unsafe { real::call!($here(fd, at, len) or -1) };
@@ -269,6 +274,11 @@ macro_rules! single {
                 // SAFETY: the caller keeps the contract of this function.
                 return unsafe { go_around(Way::$way, fd, at, len, offset, 0) };
             }
+            if guard::is_on() && arena::overlaps(at as usize, len) {
+                let arguments = [fd as usize, at as usize, len, offset as usize, 0, 0];
+                // SAFETY: the caller keeps the contract of this function.
+                return unsafe { guard::transfer(libc::$at_number, arguments) };
+            }
             // SAFETY: the caller keeps the contract of this function.
             let answer = unsafe { real::call!($at64(fd, at, len, offset) or -1) };
             if answer < len as ssize_t && own_memory::may_be(offset, len) {
@@ -286,7 +296,7 @@ macro_rules! single {
 
 /// Transfers of several pieces: at the file's position, at an offset, and with flags.
 macro_rules! several {
-    ($way:ident, $here:ident, $at:ident $at64:ident, $flags:ident $flags64:ident) => {
+    ($way:ident, $here:ident $here_number:ident, $at:ident $at64:ident, $flags:ident $flags64:ident) => {
         /// # Safety
         /// The contract is that of the C library's function.
         #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
@@ -295,6 +305,10 @@ macro_rules! several {
             unsafe {
                 if let Some(done) = vector_around(Way::$way, fd, vector, count, HERE, 0) {
                     return done;
+                }
+                if guard::is_on() {
+                    let arguments = [fd as usize, vector as usize, count as usize, 0, 0, 0];
+                    return guard::transfer(libc::$here_number, arguments);
                 }
                 let answer = real::call!($here(fd, vector, count) or -1);
                 checked(Way::$way, fd, vector, count, HERE, answer)
@@ -393,10 +407,10 @@ alias! {
     fn __pread_chk(fd: c_int, at: *mut c_void, len: size_t, offset: off64_t, room: size_t) -> ssize_t = __pread64_chk(fd, at, len, offset, room);
 }
 
-single!(Read, *mut c_void, read, pread pread64);
-single!(Write, *const c_void, write, pwrite pwrite64);
-several!(Read, readv, preadv preadv64, preadv2 preadv64v2);
-several!(Write, writev, pwritev pwritev64, pwritev2 pwritev64v2);
+single!(Read, *mut c_void, read SYS_read, pread pread64 SYS_pread64);
+single!(Write, *const c_void, write SYS_write, pwrite pwrite64 SYS_pwrite64);
+several!(Read, readv SYS_readv, preadv preadv64, preadv2 preadv64v2);
+several!(Write, writev SYS_writev, pwritev pwritev64, pwritev2 pwritev64v2);
 
 #[cfg(test)]
 mod tests {

@@ -15,6 +15,7 @@ macro_rules! freed {
             /// The contract is that of the C library's function.
             #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                crate::guard::forget_ended();
                 // SAFETY: the caller keeps the contract of the function of the same name.
                 binding::freed(|| unsafe { real::call!($name($($argument),*) or $lacking) })
             }

@@ -9,7 +9,7 @@
 use super::streams;
 use crate::arena::ARENA;
 use crate::lock::Lock;
-use crate::{caches, heap, own_heap, paged, process, real};
+use crate::{caches, guard, heap, own_heap, paged, process, real};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -256,6 +256,14 @@ fn touch_pages(from: usize, to: usize) {
         .step_by(page_bytes())
         .filter(|&at| paged::meets(at, page_bytes()))
     {
+        if guard::is_on() {
+            // The kernel cannot wait for the page. SAFETY: the lock was taken before.
+            if !unsafe { ARENA.value() }.is_loose(at) {
+                // SAFETY: paged memory can be read.
+                unsafe { (at as *const u8).read_volatile() };
+            }
+            continue;
+        }
         // The call reads a set of signals at the address before it finds that the operation does
         // not exist (EINVAL), or that there is no memory (EFAULT). SAFETY: the call only reads.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1_i64, at, 0_usize, 8_usize) };
@@ -299,6 +307,7 @@ unsafe extern "C" fn in_child() {
     READY.iter().for_each(|place| place.store(0, SeqCst));
     crate::exit::own();
     crate::borrowed::in_child();
+    guard::in_child();
     let internal = thread::Internal::enter();
     // SAFETY: the lock was taken in `before`.
     let arena = unsafe { ARENA.value() };

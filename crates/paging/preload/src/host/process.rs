@@ -56,10 +56,13 @@ extern "C" fn begin_with(_count: c_int, _arguments: *const *const c_char, enviro
 /// The environment is an array of texts that ends in a null pointer, and stays as it is.
 pub unsafe fn begin(environment: Texts) {
     let start = Start { environment };
+    crate::guard::arrive();
     // The first lookup in the loader's data: a process that is not paged needs these functions,
     // too.
     real::find();
-    if !start.is_wanted() {
+    let is_wanted = start.is_wanted();
+    crate::guard::begin(start.variable(crate::guard::VARIABLE).as_deref(), is_wanted);
+    if !is_wanted {
         return stand_back();
     }
     ORDER.iter().for_each(|step| step(&start));
@@ -375,6 +378,7 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
         turns: settings.turns,
         // A host does not see how threads begin. Elsewhere hooks do (`doors/processors.rs`).
         follows: !crate::hosted::is_host(),
+        pins: crate::guard::pins(),
         soft_per_mille: settings.soft_per_mille.map_or(usual.soft_per_mille, |share| share as usize),
         spin_us: settings.spin_us.unwrap_or(usual.spin_us),
         ..usual

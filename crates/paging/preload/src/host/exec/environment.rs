@@ -2,6 +2,7 @@
 
 use super::unpaged::{Seen, look};
 use super::*;
+use crate::guard;
 
 /// The name of the library's file, by which it is found in `LD_PRELOAD`.
 pub(super) const FILE: &[u8] = b"libterapage_preload.so";
@@ -37,7 +38,8 @@ pub fn open(settings: Vec<CString>, hosted: Hosted) {
         // SAFETY: the memory was mapped just now, and stays mapped; zeros are valid numbers.
         unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), page_bytes() / size_of::<AtomicU64>()) }
     });
-    let host = if hosted == Hosted::Off { None } else { instead::find(&own_path) };
+    // The host's handler does not know the filter of guarded mode.
+    let host = if hosted == Hosted::Off || guard::is_active() { None } else { instead::find(&own_path) };
     // For musl there is no library to load: the host pages all programs.
     let hosts_all = cfg!(target_arch = "x86_64") && (hosted == Hosted::All || cfg!(target_env = "musl"));
     KEPT.set(Kept { own_path, host, hosts_all, settings, errors: standard_error(), reported }).ok();
@@ -188,6 +190,14 @@ pub(super) const TEXTS: usize = 384;
 /// The most bytes of new texts on the stack.
 pub(super) const BYTES: usize = 3 << 10;
 
+const NEEDS_LIBRARY: &str = "terapage: a program that loads no library (static, Go, musl) cannot be executed here: \
+                             system calls are guarded, since this user has no right to handle page faults\n";
+
+/// Whether a program would end at its first call that the filter of guarded mode always traps.
+fn ends_at_once(path: &CStr) -> bool {
+    executable::cannot_be_paged(path, &mut |_| {}).is_some_and(|why| why.is_hostable())
+}
+
 const NEEDS_HOST: &str = "terapage: a static executable cannot be executed here, in what a paged static program has \
                           begun: terapage-host is missing, or TERAPAGE=off is set (try: --static off)\n";
 
@@ -209,11 +219,18 @@ pub(in crate::host) unsafe fn with_library(
             crate::set_errno(libc::ENOEXEC);
             return -1;
         }
+        if guard::is_active() && path.is_some_and(ends_at_once) {
+            thread::say(NEEDS_LIBRARY);
+            crate::set_errno(libc::ENOEXEC);
+            return -1;
+        }
         execute(instead, environment)
     };
     // SAFETY: the caller passes an environment that ends in a null pointer.
     let found = unsafe { Found::of(environment) };
-    let Some(kept) = KEPT.get().filter(|_| !found.off) else { return execute(None, environment) };
+    let Some(kept) = KEPT.get().filter(|_| !found.off || guard::is_active()) else {
+        return execute(None, environment);
+    };
     let seen = path.and_then(|path| look(kept, path));
     let hosted = match (seen, path) {
         (Some(Seen { is_hosted: true, .. }), Some(path)) => instead::Hosted::of(path),

@@ -28,7 +28,7 @@ pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
     // Only the kernel can run a script whose interpreter is a script.
     let is_hosted = files <= 2 && is_hostable && kept.host.as_deref().is_some_and(instead::is_there);
     if let (Some(why), Some(first), false) = (why, first, is_hosted)
-        && !(is_hostable && instead::is_barred(path))
+        && !(is_hostable && (instead::is_barred(path) || crate::guard::is_active()))
     {
         report(kept, |line| match first == last {
             true => write!(line, "terapage: {first} runs, but its memory is not paged: it is {why}"),

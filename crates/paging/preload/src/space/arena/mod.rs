@@ -15,7 +15,7 @@ use crate::places::{Insistence, Places};
 use crate::ranges::Ranges;
 use crate::reasons::{Reasons, Why};
 use crate::regions::Named;
-use crate::{exit, job, limits, process, statics};
+use crate::{exit, guard, job, limits, process, statics};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_config::Size;
@@ -176,7 +176,8 @@ fn sufficient_kib(limit: &Kernels, block: usize, budget: usize) -> usize {
 
 /// Reserves as much as possible, at most `most` bytes. Returns the bytes and the address.
 fn reserve_most(most: usize, block: usize, budget: usize) -> Result<(usize, usize), String> {
-    let reserve = |len| Some((len, memory::reserve(len).ok()? as usize));
+    let place = guard::is_on().then_some(guard::ARENA.start);
+    let reserve = |len| Some((len, memory::reserve_at(place, len).ok()? as usize));
     let Some(limit) = limits::of_kernel() else {
         let sizes = (33..=46).rev().map(|shift| (1usize << shift).min(most));
         return sizes.into_iter().find_map(reserve).ok_or_else(|| {

@@ -1,0 +1,248 @@
+//! Pins: ranges that a system call uses while the kernel cannot wait for the pager.
+//!
+//! Without the right to handle faults inside the kernel, a call that meets an absent page fails
+//! with EFAULT. So the thread that makes a call first pins what the call touches, touches it
+//! itself, and unpins it afterwards. The pager announces what it is about to take out of the
+//! program, and then looks at the pins (Dekker's order): either the pager sees the pin and leaves
+//! the range alone, or the thread sees the announcement, waits for its end, and touches afterwards.
+//!
+//! A pin is used in signal handlers: nothing here allocates, locks or sleeps.
+
+use crate::sync::{AtomicUsize, fence};
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use terapage_sys::page_bytes;
+
+/// Ranges of one slot. A call with more ranges takes more slots.
+pub const RANGES: usize = 16;
+
+/// The low bits of an announcement have the number of pages, the others the first page's number.
+const PAGES_BITS: u32 = 22;
+
+/// The most pages of one announcement.
+pub(crate) const PAGES_MOST: usize = (1 << PAGES_BITS) - 1;
+
+/// The pins of one call, or a part of them.
+struct Slot {
+    /// The `pthread_self` of the thread; 0 if the slot is free.
+    owner: AtomicUsize,
+    /// The thread's id.
+    thread: AtomicUsize,
+    /// The stack pointer of the call.
+    depth: AtomicUsize,
+    /// The number of valid ranges.
+    count: AtomicUsize,
+    /// From, to.
+    ranges: [[AtomicUsize; 2]; RANGES],
+}
+
+impl Slot {
+    fn free() -> Slot {
+        Slot {
+            owner: AtomicUsize::new(0),
+            thread: AtomicUsize::new(0),
+            depth: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            ranges: std::array::from_fn(|_| [AtomicUsize::new(0), AtomicUsize::new(0)]),
+        }
+    }
+}
+
+/// The pins of a process.
+pub struct Pins {
+    slots: Box<[Slot]>,
+    /// Slots from here on were never used.
+    used: AtomicUsize,
+    /// What the pager takes away at this moment; 0 for nothing.
+    leaving: AtomicUsize,
+}
+
+impl fmt::Debug for Pins {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Pins({} slots)", self.slots.len())
+    }
+}
+
+/// A thread that pins.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Its `pthread_self`: not 0.
+    pub owner: usize,
+    /// Its id.
+    pub thread: usize,
+    /// Its stack pointer.
+    pub depth: usize,
+}
+
+/// The pins of a call: slots, newest first. Dropping it has no effect: a handler that leaves a call
+/// by `longjmp` drops nothing either.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    caller: Caller,
+    slot: Option<usize>,
+    bytes: usize,
+}
+
+/// Whether two ranges, from and to, have a common byte.
+fn meet((from, to): (usize, usize), (other, end): (usize, usize)) -> bool {
+    from < end && other < to
+}
+
+impl Pins {
+    /// Room for the pins of this many calls at the same time.
+    pub fn new(slots: usize) -> Pins {
+        Pins {
+            slots: (0..slots).map(|_| Slot::free()).collect(),
+            used: AtomicUsize::new(0),
+            leaving: AtomicUsize::new(0),
+        }
+    }
+
+    /// Begins the pins of a call.
+    pub fn begin(&self, caller: Caller) -> Call {
+        Call { caller, slot: None, bytes: 0 }
+    }
+
+    /// Adds a range to a call's pins. Returns whether there was room: if not, other calls must end
+    /// first. It is only a pin after [`settle`](Self::settle).
+    pub fn add(&self, call: &mut Call, from: usize, to: usize) -> bool {
+        let count = call.slot.map_or(RANGES, |slot| self.slots[slot].count.load(Relaxed));
+        if count > 0
+            && let Some(slot) = call.slot
+        {
+            let [start, end] = &self.slots[slot].ranges[count - 1];
+            if from >= start.load(Relaxed) && to <= end.load(Relaxed) {
+                return true;
+            }
+        }
+        let (slot, count) = match call.slot {
+            Some(slot) if count < RANGES => (slot, count),
+            _ => match self.claim(call.caller) {
+                Some(slot) => (slot, 0),
+                None => return false,
+            },
+        };
+        call.slot = Some(slot);
+        let slot = &self.slots[slot];
+        let [start, end] = &slot.ranges[count];
+        start.store(from, Relaxed);
+        end.store(to, Relaxed);
+        slot.count.store(count + 1, Release);
+        call.bytes += to - from;
+        true
+    }
+
+    /// Bytes that a call has pinned.
+    pub fn bytes(call: &Call) -> usize {
+        call.bytes
+    }
+
+    /// Takes a free slot.
+    fn claim(&self, caller: Caller) -> Option<usize> {
+        let is_free = |slot: &Slot| slot.owner.compare_exchange(0, caller.owner, Acquire, Relaxed).is_ok();
+        let at = self.slots.iter().position(is_free)?;
+        let slot = &self.slots[at];
+        slot.thread.store(caller.thread, Relaxed);
+        slot.depth.store(caller.depth, Relaxed);
+        // A pager that does not see the new mark yet has announced before: then the caller sees the
+        // announcement.
+        self.used.fetch_max(at + 1, SeqCst);
+        Some(at)
+    }
+
+    /// Waits until the pager takes nothing of the call's ranges away. `pause` is called between the
+    /// looks. From here on the ranges, once touched, stay until [`end`](Self::end).
+    pub fn settle(&self, call: &Call, mut pause: impl FnMut()) {
+        fence(SeqCst);
+        while self.is_taking_any(call) {
+            pause();
+        }
+    }
+
+    /// Whether the pager is taking any of a call's ranges away.
+    fn is_taking_any(&self, call: &Call) -> bool {
+        let leaving = self.leaving.load(Acquire);
+        if leaving == 0 {
+            return false;
+        }
+        let from = (leaving >> PAGES_BITS) * page_bytes();
+        let taken = (from, from + (leaving & PAGES_MOST) * page_bytes());
+        let own = |slot: &&Slot| {
+            slot.owner.load(Relaxed) == call.caller.owner && slot.depth.load(Relaxed) == call.caller.depth
+        };
+        let used = self.used.load(Relaxed);
+        self.slots[..used].iter().filter(own).any(|slot| Self::meets(slot, taken))
+    }
+
+    fn meets(slot: &Slot, range: (usize, usize)) -> bool {
+        let count = slot.count.load(Acquire);
+        slot.ranges[..count].iter().any(|[from, to]| meet((from.load(Relaxed), to.load(Relaxed)), range))
+    }
+
+    /// Ends the pins of a call.
+    pub fn end(&self, call: Call) {
+        if call.slot.is_some() {
+            let caller = call.caller;
+            self.drop_where(|slot| {
+                slot.owner.load(Relaxed) == caller.owner && slot.depth.load(Relaxed) == caller.depth
+            });
+        }
+    }
+
+    /// Drops the pins that a thread has left behind: `is_over` decides by the id of the thread that
+    /// made them and the stack pointer of their call.
+    pub fn forget(&self, owner: usize, is_over: impl Fn(usize, usize) -> bool) {
+        self.drop_where(|slot| {
+            slot.owner.load(Relaxed) == owner && is_over(slot.thread.load(Relaxed), slot.depth.load(Relaxed))
+        });
+    }
+
+    /// Drops the pins of threads that have ended. One thread at a time calls this function or
+    /// [`forget`](Self::forget).
+    pub fn forget_ended(&self, has_ended: impl Fn(usize) -> bool) {
+        // The thread's id is valid once there is a range.
+        self.drop_where(|slot| slot.count.load(Acquire) > 0 && has_ended(slot.thread.load(Relaxed)));
+    }
+
+    /// In the child of a fork, whose only thread has this `pthread_self` and now this id: the pins
+    /// of all others are void.
+    pub fn in_child(&self, owner: usize, thread: usize) {
+        self.drop_where(|slot| slot.owner.load(Relaxed) != owner);
+        for slot in &self.slots[..self.used.load(Relaxed)] {
+            slot.thread.store(thread, Relaxed);
+        }
+        self.leaving.store(0, Relaxed);
+    }
+
+    fn drop_where(&self, is_over: impl Fn(&Slot) -> bool) {
+        for slot in self.slots[..self.used.load(Relaxed)].iter().filter(|slot| is_over(slot)) {
+            slot.count.store(0, Release);
+            slot.owner.store(0, Release);
+        }
+    }
+
+    /// Whether a thread has any pins.
+    pub fn has_any(&self, owner: usize) -> bool {
+        self.slots[..self.used.load(Relaxed)].iter().any(|slot| slot.owner.load(Relaxed) == owner)
+    }
+
+    /// The pager's thread is about to take a range away. Returns whether it may: then
+    /// [`taken`](Self::taken) follows. It may not if anything there is pinned.
+    pub(crate) fn take(&self, at: usize, len: usize) -> bool {
+        let pages = len.div_ceil(page_bytes());
+        assert!(pages <= PAGES_MOST, "a range that is too long to be announced");
+        self.leaving.store(((at / page_bytes()) << PAGES_BITS) | pages, Relaxed);
+        fence(SeqCst);
+        let used = self.used.load(Acquire);
+        let is_free = self.slots[..used].iter().all(|slot| !Self::meets(slot, (at, at + len)));
+        if !is_free {
+            self.taken();
+        }
+        is_free
+    }
+
+    /// The pager's thread has taken away what it announced.
+    pub(crate) fn taken(&self) {
+        self.leaving.store(0, Release);
+    }
+}

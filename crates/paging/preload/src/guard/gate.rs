@@ -1,0 +1,66 @@
+//! The gate: a page with a system call instruction from which all calls pass the filter. It lies at
+//! the same address in every process, because the filter survives each exec.
+
+use std::arch::asm;
+use terapage_sys::page_bytes;
+
+/// The address of the gate, below the arena.
+pub const AT: usize = super::ARENA.start - (1 << 20);
+/// The address that the filter sees: that behind the instruction.
+pub const PLACE: usize = AT + 2;
+
+/// `syscall; ret`
+const CODE: [u8; 3] = [0x0f, 0x05, 0xc3];
+
+/// Makes the gate. Returns whether it is there.
+pub fn open() -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let (write, run) = (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
+    let write = i64::from(write);
+    // SAFETY: nothing is replaced; the page is this function's.
+    unsafe {
+        let at = libc::syscall(libc::SYS_mmap, AT, page_bytes(), write, i64::from(flags), -1_i64, 0_i64);
+        if at != AT as i64 {
+            return false;
+        }
+        (AT as *mut [u8; 3]).write(CODE);
+        // Some systems allow no new code (MemoryDenyWriteExecute).
+        let runs = libc::syscall(libc::SYS_mprotect, AT, page_bytes(), i64::from(run)) == 0;
+        if !runs {
+            close();
+        }
+        runs
+    }
+}
+
+/// Removes the gate.
+pub fn close() {
+    // SAFETY: nobody uses the page.
+    unsafe { libc::syscall(libc::SYS_munmap, AT, page_bytes()) };
+}
+
+/// From now on the calls that the library makes often go through the gate.
+pub fn use_it() {
+    libc::set_gate(AT);
+}
+
+/// Makes a system call through the gate. The result is the kernel's: from -4095 to -1 it is an
+/// error.
+///
+/// # Safety
+/// The same as for the system call; the gate is open.
+#[inline]
+pub unsafe fn call(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let answer;
+    // SAFETY: the code at the gate changes only these registers; the caller answers for the call.
+    unsafe {
+        asm!(
+            "call {gate}",
+            gate = in(reg) AT,
+            inlateout("rax") number as isize => answer,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    answer
+}

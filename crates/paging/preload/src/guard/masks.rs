@@ -1,0 +1,166 @@
+//! Signals: the program may handle and block all signals except the one by which trapped calls
+//! arrive. That signal is removed from every set of blocked signals, and the program's action for it
+//! is only noted.
+
+use super::{copy, gate};
+use crate::lock::Lock;
+use libc::c_long;
+
+const OURS: u64 = 1 << (libc::SIGSYS - 1);
+/// Bytes of a set of signals.
+const SET: usize = size_of::<u64>();
+
+/// An action in the kernel's form (`struct kernel_sigaction`): handler, flags, restorer, blocked
+/// signals.
+type Action = [u64; 4];
+const BLOCKED: usize = 3;
+
+/// The program's action for the signal.
+static NOTED: Lock<Action> = Lock::quiet([0; 4]);
+
+const fn error(errno: i32) -> isize {
+    -(errno as isize)
+}
+
+fn read<const WORDS: usize>(at: usize) -> Option<[u64; WORDS]> {
+    let mut words = [0_u64; WORDS];
+    // SAFETY: words are plain data.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), WORDS * 8) };
+    copy::read(at, bytes).then_some(words)
+}
+
+fn write<const WORDS: usize>(at: usize, words: [u64; WORDS]) -> bool {
+    // SAFETY: words are plain data.
+    copy::write(at, unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), WORDS * 8) })
+}
+
+/// Serves `rt_sigaction`.
+///
+/// # Safety
+/// The same as for the system call.
+pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
+    if len != SET {
+        return error(libc::EINVAL);
+    }
+    let given = if new == 0 { None } else { read::<4>(new) };
+    if new != 0 && given.is_none() {
+        return error(libc::EFAULT);
+    }
+    let mut before: Action = [0; 4];
+    if signal as i32 == libc::SIGSYS {
+        let mut noted = NOTED.lock();
+        before = *noted;
+        *noted = given.unwrap_or(before);
+    } else {
+        let given = given.map(|mut given| {
+            given[BLOCKED] &= !OURS;
+            given
+        });
+        let new = given.as_ref().map_or(0, |given| given.as_ptr() as usize);
+        let arguments = [signal, new, before.as_mut_ptr() as usize, SET, 0, 0];
+        // SAFETY: the caller answers for the call; both actions are copies.
+        let answer = unsafe { gate::call(libc::SYS_rt_sigaction, arguments) };
+        if answer != 0 {
+            return answer;
+        }
+    }
+    if old != 0 && !write(old, before) { error(libc::EFAULT) } else { 0 }
+}
+
+/// Serves `rt_sigprocmask`: the signals that are blocked after the handler stand in the context.
+pub fn mask(blocked: &mut u64, [how, new, old, len, ..]: [usize; 6]) -> isize {
+    if len != SET {
+        return error(libc::EINVAL);
+    }
+    let before = *blocked;
+    let mut after = before;
+    if new != 0 {
+        let Some([given]) = read::<1>(new) else { return error(libc::EFAULT) };
+        // Those two signals cannot be blocked.
+        let given = given & !OURS & !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
+        after = match how as i32 {
+            libc::SIG_BLOCK => before | given,
+            libc::SIG_UNBLOCK => before & !given,
+            libc::SIG_SETMASK => given,
+            _ => return error(libc::EINVAL),
+        };
+    }
+    if old != 0 && !write(old, [before]) {
+        return error(libc::EFAULT);
+    }
+    *blocked = after;
+    0
+}
+
+/// The copies with which a call waits instead of the program's set of blocked signals.
+#[derive(Default)]
+pub struct Waiting {
+    set: u64,
+    pair: [u64; 2],
+}
+
+impl Waiting {
+    /// Puts a copy without the signal in place of the set with which a call waits. What is not
+    /// readable is left to the kernel.
+    pub fn edit(&mut self, number: c_long, arguments: &mut [usize; 6]) {
+        let place = match number {
+            libc::SYS_ppoll => 3,
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => 4,
+            libc::SYS_rt_sigsuspend => 0,
+            libc::SYS_pselect6 if arguments[5] != 0 => {
+                let Some(pair) = read::<2>(arguments[5]) else { return };
+                self.pair = pair;
+                if pair[0] != 0 {
+                    let Some([set]) = read::<1>(pair[0] as usize) else { return };
+                    self.set = set & !OURS;
+                    self.pair[0] = &raw const self.set as u64;
+                }
+                arguments[5] = self.pair.as_ptr() as usize;
+                return;
+            }
+            _ => return,
+        };
+        if arguments[place] != 0
+            && let Some([set]) = read::<1>(arguments[place])
+        {
+            self.set = set & !OURS;
+            arguments[place] = &raw const self.set as usize;
+        }
+    }
+}
+
+/// Handles a signal that the filter has not sent, as the program has asked.
+///
+/// # Safety
+/// The kernel has passed the arguments to the handler.
+pub unsafe fn pass_on(signal: i32, what: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let [handler, flags, _, blocked] = *NOTED.lock();
+    match handler as usize {
+        libc::SIG_IGN => {}
+        libc::SIG_DFL => {
+            let action: Action = [0; 4];
+            // SAFETY: the kernel's default action: the process ends by the signal.
+            unsafe {
+                let set = [signal as usize, action.as_ptr() as usize, 0, SET, 0, 0];
+                gate::call(libc::SYS_rt_sigaction, set);
+                let me = terapage_sys::thread::id() as usize;
+                gate::call(libc::SYS_tkill, [me, signal as usize, 0, 0, 0, 0]);
+            }
+        }
+        handler => {
+            if flags & libc::SA_RESETHAND as u64 != 0 {
+                NOTED.lock()[0] = libc::SIG_DFL as u64;
+            }
+            let set = blocked & !OURS;
+            let block = [libc::SIG_BLOCK as usize, &raw const set as usize, 0, SET, 0, 0];
+            // SAFETY: the program has set a handler, which takes these arguments; the return from
+            // this handler restores the blocked signals.
+            unsafe {
+                gate::call(libc::SYS_rt_sigprocmask, block);
+                let handler: unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                    std::mem::transmute(handler);
+                handler(signal, what, context);
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Guarded mode: paging without any right.
+//!
+//! Everybody may have a userfaultfd that sees the faults of programs, but not those inside the
+//! kernel: a system call that meets an absent page fails with EFAULT. So no call may meet one. A
+//! seccomp filter ([filter]) traps the calls whose pointers lie in the arena, and those whose memory
+//! may point there. The handler ([trap]) pins what the call touches
+//! ([pins](terapage_pager::pins)), touches it, and makes the call at an address that the filter lets
+//! pass ([gate]).
+//!
+//! The filter survives each exec. It compares addresses at which the kernel puts nothing by itself,
+//! so most calls of an executed program pass. Some are always trapped, so an executed program must
+//! have the handler: it has this library, or is not executed.
+
+mod copy;
+mod filter;
+mod gate;
+mod masks;
+mod pieces;
+mod trap;
+
+pub use trap::forget_ended;
+
+use crate::hosted;
+use libc::{c_int, c_long, ssize_t};
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terapage_pager::pins::Pins;
+use terapage_sys::thread;
+use terapage_sys::userfaultfd::{self, Kind, Userfaultfd};
+
+/// The setting: `1` guards if the right to handle the kernel's faults is missing, `force` always.
+pub const VARIABLE: &str = "TERAPAGE_GUARD";
+
+/// Where the arena lies in guarded mode. The kernel puts nothing there by itself: it begins at the
+/// upper end of all addresses, with position-independent programs at two thirds of them, and with
+/// an unlimited stack at one third.
+pub const ARENA: Range<usize> = 0x3000_0000_0000..0x5000_0000_0000;
+
+/// The answer of PR_GET_SECCOMP for a process with a filter.
+const FILTERED: c_long = 2;
+
+/// Slots for the pins of calls at the same time.
+const SLOTS: usize = 2048;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static PINS: OnceLock<Pins> = OnceLock::new();
+
+/// Whether the memory of this process is paged in guarded mode.
+pub fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+/// Whether the filter is in force, perhaps by a process that this one descends from.
+pub fn is_active() -> bool {
+    ACTIVE.load(Relaxed)
+}
+
+/// The pins of the process, in guarded mode.
+pub fn pins() -> Option<&'static Pins> {
+    PINS.get()
+}
+
+/// Whether this process lacks the right to handle faults inside the kernel, and could guard calls.
+fn is_needed() -> bool {
+    Userfaultfd::open(Kind::Faults).is_err_and(|error| error.is_forbidden())
+        && userfaultfd::may_serve_programs()
+}
+
+/// The first step of the library: if a process that this one descends from has set the filter, the
+/// handler must be there before any call is trapped.
+pub fn arrive() {
+    // SAFETY: no memory is touched.
+    let mode = unsafe {
+        libc::syscall(libc::SYS_prctl, i64::from(libc::PR_GET_SECCOMP), 0_i64, 0_i64, 0_i64, 0_i64)
+    };
+    if mode != FILTERED || !gate::open() {
+        return;
+    }
+    let before = trap::open();
+    if trap::is_trapped() {
+        gate::use_it();
+        thread::leaves_open(libc::SIGSYS);
+        ACTIVE.store(true, Relaxed);
+    } else {
+        trap::close(&before);
+        gate::close();
+    }
+}
+
+/// Begins, before the process has read its settings: `wish` is the setting, and `is_paged` whether
+/// its memory should be paged.
+pub fn begin(wish: Option<&OsStr>, is_paged: bool) {
+    let is_wished = wish.is_some_and(|wish| wish == "force" || wish == "1" && is_needed());
+    if !is_paged || hosted::is_host() || !is_wished {
+        return;
+    }
+    if !is_active() {
+        if !gate::open() {
+            return;
+        }
+        let before = trap::open();
+        if let Err(error) = filter::install() {
+            trap::close(&before);
+            gate::close();
+            thread::say(&format!("terapage: system calls cannot be guarded: {error}\n"));
+            return;
+        }
+        gate::use_it();
+        thread::leaves_open(libc::SIGSYS);
+        ACTIVE.store(true, Relaxed);
+    }
+    PINS.get_or_init(|| Pins::new(SLOTS));
+    userfaultfd::serve_programs_only();
+    ON.store(true, Relaxed);
+}
+
+unsafe extern "C" {
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_ASYNCHRONOUS`, for which the libc crate has no name.
+const AT_ONCE: c_int = 1;
+
+/// Makes a call of a function of the C library that is a cancellation point, without a trap.
+///
+/// # Safety
+/// The same as for the system call.
+#[inline(never)]
+pub unsafe fn transfer(number: c_long, arguments: [usize; 6]) -> ssize_t {
+    let mut kind = 0;
+    let depth = &raw const kind as usize;
+    // SAFETY: there is room for the old kind; the caller answers for the call.
+    unsafe {
+        pthread_setcanceltype(AT_ONCE, &raw mut kind);
+        let answer = trap::call(number, arguments, depth);
+        pthread_setcanceltype(kind, &raw mut kind);
+        if (-4095..0).contains(&answer) {
+            crate::set_errno(-answer as c_int);
+            return -1;
+        }
+        answer
+    }
+}
+
+/// In the child of a fork, which has one thread.
+pub fn in_child() {
+    if let Some(pins) = pins() {
+        pins.in_child(thread::own_name(), thread::id() as usize);
+    }
+}

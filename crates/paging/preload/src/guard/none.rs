@@ -1,0 +1,34 @@
+//! Guarded mode exists for glibc on x86-64 only.
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use terapage_pager::pins::Pins;
+
+pub const VARIABLE: &str = "TERAPAGE_GUARD";
+pub const ARENA: Range<usize> = 0..0;
+
+pub fn is_on() -> bool {
+    false
+}
+
+pub fn is_active() -> bool {
+    false
+}
+
+pub fn pins() -> Option<&'static Pins> {
+    None
+}
+
+pub fn begin(_wish: Option<&OsStr>, _is_paged: bool) {}
+
+pub fn in_child() {}
+
+/// # Safety
+/// None: it is never called.
+pub unsafe fn transfer(_number: libc::c_long, _arguments: [usize; 6]) -> libc::ssize_t {
+    -1
+}
+
+pub fn forget_ended() {}
+
+pub fn arrive() {}

@@ -1,0 +1,168 @@
+//! Transfers that are longer than may be pinned at once, in pieces, with the result of the whole
+//! call: on regular files to the end, elsewhere writes to the end, and reads with one piece, since
+//! they may return less. Sockets that keep messages apart get the whole.
+
+use super::{copy, trap};
+use crate::process;
+use libc::{c_long, iovec};
+use terapage_calls::Pieces;
+use terapage_pager::pins::{Caller, Pins};
+
+/// Bytes of a piece: a part of the budget, within these limits.
+const PART: usize = 16;
+const LEAST: usize = 256 << 10;
+const MOST: usize = 4 << 20;
+
+/// The most buffers of one piece.
+const BUFFERS: usize = 16;
+
+/// The most bytes that the kernel transfers by one call (`MAX_RW_COUNT`).
+const ALL: usize = 0x7fff_f000;
+
+fn piece_bytes() -> usize {
+    let budget = process::settings().map_or(0, |settings| settings.memory.0 as usize);
+    (budget / PART).clamp(LEAST, MOST)
+}
+
+/// What lies behind a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum File {
+    /// A file or a block device.
+    Regular,
+    /// A stream of bytes, or a device.
+    Stream,
+    /// A socket that keeps messages apart.
+    Messages,
+}
+
+fn kind(fd: usize) -> File {
+    // SAFETY: plain data, for which zeros are a value; there is room for the answers.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        if libc::syscall(libc::SYS_fstat, fd as i64, &raw mut status) != 0 {
+            return File::Stream;
+        }
+        match status.st_mode & libc::S_IFMT {
+            libc::S_IFREG | libc::S_IFBLK => File::Regular,
+            libc::S_IFSOCK => {
+                let (mut kind, mut len) = (0, size_of::<i32>() as u32);
+                let (level, name) = (i64::from(libc::SOL_SOCKET), i64::from(libc::SO_TYPE));
+                libc::syscall(libc::SYS_getsockopt, fd as i64, level, name, &raw mut kind, &raw mut len);
+                if kind == libc::SOCK_STREAM { File::Stream } else { File::Messages }
+            }
+            _ => File::Stream,
+        }
+    }
+}
+
+/// Whether a call writes to the file.
+fn is_write(number: c_long) -> bool {
+    matches!(
+        number,
+        libc::SYS_write
+            | libc::SYS_pwrite64
+            | libc::SYS_writev
+            | libc::SYS_pwritev
+            | libc::SYS_pwritev2
+            | libc::SYS_sendto
+    )
+}
+
+/// The argument that says where in the file a call begins, if there is one; it may say that it is
+/// the file's position.
+fn offset(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
+    match number {
+        libc::SYS_pread64 | libc::SYS_pwrite64 | libc::SYS_preadv | libc::SYS_pwritev => Some(3),
+        libc::SYS_preadv2 | libc::SYS_pwritev2 => Some(3).filter(|_| arguments[3] != usize::MAX),
+        _ => None,
+    }
+}
+
+/// Makes a call, in pieces if it is long.
+///
+/// # Safety
+/// The same as for the system call.
+pub unsafe fn serve(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
+    let most = piece_bytes();
+    let (at, is_vector) = match terapage_calls::pieces(number as usize) {
+        Pieces::Bytes(at) => (usize::from(at), false),
+        Pieces::Vector(at) => (usize::from(at), true),
+        Pieces::Whole => (usize::MAX, false),
+    };
+    let is_long = match () {
+        () if at == usize::MAX => false,
+        () if is_vector => total(arguments[at], arguments[at + 1]) > most,
+        () => arguments[at + 1] > most,
+    };
+    let file = if is_long { kind(arguments[0]) } else { File::Messages };
+    if file == File::Messages {
+        // SAFETY: the caller answers for the call.
+        return unsafe { trap::whole(pins, caller, number, arguments) };
+    }
+    let mut done = 0;
+    loop {
+        let mut piece = arguments;
+        if let Some(offset) = offset(number, &arguments) {
+            piece[offset] = arguments[offset].wrapping_add(done);
+        }
+        let mut buffers = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BUFFERS];
+        let room = most.min(ALL - done);
+        let len = if is_vector {
+            let (count, len) = part(arguments[at], arguments[at + 1], done, room, &mut buffers);
+            (piece[at], piece[at + 1]) = (buffers.as_ptr() as usize, count);
+            len
+        } else {
+            let len = room.min(arguments[at + 1] - done);
+            (piece[at], piece[at + 1]) = (arguments[at].wrapping_add(done), len);
+            len
+        };
+        if len == 0 && done > 0 {
+            return done as isize;
+        }
+        // SAFETY: the caller answers for the call, of which this is a piece.
+        let answer = unsafe { trap::whole(pins, caller, number, piece) };
+        if answer < 0 {
+            return if done > 0 { done as isize } else { answer };
+        }
+        done += answer as usize;
+        let is_over = file == File::Stream && !is_write(number);
+        if (answer as usize) < len || is_over || len == 0 {
+            return done as isize;
+        }
+    }
+}
+
+/// A buffer of the program's array.
+fn buffer(vector: usize, index: usize) -> Option<iovec> {
+    let mut words = [0_u8; size_of::<iovec>()];
+    let at = vector.checked_add(index.checked_mul(size_of::<iovec>())?)?;
+    // SAFETY: a buffer is two words, and any bytes are words.
+    copy::read(at, &mut words).then(|| unsafe { std::mem::transmute_copy(&words) })
+}
+
+/// Bytes of all buffers; 0 if the kernel will refuse them.
+fn total(vector: usize, count: usize) -> usize {
+    const BUFFERS_MOST: usize = 1024;
+    if count > BUFFERS_MOST {
+        return 0;
+    }
+    let lens = (0..count).map(|index| Some(buffer(vector, index)?.iov_len).filter(|&len| len < 1 << 62));
+    lens.sum::<Option<usize>>().unwrap_or(0)
+}
+
+/// The part of the buffers that follows the first `done` bytes, of `most` bytes at most. Returns the
+/// number of buffers, and their bytes.
+fn part(vector: usize, count: usize, done: usize, most: usize, into: &mut [iovec]) -> (usize, usize) {
+    let (mut skip, mut used, mut bytes) = (done, 0, 0);
+    for index in 0..count {
+        let Some(buffer) = buffer(vector, index).filter(|_| used < into.len() && bytes < most) else { break };
+        if skip >= buffer.iov_len {
+            skip -= buffer.iov_len;
+            continue;
+        }
+        let len = (buffer.iov_len - skip).min(most - bytes);
+        into[used] = iovec { iov_base: buffer.iov_base.wrapping_byte_add(skip), iov_len: len };
+        (skip, used, bytes) = (0, used + 1, bytes + len);
+    }
+    (used, bytes)
+}

@@ -1,0 +1,260 @@
+//! The handler: a trapped call arrives here, in the thread that made it, with the thread's signals
+//! as they were. It pins what the call touches, makes the call at the gate, and unpins.
+//!
+//! A handler of the program may run during the call, and may leave it by `longjmp`. So nothing here
+//! must be dropped at the end: what such a call has pinned is unpinned at the thread's next call.
+
+use super::filter::MARK;
+use super::{copy, gate, is_on, masks, pieces, pins};
+use crate::arena::{self, ARENA};
+use crate::{locked, process};
+use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terapage_calls::{Memory, Outcome, Range};
+use terapage_pager::pins::{Call, Caller, Pins};
+use terapage_sys::{page_bytes, thread};
+
+/// The kernel's description of a trapped call (`siginfo_t`).
+#[repr(C)]
+struct Trapped {
+    signal: i32,
+    mark: i32,
+    code: i32,
+    unused: i32,
+    place: usize,
+    number: i32,
+}
+
+/// The code of a signal from a filter.
+const FROM_FILTER: i32 = 1;
+
+/// A process tries whether its calls are trapped, and they are.
+static TRIES: AtomicBool = AtomicBool::new(false);
+static TRAPPED: AtomicBool = AtomicBool::new(false);
+
+/// An action in the kernel's form (`struct kernel_sigaction`): handler, flags, restorer, blocked
+/// signals.
+pub type Action = [u64; 4];
+
+const RESTORER: u64 = 0x0400_0000;
+/// Bytes of a set of signals.
+const SET: usize = size_of::<u64>();
+
+/// Returns from the handler. Unwinders know these bytes.
+#[unsafe(naked)]
+unsafe extern "C" fn restore() {
+    std::arch::naked_asm!(".byte 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00", "syscall")
+}
+
+/// Sets the handler. Returns the action before.
+pub fn open() -> Action {
+    let flags = (libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART) as u64 | RESTORER;
+    let action: Action = [on_trap as *const () as u64, flags, restore as *const () as u64, 0];
+    let mut before: Action = [0; 4];
+    let set = 1_u64 << (libc::SIGSYS - 1);
+    let arguments =
+        [libc::SIGSYS as usize, action.as_ptr() as usize, before.as_mut_ptr() as usize, SET, 0, 0];
+    let unblock = [libc::SIG_UNBLOCK as usize, &raw const set as usize, 0, SET, 0, 0];
+    // SAFETY: the handler may run from here on.
+    unsafe {
+        gate::call(libc::SYS_rt_sigaction, arguments);
+        gate::call(libc::SYS_rt_sigprocmask, unblock);
+    }
+    before
+}
+
+/// Sets the action that was there before.
+pub fn close(before: &Action) {
+    let arguments = [libc::SIGSYS as usize, before.as_ptr() as usize, 0, SET, 0, 0];
+    // SAFETY: the action was the process's.
+    unsafe { gate::call(libc::SYS_rt_sigaction, arguments) };
+}
+
+/// Whether calls are already trapped, by the filter of a process that this one descends from.
+pub fn is_trapped() -> bool {
+    TRIES.store(true, Relaxed);
+    // SAFETY: there is no such descriptor, so no memory is touched.
+    unsafe { libc::syscall(libc::SYS_read, -1_i64, super::ARENA.start, 0_usize) };
+    TRIES.store(false, Relaxed);
+    TRAPPED.load(Relaxed)
+}
+
+unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes a description and a context; `errno` is the thread's.
+    unsafe {
+        let trapped = what.cast::<Trapped>();
+        if (*trapped).code != FROM_FILTER || (*trapped).mark != i32::from(MARK) {
+            masks::pass_on(signal, what, context);
+            return;
+        }
+        let context = context.cast::<ucontext_t>();
+        let registers = &mut (*context).uc_mcontext.gregs;
+        let register = |index: c_int| registers[index as usize] as usize;
+        let arguments =
+            [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9]
+                .map(register);
+        let depth = register(libc::REG_RSP);
+        let errno = *libc::__errno_location();
+        let number = c_long::from((*trapped).number);
+        let blocked = (&raw mut (*context).uc_sigmask).cast::<u64>();
+        let answer = match number {
+            _ if TRIES.load(Relaxed) => {
+                TRAPPED.store(true, Relaxed);
+                -(libc::EBADF as isize)
+            }
+            libc::SYS_rt_sigaction => masks::action(arguments),
+            libc::SYS_rt_sigprocmask => masks::mask(&mut *blocked, arguments),
+            _ => call(number, arguments, depth),
+        };
+        *libc::__errno_location() = errno;
+        (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = answer as i64;
+    }
+}
+
+/// Makes a call for the program, which meets no absent page. `depth` is the stack pointer of the
+/// call. The result has the form of a system call's.
+///
+/// # Safety
+/// The same as for the system call.
+pub unsafe fn call(number: c_long, arguments: [usize; 6], depth: usize) -> isize {
+    let me = thread::own_name();
+    let is_own = thread::is_internal(me) || thread::is_quiet(me);
+    // SAFETY: the caller answers for the call.
+    unsafe {
+        let Some(pins) = pins().filter(|_| is_on() && !is_own) else {
+            return pass(number, arguments);
+        };
+        if matches!(number, libc::SYS_io_uring_setup | libc::SYS_io_setup) {
+            // The kernel would use the program's memory at times that nobody knows. Programs then
+            // use other calls.
+            return -(libc::ENOSYS as isize);
+        }
+        let caller = Caller { owner: me, thread: thread::id() as usize, depth };
+        if pins.has_any(me) {
+            forget_left(pins, caller);
+        }
+        pieces::serve(pins, caller, number, arguments)
+    }
+}
+
+/// Makes a call at the gate that touches nothing that could be out.
+unsafe fn pass(number: c_long, mut arguments: [usize; 6]) -> isize {
+    let mut waiting = masks::Waiting::default();
+    waiting.edit(number, &mut arguments);
+    // SAFETY: the caller answers for the call.
+    unsafe { gate::call(number, arguments) }
+}
+
+/// Drops the pins of calls that a handler has left by `longjmp`, and those of a thread that had this
+/// descriptor before.
+fn forget_left(pins: &Pins, caller: Caller) {
+    // SAFETY: zeros are a valid description, which has room for the answer.
+    let stack = unsafe {
+        let mut stack: libc::stack_t = std::mem::zeroed();
+        gate::call(libc::SYS_sigaltstack, [0, &raw mut stack as usize, 0, 0, 0, 0]);
+        stack
+    };
+    let (from, size) = (stack.ss_sp as usize, stack.ss_size);
+    let is_other = |at: usize| stack.ss_flags & libc::SS_DISABLE == 0 && at.wrapping_sub(from) < size;
+    // A child of vfork borrows its parent's descriptor, and pins in the parent's memory.
+    let is_owner = crate::exit::is_owner();
+    // One thread at a time.
+    let _arena = ARENA.lock();
+    pins.forget(caller.owner, |thread, depth| {
+        thread != caller.thread && is_owner
+            || match (is_other(caller.depth), is_other(depth)) {
+                // A call that still waits was made further up the stack than what runs now.
+                (true, true) | (false, false) => depth <= caller.depth,
+                // A handler on the other stack interrupts a call on the usual one.
+                (true, false) => false,
+                (false, true) => true,
+            }
+    });
+}
+
+/// What a call touches: pinned and touched as it is named.
+struct Touched<'a> {
+    pins: &'a Pins,
+    call: Call,
+    /// More than this must not be pinned at once.
+    most: usize,
+}
+
+impl Memory for Touched<'_> {
+    fn range(&mut self, range: Range) -> bool {
+        if !arena::overlaps(range.start, range.len) {
+            return true;
+        }
+        if range.kept {
+            return locked::keep_in_memory(range.start, range.start + range.len).is_ok();
+        }
+        let mut fits = true;
+        copy::paged_parts(range.start, range.len, |from, to| {
+            if Pins::bytes(&self.call) + (to - from) > self.most {
+                fits = false;
+                return;
+            }
+            while !self.pins.add(&mut self.call, from, to) {
+                thread::pause().ok();
+            }
+            self.pins.settle(&self.call, || {
+                std::hint::spin_loop();
+                thread::pause().ok();
+            });
+            for page in (from..to).step_by(page_bytes()) {
+                // SAFETY: the memory is there, and readable.
+                unsafe { (page as *const u8).read_volatile() };
+            }
+        });
+        fits
+    }
+
+    fn read(&mut self, at: usize, into: &mut [u8]) -> bool {
+        copy::read(at, into)
+    }
+
+    fn is_self(&mut self, pid: i32) -> bool {
+        pid as u32 == std::process::id() || pid as u32 == thread::id()
+    }
+}
+
+/// Makes one call, or one piece of it.
+///
+/// # Safety
+/// The same as for the system call.
+pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
+    let most = process::settings().map_or(0, |settings| settings.memory.0 as usize) / 2;
+    let mut touched = Touched { pins, call: pins.begin(caller), most };
+    let outcome = terapage_calls::visit(number as usize, &arguments, &mut touched);
+    let in_arena = || arguments.iter().any(|&argument| arena::contains(argument));
+    let refusal = match outcome {
+        Outcome::Known | Outcome::Kept | Outcome::Partly => None,
+        // A device's command with other memory.
+        Outcome::Unknown if !in_arena() => None,
+        Outcome::Unknown if number == libc::SYS_ioctl => Some(libc::ENOTTY),
+        Outcome::Unknown | Outcome::Asynchronous => Some(libc::ENOSYS),
+        Outcome::Stopped => Some(libc::ENOMEM),
+    };
+    let answer = match refusal {
+        Some(errno) => -(errno as isize),
+        // SAFETY: the caller answers for the call.
+        None => unsafe { pass(number, arguments) },
+    };
+    pins.end(touched.call);
+    answer
+}
+
+/// In `pthread_create`: the pins of threads that have ended.
+pub fn forget_ended() {
+    let Some(pins) = pins() else { return };
+    let me = thread::own_name();
+    if thread::is_internal(me) || thread::is_quiet(me) {
+        return;
+    }
+    let own = std::process::id() as usize;
+    let _arena = ARENA.lock();
+    pins.forget_ended(|thread| {
+        // SAFETY: no signal is sent.
+        unsafe { gate::call(libc::SYS_tgkill, [own, thread, 0, 0, 0, 0]) == -(libc::ESRCH as isize) }
+    });
+}
