@@ -85,7 +85,7 @@ pub fn is_inside() -> bool {
 }
 
 /// Whether this process has namespaces that are not the machine's first ones, by the namespaces'
-/// numbers; `None` if that cannot be told.
+/// numbers; `None` if that is unknown.
 fn is_apart(number: impl Fn(&str) -> Option<u64>) -> Option<bool> {
     let is_other = |path: &str, first: u64| number(path).is_some_and(|number| number != first);
     if is_other("/proc/self/ns/pid", FIRST_PIDS) || is_other("/proc/self/ns/user", FIRST_USERS) {

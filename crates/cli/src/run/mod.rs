@@ -92,10 +92,7 @@ impl Run {
 
     /// Returns only if the program could not be started.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        for UnknownVariable { name, nearest } in strange_variables() {
-            let meant = nearest.map_or(String::new(), |nearest| format!(" (did you mean {nearest}?)"));
-            complain(&format!("warning: no setting is called {name}{meant}"));
-        }
+        name_strange_variables();
         let settings = far::hand_over(self.options.settings()?)?;
         if self.progress
             && let Some(status) = progress::watch()?
@@ -138,16 +135,8 @@ impl Run {
             complain(&format!("warning: {shown} runs, but its memory is not paged: {why}"));
         }
 
-        if let Some(path) = &settings.learn
-            && let Err(why) = Learnt::read(path)
-        {
-            bail!("--learn: {} {why}", path.display());
-        }
         let limit = self.limit(settings.memory)?;
-        // Files of an earlier run could be mistaken for this run's.
-        for file in [&settings.stats, &settings.trace].into_iter().flatten().filter(|file| file.is_file()) {
-            std::fs::remove_file(file).with_context(|| format!("{} cannot be replaced", file.display()))?;
-        }
+        prepare_files(&settings)?;
         let mut command = match &host {
             None => Command::new(&path),
             Some(host) => Command::new(host),
@@ -186,6 +175,28 @@ impl Run {
         limit.map(|limit| enforce::Cage::make(limit)?.enter()).transpose()?;
         Ok(not_executed(name, &command.exec()))
     }
+}
+
+/// Warns about variables that look like settings.
+fn name_strange_variables() {
+    for UnknownVariable { name, nearest } in strange_variables() {
+        let meant = nearest.map_or(String::new(), |nearest| format!(" (did you mean {nearest}?)"));
+        complain(&format!("warning: no setting is called {name}{meant}"));
+    }
+}
+
+/// Checks the file of `--learn`, and removes files of an earlier run, which could be mistaken for
+/// this run's.
+fn prepare_files(settings: &Settings) -> anyhow::Result<()> {
+    if let Some(path) = &settings.learn
+        && let Err(why) = Learnt::read(path)
+    {
+        bail!("--learn: {} {why}", path.display());
+    }
+    for file in [&settings.stats, &settings.trace].into_iter().flatten().filter(|file| file.is_file()) {
+        std::fs::remove_file(file).with_context(|| format!("{} cannot be replaced", file.display()))?;
+    }
+    Ok(())
 }
 
 /// The file of the program `name`. If there is none, writes a line that says so, and returns the

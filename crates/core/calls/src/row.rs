@@ -25,7 +25,7 @@ pub enum Arg {
     Special,
 }
 
-/// Shorter, since the table has so many.
+/// Shorter, since the table has hundreds.
 pub const V: Arg = Arg::Value;
 /// The same.
 pub const AT: Arg = Arg::Address;
@@ -51,7 +51,7 @@ pub struct Size {
     most: u32,
 }
 
-/// So many bytes.
+/// This number of bytes.
 pub const fn bytes(bytes: u32) -> Size {
     Size { count: Count::One, unit: bytes, plus: 0, most: u32::MAX }
 }
@@ -72,19 +72,19 @@ pub const fn int(argument: u8) -> Size {
 }
 
 impl Size {
-    /// The argument counts things of so many bytes.
+    /// The argument counts things of this size, in bytes.
     pub const fn of(mut self, unit: u32) -> Size {
         self.unit = unit;
         self
     }
 
-    /// So many bytes more.
+    /// This number of bytes more.
     pub const fn plus(mut self, bytes: u32) -> Size {
         self.plus = bytes;
         self
     }
 
-    /// The kernel takes so many bytes at most: of more, it touches no more, or it refuses them.
+    /// The most bytes that the kernel takes: of more, it touches no more, or it refuses them.
     pub const fn most(mut self, bytes: u32) -> Size {
         self.most = bytes;
         self

@@ -5,7 +5,8 @@
 //! or sets them, and before it begins a thread or a process, which would inherit the binding: see
 //! [`freed`].
 
-use crate::thread::{self, Processors};
+use crate::processors::Processors;
+use crate::thread;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -137,7 +138,8 @@ pub fn forget() {
 #[cfg(test)]
 mod tests {
     use super::{bind, count as bound, disinherit, freed, unbind};
-    use crate::thread::{self, Processors};
+    use crate::processors::Processors;
+    use crate::thread;
 
     /// There is one test, since a process has one binding.
     #[test]

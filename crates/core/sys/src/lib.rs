@@ -13,6 +13,7 @@ pub mod hosting;
 pub mod last;
 pub mod memory;
 pub mod pagemap;
+pub mod processors;
 pub mod ring;
 pub mod shared;
 pub mod thread;

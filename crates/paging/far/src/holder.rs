@@ -3,7 +3,7 @@
 //! A namespace is what one process, its *owner*, keeps on one server; of n copies each has its own.
 //! A *claim* is a field of the namespace's registry, `h:ID`, and says that the process of this ID
 //! needs the blocks. The owner's ID is the namespace's name. A fork's child has the ID of its
-//! parent, a dot, and the number of the fork, whether or not a server has heard of the fork. So no
+//! parent, a dot, and the number of the fork, whether or not a server has noted the fork. So no
 //! two of m processes have one ID, and nobody can take back a claim but its own process, or the
 //! parent of that process once it has ended.
 //!
@@ -281,7 +281,7 @@ mod tests {
     fn no_two_processes_have_one_claim() {
         let mut parent = Holder::of_this_process(&Namespace::of("", 1));
         parent.will_fork(7, true);
-        // No server has heard of it.
+        // No server has noted it.
         let mut child = parent.clone();
         child.inherit();
         assert_eq!(child.field(), format!("{}.7", parent.field()));

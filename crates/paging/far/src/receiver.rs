@@ -280,6 +280,30 @@ mod tests {
         resp::text(stream, bytes);
     }
 
+    /// Gives the stream to the receiver in parts of these sizes, in turn. Returns the answers.
+    fn feed(receiver: &mut Receiver, stream: &[u8], cuts: &[usize]) -> Vec<Answer> {
+        let (mut rest, mut got, mut places) = (stream, Vec::new(), Vec::new());
+        for cut in cuts.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            receiver.places(&mut places);
+            let room: usize = places.iter().map(Piece::len).sum();
+            let now = (*cut).min(rest.len()).min(room);
+            let (mut come, later) = rest.split_at(now);
+            rest = later;
+            for place in &places {
+                let part = place.len().min(come.len());
+                // SAFETY: the receiver named the place, in its own memory or the test's.
+                unsafe { memory::bytes(place.at(), part) }.copy_from_slice(&come[..part]);
+                come = &come[part..];
+            }
+            // SAFETY: the pieces are the test's.
+            unsafe { receiver.received(now, &mut got) }.unwrap();
+        }
+        got
+    }
+
     proptest! {
         /// However the stream is divided, every command gets its own answer, and bytes reach their
         /// place.
@@ -342,25 +366,7 @@ mod tests {
                     }
                 }
             }
-            let (mut rest, mut got, mut places) = (&stream[..], Vec::new(), Vec::new());
-            for cut in cuts.iter().cycle() {
-                if rest.is_empty() {
-                    break;
-                }
-                receiver.places(&mut places);
-                let room: usize = places.iter().map(Piece::len).sum();
-                let now = (*cut).min(rest.len()).min(room);
-                let (mut come, later) = rest.split_at(now);
-                rest = later;
-                for place in &places {
-                    let part = place.len().min(come.len());
-                    // SAFETY: the receiver named the place, in its own memory or this test's.
-                    unsafe { memory::bytes(place.at(), part) }.copy_from_slice(&come[..part]);
-                    come = &come[part..];
-                }
-                // SAFETY: the pieces are this test's.
-                unsafe { receiver.received(now, &mut got) }.unwrap();
-            }
+            let got = feed(&mut receiver, &stream, &cuts);
             prop_assert_eq!(got, wanted);
             prop_assert_eq!(receiver.owed(), 0);
             for (index, bytes) in filled {

@@ -223,7 +223,7 @@ impl Session {
         self.is_up
     }
 
-    /// Whether the server has ended the session in good order, as one does that is told to end a
+    /// Whether the server has ended the session in good order, as a server does that has to end a
     /// client's connection.
     pub fn is_closed(&self) -> bool {
         self.is_closed

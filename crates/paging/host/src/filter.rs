@@ -96,7 +96,7 @@ enum When {
     Forks,
     /// If it may block signals.
     Blocks,
-    /// Never: the program is told that the kernel does not know the call. Programs then use older
+    /// Never: the answer is that the kernel does not know the call. Programs then use older
     /// calls.
     Unknown,
 }

@@ -125,7 +125,7 @@ fn pages(at: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
 const SET: usize = size_of::<u64>();
 
 /// Where containers forbid the call of [`carry`]: whether a page can be read. The kernel reads a
-/// set of signals there, at the page's beginning; as all are blocked, it blocks no more.
+/// set of signals there, at the page's beginning; as all are blocked, it blocks nothing else.
 fn is_readable(place: usize) -> bool {
     // SAFETY: the kernel checks the address.
     unsafe { raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, place & !4095, 0, SET) == 0 }

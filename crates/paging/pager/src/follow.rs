@@ -15,7 +15,8 @@
 //! - no other work wants their processor.
 
 use terapage_sys::binding;
-use terapage_sys::thread::{self, Processors};
+use terapage_sys::processors::Processors;
+use terapage_sys::thread;
 
 /// Faults of a window, after which is decided. Chosen, not measured.
 const WINDOW: u32 = 64;

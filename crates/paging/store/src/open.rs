@@ -36,8 +36,8 @@ pub struct Elsewhere {
     pub warn: fn(String),
     /// The servers behind a checked store, each with a unique name.
     pub servers: fn(&str) -> Vec<String>,
-    /// Of a store that is a spare of a mirror: how long a copy does not answer in whose place it
-    /// goes.
+    /// Of a store that is a spare of a mirror: how long a copy does not answer before the spare
+    /// replaces it.
     pub spare: fn(&str) -> Option<Duration>,
     /// Opens it.
     pub open: OpenUrl,
@@ -119,7 +119,7 @@ impl Shelf {
         })
     }
 
-    /// Of a spare: how long a copy does not answer in whose place it goes.
+    /// Of a spare: how long a copy does not answer before the spare replaces it.
     pub(crate) fn spare_after(&self, spec: &StoreSpec) -> Option<Duration> {
         match spec {
             StoreSpec::Url(url) => (self.elsewhere.spare)(url),

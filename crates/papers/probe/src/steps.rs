@@ -4,7 +4,8 @@ use crate::{Error, last, median, tenth};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use terapage_sys::thread::{Processors, now_ns, used_ns};
+use terapage_sys::processors::Processors;
+use terapage_sys::thread::{now_ns, used_ns};
 
 /// The number of measurements of a step. The tenth percentile is used, since other work makes steps
 /// longer, never shorter. Chosen, not measured, like the repetitions.

@@ -80,7 +80,7 @@ pub fn time_stamps(visit: &mut Visit) -> Step {
     visit.changes(settings, 12)
 }
 
-/// TUNSETTXFILTER: flags, a count, so many addresses of 6 bytes.
+/// TUNSETTXFILTER: flags, a count, that number of addresses of 6 bytes.
 pub fn addresses(visit: &mut Visit) -> Step {
     let list = visit.long(2);
     visit.reads(list, 4)?;
@@ -93,13 +93,13 @@ pub fn packets(visit: &mut Visit) -> Step {
     filter(visit, visit.long(2))
 }
 
-/// FS_IOC_FIEMAP: room for so many extents follows.
+/// FS_IOC_FIEMAP: room for the extents follows.
 pub fn extents(visit: &mut Visit) -> Step {
     let header: [usize; 4] = visit.structure_as(visit.long(2), InOut)?;
     visit.writes(visit.long(2).saturating_add(32), (header[3] as u32 as usize).saturating_mul(56))
 }
 
-/// FIDEDUPERANGE: so many files follow.
+/// FIDEDUPERANGE: the files follow.
 pub fn duplicates(visit: &mut Visit) -> Step {
     let header: [usize; 3] = visit.structure_as(visit.long(2), InOut)?;
     visit.changes(visit.long(2).saturating_add(24), (header[2] & 0xffff) * 32)

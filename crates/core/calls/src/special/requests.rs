@@ -8,13 +8,13 @@ use crate::step::{Step, Visit};
 pub enum Shape {
     /// Nothing: it has no argument, or a number.
     Nothing,
-    /// So many bytes that the kernel reads.
+    /// The number of bytes that the kernel reads.
     In(usize),
-    /// So many bytes that the kernel writes.
+    /// The number of bytes that the kernel writes.
     Out(usize),
-    /// So many bytes that the kernel reads and writes.
+    /// The number of bytes that the kernel reads and writes.
     Both(usize),
-    /// So many bytes, and memory to which they point, which is not known.
+    /// The number of bytes, and memory to which they point, which is not known.
     Partly(usize),
     /// The kernel would go on to touch memory after the call.
     Refused,

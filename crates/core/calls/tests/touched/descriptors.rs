@@ -2,7 +2,7 @@
 
 use crate::world::{Case, World, case, checked};
 
-/// The two ends of a pipe, with so many bytes in it.
+/// The two ends of a pipe, with this number of bytes in it.
 fn pipe(bytes: usize) -> [usize; 2] {
     let mut ends = [0; 2];
     // SAFETY: the array is as long as the call needs, and so are the bytes.

@@ -2,7 +2,7 @@
 
 use crate::world::{Case, World, case, checked};
 
-/// Two sockets that are connected; the second has received so many bytes.
+/// Two sockets that are connected; the second has received this number of bytes.
 fn pair(kind: i32, bytes: usize) -> [usize; 2] {
     let mut ends = [0; 2];
     // SAFETY: two numbers; as many bytes as are sent.
@@ -52,7 +52,7 @@ fn called() -> usize {
     fd
 }
 
-/// A socket that has received so many bytes from another address.
+/// A socket that has received this number of bytes from another address.
 fn received(bytes: usize) -> usize {
     let (fd, port) = bound(libc::SOCK_DGRAM);
     let sender = socket(libc::AF_INET, libc::SOCK_DGRAM);

@@ -13,7 +13,7 @@ fn ready() -> usize {
     checked(unsafe { libc::eventfd(1, 0) } as isize)
 }
 
-/// An epoll with so many files that are ready.
+/// An epoll with this number of files that are ready.
 fn filled(count: usize) -> usize {
     let poll = epoll();
     for _ in 0..count {

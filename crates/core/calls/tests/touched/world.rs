@@ -119,7 +119,7 @@ impl World {
         start
     }
 
-    /// The next piece of memory must lie at multiples of so many bytes.
+    /// The next piece of memory must lie at multiples of this number.
     pub fn aligned(&mut self, bytes: usize) -> &mut World {
         self.step = bytes;
         self
@@ -168,7 +168,7 @@ impl World {
         least + self.random.below(most - least + 1)
     }
 
-    /// A file with so many bytes, open for both.
+    /// A file with this number of bytes, open for both.
     pub fn file(&mut self, bytes: usize) -> usize {
         let mut file = temporary();
         file.write_all(&vec![b'x'; bytes]).unwrap();

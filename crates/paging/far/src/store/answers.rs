@@ -293,7 +293,7 @@ impl Far {
         if std::mem::take(&mut self.away_since_ns) != 0 && self.kind == Kind::Alone {
             away::forget(&self.server);
         }
-        // What the server has not acknowledged it is told again at once.
+        // What the server has not acknowledged is sent again at once.
         let is_due = self.role != Role::Owner && self.holds() || !self.holder.unnoted().0.is_empty();
         if index == self.lane_of_key(&self.space.registry()) && is_due {
             self.ask(index, Ask::Time, &[b"TIME"]);

@@ -209,7 +209,7 @@ impl Store for Far {
         loop {
             let shared = life::share(&self.reach(), &self.space, &mut self.holder, time);
             let Err(error) = shared else { return Ok(()) };
-            let (name, why) = (self.name(), format!("cannot be told of a fork: the server {error}"));
+            let (name, why) = (self.name(), format!("cannot note a fork: the server {error}"));
             if since.elapsed() > self.server.stall {
                 return Err(Error::Unfit { name, why });
             }

@@ -102,7 +102,7 @@ const PATIENCE_NS: u64 = 5_000 * MS;
 const QUICK_NS: u64 = 500 * MS;
 const TRIED_FOR: Duration = Duration::from_secs(30);
 
-/// An operation that waits for longer is told of.
+/// An operation that waits for longer is reported.
 const SLOW_NS: u64 = 1_000 * MS;
 
 /// How long what is said of a server that took another's place stays in the condition.
@@ -228,7 +228,7 @@ pub struct Far {
     is_left: bool,
     /// Of a reader, or an heir: it has given no sign of life yet.
     is_fresh: bool,
-    /// The fork that servers were told of last, and since when they are asked to note it.
+    /// The last fork that servers are asked to note, and since when.
     asked_to_note: Option<(u32, Instant)>,
     /// Until then no server is asked to note a fork, if another copy's server can be: the last one
     /// gave no answer.
@@ -246,7 +246,7 @@ pub struct Far {
     used: Bits,
     /// For each value, the number of slots in use.
     used_of: Vec<u32>,
-    /// Slots whose bytes are lost, and those of which a mirror was not told yet.
+    /// Slots whose bytes are lost, and those that no mirror has taken note of yet.
     lost: Option<Bits>,
     untold: Vec<Range<u32>>,
     why_lost: String,

@@ -304,7 +304,7 @@ impl Far {
         Some(format!("{why}, and the last writes are missing there (use a mirror of two stores)"))
     }
 
-    /// What people are told of it for a while, if nothing is known to be lost.
+    /// What messages say of it for a while, if nothing is known to be lost.
     pub(super) fn why_taken_over(&self) -> Option<String> {
         let (why, at_s) = self.taken_over.as_ref()?;
         let is_told = life::now_s().saturating_sub(*at_s) < TOLD_S;

@@ -27,7 +27,7 @@ const CLIENTS: u64 = 2;
 /// Rounds of operations in a run, and runs of a test unless `TERAPAGE_RUNS` says otherwise.
 const ROUNDS: u32 = 40;
 const RUNS: u64 = 12;
-/// So many times fewer with a sentinel, which is not asked again at once.
+/// The factor by which these are fewer with a sentinel, which is not asked again at once.
 const SLOWER: u64 = 4;
 /// The number of runs in which a planted fault must be found: each known fault was found in one of
 /// 22.
@@ -70,7 +70,7 @@ pub(super) struct Setup {
     pub hashes: bool,
     /// The server restarts, or another replaces it.
     pub restarts: bool,
-    /// The store is a copy of a mirror, which is told what is lost.
+    /// The store is a copy of a mirror, which learns what is lost.
     pub is_copy: bool,
 }
 
@@ -319,7 +319,7 @@ pub(super) struct Pager {
     at: usize,
     /// The versions that were last written, and are not lost.
     pub model: [Option<u64>; SLOTS.len()],
-    /// Slots that were told to be lost, and were not written since.
+    /// Slots that were reported lost, and were not written since.
     told: Vec<u32>,
     version: u64,
     pub doing: Vec<Doing>,
@@ -481,7 +481,7 @@ impl Pager {
                 return Err(format!("slot {slot} of client {}: {kind:?}: {}", self.number, failure.why));
             }
             (OpKind::Read, Err(failure)) if setup.is_copy && !self.told.contains(&slot) => {
-                return Err(format!("slot {slot} is lost, and nobody was told: {}", failure.why));
+                return Err(format!("slot {slot} is lost, and nobody learnt it: {}", failure.why));
             }
             (_, Err(_)) => self.model[index] = None,
         }

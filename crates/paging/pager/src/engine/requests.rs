@@ -232,8 +232,8 @@ impl Engine {
         if len > 1 {
             return self.make_mapped_zero(blocks.start..blocks.start + 1);
         }
-        // A call of the program uses the block, and could not wait for its pages. So they stay, with
-        // the bytes of fresh memory.
+        // A call of the program uses the block, and could not wait for its pages. So they stay,
+        // with the bytes of fresh memory.
         for page in (at..at + bytes).step_by(page_bytes()) {
             if self.mover.page_present(page) {
                 // SAFETY: the page is present, only this thread takes it away, and the program asks

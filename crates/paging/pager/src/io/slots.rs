@@ -194,8 +194,8 @@ impl Slots {
         }
     }
 
-    /// In the child of a fork, before anything else changes: calls `forget` with the slots that only
-    /// other children read.
+    /// In the child of a fork, before anything else changes: calls `forget` with the slots that
+    /// only other children read.
     pub fn of_other_children(&self, mut forget: impl FnMut(Range<u32>)) {
         let Some((own, others)) = self.snapshots.split_last() else { return };
         let mut all = Bits::default();

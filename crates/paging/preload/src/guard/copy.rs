@@ -7,9 +7,9 @@ use terapage_sys::page_bytes;
 /// The most parts of a range that are looked up at once.
 const PARTS: usize = 8;
 
-/// Calls `each` with the parts of a range that are paged, or will be: memory that is there, readable
-/// and writable, though its pages may be out. Parts of the arena that the program has protected or
-/// mapped belong to the kernel.
+/// Calls `each` with the parts of a range that are paged, or will be: memory that is there,
+/// readable and writable, though its pages may be out. Parts of the arena that the program has
+/// protected or mapped belong to the kernel.
 pub fn paged_parts(at: usize, len: usize, mut each: impl FnMut(usize, usize)) {
     let page = page_bytes();
     let Some(end) = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(page)) else { return };

@@ -1,6 +1,6 @@
 //! Signals: the program may handle and block all signals except the one by which trapped calls
-//! arrive. That signal is removed from every set of blocked signals, and the program's action for it
-//! is only noted.
+//! arrive. That signal is removed from every set of blocked signals, and the program's action for
+//! it is only noted.
 
 use super::{copy, gate};
 use crate::lock::Lock;

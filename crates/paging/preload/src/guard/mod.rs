@@ -2,10 +2,10 @@
 //!
 //! Everybody may have a userfaultfd that sees the faults of programs, but not those inside the
 //! kernel: a system call that meets an absent page fails with EFAULT. So no call may meet one. A
-//! seccomp filter ([filter]) traps the calls whose pointers lie in the arena, and those whose memory
-//! may point there. The handler ([trap]) pins what the call touches
-//! ([pins](terapage_pager::pins)), touches it, and makes the call at an address that the filter lets
-//! pass ([gate]).
+//! seccomp filter ([filter]) traps the calls whose pointers lie in the arena, and those whose
+//! memory may point there. The handler ([trap]) pins what the call touches
+//! ([pins](terapage_pager::pins)), touches it, and makes the call at an address that the filter
+//! lets pass ([gate]).
 //!
 //! The filter survives each exec. It compares addresses at which the kernel puts nothing by itself,
 //! so most calls of an executed program pass. Some are always trapped, so an executed program must

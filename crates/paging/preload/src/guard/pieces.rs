@@ -150,8 +150,8 @@ fn total(vector: usize, count: usize) -> usize {
     lens.sum::<Option<usize>>().unwrap_or(0)
 }
 
-/// The part of the buffers that follows the first `done` bytes, of `most` bytes at most. Returns the
-/// number of buffers, and their bytes.
+/// The part of the buffers that follows the first `done` bytes, of `most` bytes at most. Returns
+/// the number of buffers, and their bytes.
 fn part(vector: usize, count: usize, done: usize, most: usize, into: &mut [iovec]) -> (usize, usize) {
     let (mut skip, mut used, mut bytes) = (done, 0, 0);
     for index in 0..count {

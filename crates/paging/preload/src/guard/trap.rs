@@ -145,8 +145,8 @@ unsafe fn pass(number: c_long, mut arguments: [usize; 6]) -> isize {
     unsafe { gate::call(number, arguments) }
 }
 
-/// Drops the pins of calls that a handler has left by `longjmp`, and those of a thread that had this
-/// descriptor before.
+/// Drops the pins of calls that a handler has left by `longjmp`, and those of a thread that had
+/// this descriptor before.
 fn forget_left(pins: &Pins, caller: Caller) {
     // SAFETY: zeros are a valid description, which has room for the answer.
     let stack = unsafe {

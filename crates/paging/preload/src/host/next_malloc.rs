@@ -1,4 +1,4 @@
-//! The C library's own `malloc`, in whose place this library's heap stands. It serves requests that
+//! The C library's own `malloc`, which this library's heap replaces. It serves requests that
 //! the user does not want paged (`--heap large`, `--heap off`), and gets every object that is not
 //! this library's, as without the library. A host for musl has none: then such requests are served
 //! from the library's own heap.

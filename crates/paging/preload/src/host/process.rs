@@ -358,7 +358,7 @@ fn frames() -> usize {
     memory.0 as usize / block()
 }
 
-/// The pager's options, but for the trace.
+/// The pager's options, except the trace.
 fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
     let usual = Options::default();
     Options {

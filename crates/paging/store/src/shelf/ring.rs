@@ -47,12 +47,6 @@ impl<'a> StoreRing<'a> {
         StoreRing { ring, prefix, bits }
     }
 
-    /// The number of bits of this store's tokens: 48 for a store of the pager itself, six fewer for
-    /// each store around it, and six fewer if it has inner stores.
-    pub fn token_bits(&self) -> u32 {
-        self.bits
-    }
-
     /// The ring for the inner store number `index`. Completions come back to this store's `event`,
     /// where [`inner_of`](Self::inner_of) says to which store they belong.
     pub fn inner(&mut self, index: usize) -> StoreRing<'_> {

@@ -129,7 +129,7 @@ fn in_sync_is_true(seed: u64) -> Option<()> {
         match &mut away {
             Some((index, 0)) => {
                 if random(2) == 0 {
-                    // What it did before is heard of before.
+                    // What it did before has ended before.
                     rig.rest();
                     disks[*index].lose_all();
                 }

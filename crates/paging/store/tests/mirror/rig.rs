@@ -22,7 +22,7 @@ pub struct Disk {
     pub drains: Arc<AtomicBool>,
     /// Its server does not answer.
     pub is_away: Arc<AtomicBool>,
-    /// It was told to give up all that it keeps.
+    /// It has given up all that it keeps.
     pub was_emptied: Arc<AtomicBool>,
     /// What it has lost, and has not told yet.
     pub lost: Arc<Mutex<Vec<Range<u32>>>>,

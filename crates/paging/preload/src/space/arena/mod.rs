@@ -80,7 +80,7 @@ pub struct Arena {
     pub copies: Places,
     /// The range of `brk` and `sbrk`.
     pub program_break: Break,
-    /// Whether the kernel was told to use huge pages.
+    /// Whether the kernel uses huge pages.
     huge: bool,
     /// Core dumps contain the addresses before this one.
     dumped: usize,

@@ -36,7 +36,7 @@ pub(super) struct Side {
     pub successor: Option<usize>,
     /// That one has all by now: this copy has no part in anything any more.
     pub is_retired: bool,
-    /// It was told to give up what it keeps.
+    /// It has given up what it keeps.
     pub is_emptied: bool,
     /// Forks whose children may still read it, as it has retired since.
     pub readers: Vec<u32>,
@@ -48,7 +48,7 @@ pub(super) struct Side {
 pub(super) struct Copies(pub Vec<Side>);
 
 impl Side {
-    /// A copy in a store, which is told that it is one.
+    /// A copy in a store, which learns that it is one.
     pub fn new(mut store: Box<dyn Store>) -> Side {
         store.is_copy();
         Side {

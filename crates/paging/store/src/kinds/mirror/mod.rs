@@ -57,9 +57,9 @@ pub struct Mirror {
     /// The checksums of the units of those slots.
     sums: Vec<u64>,
     resync: Resync,
-    /// Slots that were given up while they were written back: the copies are told later.
+    /// Slots that were given up while they were written back: the copies give them up later.
     given_up: Vec<Range<u32>>,
-    /// Slots that no copy has any more, of which nobody was told yet.
+    /// Slots that no copy has any more, which nobody has taken note of yet.
     untold: Bits,
     /// Room for a unit that lies in several pieces.
     whole: Vec<u8>,

@@ -31,7 +31,7 @@ impl Saved {
         Saved { memory, from }
     }
 
-    /// So many zeros.
+    /// This number of zeros.
     pub fn zeros(bytes: usize) -> Saved {
         let mut saved = Saved::with_room_for(bytes);
         saved.memory.resize(saved.from + bytes, 0);
@@ -126,8 +126,9 @@ impl Mirror {
         }
     }
 
-    /// Tells the copies that slots are in use no more; later, if they are being written back, so
-    /// that nothing is written to what a copy has given up. One that is in use again stays.
+    /// Has the copies give up slots that are no longer in use; later, if they are being written
+    /// back, so that nothing is written to what a copy has given up. One that is in use again
+    /// stays.
     pub(super) fn tell_given_up(&mut self, slots: Range<u32>) {
         if self.is_written_back(&slots) {
             return self.given_up.push(slots);

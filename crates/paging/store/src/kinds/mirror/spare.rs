@@ -31,7 +31,7 @@ const PAUSE_NS: u64 = 10_000_000_000;
 const QUICK_NS: u64 = 500_000_000;
 
 impl Mirror {
-    /// Has spares take the place of copies, and copies retire in whose place one has all.
+    /// Replaces copies by spares, and retires a copy once its spare is complete.
     pub(super) fn see_to_spares(&mut self, ring: &mut StoreRing<'_>) {
         self.retire(ring);
         let now_ns = now_ns();
@@ -93,7 +93,7 @@ impl Mirror {
         true
     }
 
-    /// Copies in whose place another has all have no part in anything any more.
+    /// Retires copies whose replacement is complete.
     fn retire(&mut self, ring: &mut StoreRing<'_>) {
         for index in 0..self.copies.0.len() {
             let copy = &self.copies.0[index];
