@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 
-from harness import Child, Skipped, check, wait_for
+from harness import Skipped, check, wait_for
 
 RIGHTS = """-@all +getrange +setrange +set +unlink +hset +hdel +hgetall +sadd +srem +smembers +time +hello
 +auth +select +info +client|kill +client|id +client|setname +cluster|slots +asking""".split()

@@ -145,15 +145,7 @@ impl Run {
         command.arg0(before.as_ref().map_or(name.as_os_str(), |before| before[0].as_os_str()));
         command.args(before.iter().flat_map(|before| &before[1..]));
         command.args(arguments).env_remove("TERAPAGE");
-        for setting in SETTINGS {
-            command.env_remove(setting.variable);
-        }
-        for name in PATH_VARIABLES {
-            if let Some(path) = std::env::var_os(name).filter(|path| !path.is_empty()) {
-                command.env(name, std::path::absolute(path).context(*name)?);
-            }
-        }
-        command.env_remove(summary::VARIABLE);
+        settle_variables(&mut command)?;
         if unpaged.is_some_and(|unpaged| unpaged.bars_library) {
             without_library(&mut command, &library);
         } else {
@@ -183,6 +175,21 @@ fn name_strange_variables() {
         let meant = nearest.map_or(String::new(), |nearest| format!(" (did you mean {nearest}?)"));
         complain(&format!("warning: no setting is called {name}{meant}"));
     }
+}
+
+/// Removes the variables of settings, which the resolved settings replace, and makes paths whole:
+/// the program may change its directory.
+fn settle_variables(command: &mut Command) -> anyhow::Result<()> {
+    for setting in SETTINGS {
+        command.env_remove(setting.variable);
+    }
+    for name in PATH_VARIABLES {
+        if let Some(path) = std::env::var_os(name).filter(|path| !path.is_empty()) {
+            command.env(name, std::path::absolute(path).context(*name)?);
+        }
+    }
+    command.env_remove(summary::VARIABLE);
+    Ok(())
 }
 
 /// Checks the file of `--learn`, and removes files of an earlier run, which could be mistaken for
