@@ -21,12 +21,16 @@ PLACES = ("outside", "inside", "linked")
 # Data that fits beside the budget.
 SMALL_MIB = 12
 
+# How a library is linked. Rust puts arguments of its linker behind the C library, where the loader
+# finds the C library's malloc first.
+LINK = ("-Wl,--no-as-needed", "{library}", "-Wl,-rpath,{folder}")
+LINK_RUST = ("-L", "native={folder}", "-l", "dylib:+verbatim={file}", "-Clink-arg=-Wl,-rpath,{folder}")
 # The same work in each language: the compiler's command, its source, and how a library is linked.
 LANGUAGES = {
-    "": (["gcc", *STRICT, "-fno-builtin"], "churn.c", "{}"),
-    "-cpp": (["g++", "-std=c++17", *STRICT, "-fno-builtin"], "operators.cpp", "{}"),
-    "-fortran": (["gfortran", "-O2"], "operators.f90", "{}"),
-    "-rust": (["rustc", "--edition", "2024", "-O"], "operators.rs", "-Clink-arg={}"),
+    "": (["gcc", *STRICT, "-fno-builtin"], "churn.c", LINK),
+    "-cpp": (["g++", "-std=c++17", *STRICT, "-fno-builtin"], "operators.cpp", LINK),
+    "-fortran": (["gfortran", "-O2"], "operators.f90", LINK),
+    "-rust": (["rustc", "--edition", "2024", "-O"], "operators.rs", LINK_RUST),
 }
 
 
@@ -56,8 +60,9 @@ def allocator(name, language=""):
         library = library_of(name)
         whole = [*command, os.path.join(SOURCES, source)]
         build(runner, whole, "program")
-        linked = ["-Wl,--no-as-needed", library, "-Wl,-rpath," + os.path.dirname(library)]
-        build(runner, [*whole, *(link.format(flag) for flag in linked)], "program-linked")
+        folder, file = os.path.split(library)
+        linked = [flag.format(library=library, folder=folder, file=file) for flag in link]
+        build(runner, [*whole, *linked], "program-linked")
         with contextlib.suppress(FileExistsError):
             os.symlink(library, runner.shared("allocator.so"))
         program, words = runner.shared("program"), "that of lib" + name

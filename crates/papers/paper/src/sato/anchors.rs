@@ -27,7 +27,7 @@ pub fn anchored(options: &Options) -> anyhow::Result<Study> {
     let scaling = lock_scaling(&experiment, &tick)?;
     let counted = counted(&experiment, options.seed)?;
     drop(progress);
-    let mut study = options.study("Published results, and the model", "paper sato anchors");
+    let mut study = options.study("Published results, and the model", "paper run sato anchors");
     study.summary = vec![
         "Rows marked 'fitted' gave the model a cost; the others test it.".into(),
         format!(

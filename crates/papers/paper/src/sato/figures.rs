@@ -71,7 +71,7 @@ pub fn fig5(options: &Options) -> anyhow::Result<Study> {
     let experiment = options.experiment()?;
     let simulated = simulate(&experiment)?;
     let found = Findings::of(&simulated.highest, &simulated.curve);
-    let mut study = study(options, &experiment, "CPU use against IOPS (figure 5)", "paper sato fig5")?;
+    let mut study = study(options, &experiment, "CPU use against IOPS (figure 5)", "paper run sato fig5")?;
     study.summary = vec![
         format!(
             "The report: SCSI takes about twice the CPU of NVMe at equal IOPS, and NVMe up to 50 % less. The \
@@ -161,7 +161,7 @@ pub fn fig6(options: &Options) -> anyhow::Result<Study> {
     let simulated = simulate(&experiment)?;
     let found = Findings::of(&simulated.highest, &simulated.curve);
     let mut study =
-        study(options, &experiment, "Busy time for an I/O against IOPS (figure 6)", "paper sato fig6")?;
+        study(options, &experiment, "Busy time for an I/O against IOPS (figure 6)", "paper run sato fig6")?;
     study.summary = vec![
         format!(
             "The report: busy time of SCSI rises with the rate, peaks at 600 to 900 kIOPS, and falls when the \
@@ -248,7 +248,8 @@ pub fn fig7(options: &Options) -> anyhow::Result<Study> {
     let highest = experiment.highest(&STACKS, &|| progress.add(1))?;
     drop(progress);
     let found = Findings::of(&highest, &[]);
-    let mut study = study(options, &experiment, "Multiplicity against IOPS (figure 7)", "paper sato fig7")?;
+    let mut study =
+        study(options, &experiment, "Multiplicity against IOPS (figure 7)", "paper run sato fig7")?;
     study.summary = vec![format!(
         "The report: at multiplicities 2 to 4 NVMe reaches up to about 80 kIOPS more. The model: {:.0} kIOPS \
              more.",

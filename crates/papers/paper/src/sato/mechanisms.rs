@@ -32,7 +32,7 @@ pub fn mechanisms(options: &Options) -> anyhow::Result<Study> {
         rows.push(row(name, &found));
     }
     drop(progress);
-    let mut study = options.study("What explains the findings", "paper sato mechanisms");
+    let mut study = options.study("What explains the findings", "paper run sato mechanisms");
     study.summary = vec![
             "One mechanism is off in each row. A finding that differs from the first row depends on that mechanism."
                 .into(),

@@ -26,7 +26,7 @@ pub fn predict(options: &Options, count: u32) -> anyhow::Result<Study> {
     let drawn = draws(&experiment, count, &tick)?;
     drop(progress);
     let plausible: Vec<Draw> = drawn.iter().copied().filter(Draw::is_plausible).collect();
-    let command = format!("paper sato predict --draws {count}");
+    let command = format!("paper run sato predict --draws {count}");
     let mut study = options.study("Multi-queue SCSI and NVMe at equal load", &command);
     study.summary = summary(&plausible, drawn.len());
     study.machine = machine_lines(&experiment);

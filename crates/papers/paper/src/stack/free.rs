@@ -288,7 +288,8 @@ impl Run {
 
     /// The words that repeat this run, without the shared options.
     fn command(&self) -> String {
-        let mut words = vec![format!("stack run --stack {} --machine {}", self.stack.name(), self.machine)];
+        let mut words =
+            vec![format!("paper run stack --stack {} --machine {}", self.stack.name(), self.machine)];
         let counts = [
             ("cores", self.set.cores),
             ("smt", self.set.smt),

@@ -85,7 +85,7 @@ impl Options {
 
     /// A study with this title, and with the command that makes it again.
     pub fn study(&self, title: &str, command: &str) -> Study {
-        let mut words = vec![format!("terapage sim {command}")];
+        let mut words = vec![format!("terapage {command}")];
         if !self.without.is_empty() {
             let names: Vec<_> = self.without.iter().map(|mechanism| mechanism.name()).collect();
             words.push(format!("--without {}", names.join(",")));
