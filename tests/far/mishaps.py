@@ -11,6 +11,7 @@ import threading
 import time
 
 from harness import Skipped, check, wait_for
+from relays import Relay
 
 RIGHTS = """-@all +getrange +setrange +set +unlink +hset +hdel +hgetall +sadd +srem +smembers +time +hello
 +auth +select +info +client|kill +client|id +client|setname +cluster|slots +asking""".split()
@@ -261,7 +262,7 @@ def second_late(bench):
         return data
 
     server = bench.server()
-    relay = bench.relay_type(server, late, 1)
+    relay = Relay(server, late, 1)
     try:
         child = bench.churn(relay.url + "?stall=30s", passes="1")
         bench.go_on()

@@ -11,6 +11,7 @@ import subprocess
 import time
 
 from harness import check, wait_for
+from relays import Relay
 
 TIMEOUT_S = 150
 
@@ -100,7 +101,7 @@ def degraded(bench):
 def one_server_twice(bench):
     """Two names of one server are found out even if the second name leads nowhere at the start."""
     server = bench.server()
-    relay = bench.relay_type(server, lambda _random, data: data, 1, port=1)
+    relay = Relay(server, lambda _random, data: data, 1, port=1)
     try:
         child = bench.churn(f"mirror:{server.url}+{relay.url}", passes="1")
         bench.ready(child)

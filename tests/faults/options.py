@@ -30,7 +30,7 @@ NAMES = refusals(
         (("--memory", "64M", "--store", "valkey://127.0.0.1:1"), "valkey://127.0.0.1:1 cannot be connected to"),
         (("--memory", "64M", "--store", "valkey://u:secret@h?no"), "no option"),
         (("--memory", "1M", "--block", "2M"), "fewer than 8 blocks"),
-        (("--memory", "40M", "--compress", "lz4", "--block", "4K"), "--block: .*write 8K or more"),
+        (("--memory", "40M", "--compress", "lz4", "--block", "4K"), "block: .*write 8K or more"),
         (("--memory", "64M", "--stats", "/nowhere/stats"), "stats.*nowhere"),
         (("--memory", "64M", "--trace", "/nowhere/trace"), "trace.*nowhere"),
         (("--memory", "64M", "--stats", "/etc"), "stats: /etc .*regular file"),

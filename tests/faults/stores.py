@@ -268,7 +268,7 @@ def splits(bench):
         read[name] = counters["page_in_bytes"] >> 20
     check(all(count < read["plain"] * 1.3 for name, count in read.items() if name != "compressed"), f"MiB read: {read}")
     for store in (bench.store, f"mirror:{bench.store}+{second}", f"tier:ram:8M+{bench.store}"):
-        bench.refused("--memory", "64M", "--compress", "lz4", "--block", "4K", store=store, says="--block: .*write 8K or more")
+        bench.refused("--memory", "64M", "--compress", "lz4", "--block", "4K", store=store, says="block: .*write 8K or more")
     sorts_alike(bench, "--memory", "32M", "--compress", "lz4", store=f"tier:ram:4M+{bench.store}")
     return ", ".join(f"{name}: {count} MiB" for name, count in read.items())
 
