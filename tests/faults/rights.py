@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
+import subprocess
 import sys
 
 from harness import Child, Skipped, check, need, need_root
@@ -148,6 +150,29 @@ def no_permission(bench):
         begins = ["failure  userfaultfd", f"fix: sudo {bench.path('terapage')} doctor --fix", "or:  sudo setpriv", "or:  sudo sysctl vm.unprivileged_userfaultfd=1"]
         check(all(line.startswith(begin) for line, begin in zip(lines_of_doctor, begins)), f"not the gentlest way first, each on its line: {child.output()}")
     return lines[0]
+
+
+def guarded_user(bench):
+    """The same user with TERAPAGE_GUARD=1 is paged: system calls give what they give on unpaged memory, and a sort the same bytes."""
+    need_restricted()
+    need("sort")
+    program = bench.build("guarded.c", "-pthread")
+    run = [*NOBODY, "env", "TERAPAGE_GUARD=1", *for_everybody(bench), "run", "--store", bench.store, "--require"]
+    with Child([*run, "--memory", "24M", "--summary", "--", program, "64", "300", "1"], bench.place) as child:
+        status = bench.end(child)
+        check(status == 0 and " 0 differences, 0 failures" in child.output(), f"status {status}: {child.output()}{child.last_words()}")
+        check("without rights: system calls are guarded" in child.errors(), child.errors())
+        check(re.search(r"page-in [1-9]", child.errors()), f"nothing was read from the store: {child.errors()}")
+    text = bench.path("text")
+    with open(text, "w", encoding="ascii") as file:
+        words = random.Random(1)
+        file.writelines(f"{words.getrandbits(200):x}\n" for _ in range(300_000))
+    sort = ["sort", "-S", "400M", "--parallel=2", text]
+    native = subprocess.run(sort, capture_output=True, check=True, env={**os.environ, "LC_ALL": "C"}, timeout=120)
+    with Child([*run, "--memory", "16M", "--", *sort], bench.place, env={"LC_ALL": "C"}) as child:
+        status = bench.end(child)
+        check(status == 0 and child.output().encode() == native.stdout, f"status {status}, or other bytes: {child.last_words()}")
+    return "64 MiB in 24, and a sort"
 
 
 def pages(bench, words, *options, env=None, errors=""):
