@@ -122,7 +122,7 @@ fn give() {
 
 /// Gives the seat back for a child of `vfork` that has ended while it had the seat. What the child
 /// did there is whole, or was never begun: it changes the library's data by single words only
-/// (`preload`: `host/borrowed.rs`).
+/// (`preload`: `process/borrowed.rs`).
 pub fn leave_for(thread: u32) {
     if HOLDER.load(Acquire) & !AWAITED == thread {
         give();

@@ -10,7 +10,7 @@ extern crate self as terapage_sys;
 #[path = "../../pager/src/event_count.rs"]
 #[allow(dead_code, reason = "the pager's threads use all of it")]
 mod event_count;
-#[path = "../../preload/src/host/lock.rs"]
+#[path = "../../preload/src/process/lock.rs"]
 #[allow(dead_code, reason = "the preload uses all of it")]
 mod lock;
 #[path = "../../pager/src/mailbox.rs"]

@@ -28,24 +28,24 @@ macro_rules! alias {
     };
 }
 
-mod doors;
 #[cfg(all(target_arch = "x86_64", not(target_env = "musl")))]
 mod guard;
 #[cfg(not(all(target_arch = "x86_64", not(target_env = "musl"))))]
 #[path = "guard/none.rs"]
 mod guard;
-mod host;
+mod hooks;
+mod process;
 mod space;
 
 #[cfg(target_env = "musl")]
-pub use host::{hosted, process::begin};
+pub use process::{hosted, setup::begin};
 
-use doors::{advise, brk, caches, direct, heap, locked, malloc, maps, own_memory, remap, rights, shm};
+use hooks::{advise, brk, caches, direct, heap, locked, malloc, maps, own_memory, remap, rights, shm};
 #[cfg(not(target_env = "musl"))]
-use host::hosted;
-use host::{
+use process::hosted;
+use process::{
     borrowed, callers, elf, exec, exit, family, fork, instead, job, limits, lock, next_malloc, own_heap,
-    process, real, sanitizers, signals, summary, untracked,
+    real, sanitizers, setup, signals, summary, untracked,
 };
 use space::{arena, paged, places, ranges, reasons, regions, statics};
 

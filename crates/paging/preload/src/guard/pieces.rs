@@ -3,7 +3,7 @@
 //! they may return less. Sockets that keep messages apart get the whole.
 
 use super::{copy, trap};
-use crate::process;
+use crate::setup;
 use libc::{c_long, iovec};
 use terapage_calls::Pieces;
 use terapage_pager::pins::{Caller, Pins};
@@ -20,7 +20,7 @@ const BUFFERS: usize = 16;
 const ALL: usize = 0x7fff_f000;
 
 fn piece_bytes() -> usize {
-    let budget = process::settings().map_or(0, |settings| settings.memory.0 as usize);
+    let budget = setup::settings().map_or(0, |settings| settings.memory.0 as usize);
     (budget / PART).clamp(LEAST, MOST)
 }
 

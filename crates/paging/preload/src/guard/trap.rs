@@ -7,7 +7,7 @@
 use super::filter::MARK;
 use super::{copy, gate, is_on, masks, pieces, pins};
 use crate::arena::{self, ARENA};
-use crate::{locked, process};
+use crate::{locked, setup};
 use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_calls::{Memory, Outcome, Range};
@@ -223,7 +223,7 @@ impl Memory for Touched<'_> {
 /// # Safety
 /// The same as for the system call.
 pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
-    let most = process::settings().map_or(0, |settings| settings.memory.0 as usize) / 2;
+    let most = setup::settings().map_or(0, |settings| settings.memory.0 as usize) / 2;
     let mut touched = Touched { pins, call: pins.begin(caller), most };
     let outcome = terapage_calls::visit(number as usize, &arguments, &mut touched);
     let in_arena = || arguments.iter().any(|&argument| arena::contains(argument));

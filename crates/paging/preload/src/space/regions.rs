@@ -5,7 +5,7 @@
 //! little in comparison.
 
 use crate::arena::{self, Arena};
-use crate::{process, statics};
+use crate::{setup, statics};
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_stats::REGIONS;
 
@@ -44,10 +44,10 @@ impl Arena {
         objects.sort_by_key(|&(_, len, _)| std::cmp::Reverse(len));
         for (index, (start, len, object)) in objects.into_iter().take(STATICS_MOST).enumerate() {
             let name = format!("static arrays of {object}");
-            process::or_fail(pager.name_region(STATICS + index, start, len, &name));
+            setup::or_fail(pager.name_region(STATICS + index, start, len, &name));
         }
         let (from, len) = arena::whole();
-        process::or_fail(pager.name_region(HEAP, from, len, "heap"));
+        setup::or_fail(pager.name_region(HEAP, from, len, "heap"));
         let used: Vec<_> = self.ranges.used().collect();
         for (at, to) in used {
             self.count_by_region(at, to);
@@ -83,7 +83,7 @@ impl Arena {
         }
         if let Some(end) = self.ranges.end_of(at)
             && end - at >= LARGE
-            && at.is_multiple_of(process::block())
+            && at.is_multiple_of(setup::block())
             && self.named.iter().all(|named| named.from != at)
         {
             self.add_named(at, end);
@@ -96,13 +96,13 @@ impl Arena {
         let Some(pager) = &self.pager else { return };
         let Named { from, end, region, .. } = self.named[index];
         let Some(now) = self.ranges.end_of(from).filter(|&now| now - from >= LARGE) else {
-            process::or_fail(pager.end_region(region));
+            setup::or_fail(pager.end_region(region));
             self.named.remove(index);
             return;
         };
         if now < end || now - end > (now - from) / STEP {
-            let len = (now - from).next_multiple_of(process::block());
-            process::or_fail(pager.resize_region(region, from, len));
+            let len = (now - from).next_multiple_of(setup::block());
+            setup::or_fail(pager.resize_region(region, from, len));
             self.named[index].end = now;
         }
         let special = self.special_bytes(from, now);
@@ -133,13 +133,13 @@ impl Arena {
             if smallest.end - smallest.from >= end - from {
                 return None;
             }
-            process::or_fail(pager.end_region(smallest.region));
+            setup::or_fail(pager.end_region(smallest.region));
             Some(self.named.remove(index).region)
         });
         let Some(region) = region else { return };
-        let len = (end - from).next_multiple_of(process::block());
+        let len = (end - from).next_multiple_of(setup::block());
         let name = format!("large at {from:#x}");
-        process::or_fail(pager.name_region(region, from, len, &name));
+        setup::or_fail(pager.name_region(region, from, len, &name));
         let special = self.special_bytes(from, end);
         pager.region(region).size_bytes.store((end - from - special) as u64, Relaxed);
         self.named.push(Named { from, end, region, special });

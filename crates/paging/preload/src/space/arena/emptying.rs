@@ -43,7 +43,7 @@ impl Arena {
     pub(super) fn drop_waiting(&mut self) {
         let waiting: Vec<_> = self.ranges.take_waiting().into_iter().collect();
         if let Some(pager) = self.pager.as_ref().filter(|_| !waiting.is_empty()) {
-            process::or_fail(pager.discard_all(&waiting));
+            setup::or_fail(pager.discard_all(&waiting));
         }
         waiting.into_iter().for_each(|(from, to)| self.ranges.put(from, to, true));
     }
@@ -67,7 +67,7 @@ impl Arena {
         if self.pager.is_none() {
             return self.drop_unpaged(at, to, advice);
         }
-        let block = process::block();
+        let block = setup::block();
         for (from, end) in self.reasons.paged_within(at, to) {
             let (first, last) = (from.next_multiple_of(block), end / block * block);
             if first < last {
@@ -101,7 +101,7 @@ impl Arena {
 
     pub(super) fn discard_blocks(&self, from: usize, to: usize) {
         match &self.pager {
-            Some(pager) => process::or_fail(pager.discard(from, to - from)),
+            Some(pager) => setup::or_fail(pager.discard(from, to - from)),
             // SAFETY: the range has no user.
             None => unsafe { memory::discard(from, to - from) }.unwrap_or(()),
         }

@@ -6,7 +6,7 @@ impl Arena {
     /// Takes `len` bytes of the wide part, which cannot be touched yet. This only makes a note.
     pub fn take_wide(&mut self, len: usize) -> Option<usize> {
         let at = self.ranges.take_wide(len)?;
-        let to = (at + len).next_multiple_of(process::block());
+        let to = (at + len).next_multiple_of(setup::block());
         self.note(at, |reasons| reasons.close(at, to));
         self.count_by_region(at, at + len);
         Some(at)
@@ -64,7 +64,7 @@ impl Arena {
             return false;
         }
         if is_wide(at) {
-            let block = process::block();
+            let block = setup::block();
             for edge in [at / block * block, (to - 1) / block * block] {
                 if self.is_loose(edge) {
                     for (from, end) in self.ranges.unused(edge, edge + block) {
@@ -102,7 +102,7 @@ impl Arena {
     /// Unmaps, at once, mappings of the program in blocks of which it unmaps only a part: a file
     /// may depend on it.
     pub(super) fn unmap_edges(&mut self, at: usize, to: usize) {
-        let block = process::block();
+        let block = setup::block();
         let (first, last) = (at.next_multiple_of(block).min(to), (to / block * block).max(at));
         for (from, end) in [(at, first), (last.max(first), to)] {
             for (from, end) in self.reasons.within(from, end, Why::MAPPED) {
@@ -114,7 +114,7 @@ impl Arena {
                         memory::replace(from as *mut u8, end - from).map(|_| ())
                     }
                 };
-                process::or_fail(plain.map_err(terapage_pager::Error::from));
+                setup::or_fail(plain.map_err(terapage_pager::Error::from));
                 if self.pager.is_some() {
                     memory::advise(from, end - from, libc::MADV_DONTFORK);
                 }
@@ -124,7 +124,7 @@ impl Arena {
 
     /// Drops the bytes of whole blocks in a range, which is about to be closed.
     pub fn drop_blocks(&self, at: usize, to: usize) {
-        let block = process::block();
+        let block = setup::block();
         let (first, last) = (at.next_multiple_of(block), to / block * block);
         if first < last {
             for (from, to) in self.reasons.paged_within(first, last) {
@@ -154,13 +154,13 @@ impl Arena {
     pub(super) fn close(&mut self, from: usize, to: usize) {
         for (start, end) in self.reasons.paged_within(from, to) {
             if let Some(pager) = &self.pager {
-                process::or_fail(pager.discard(start, end - start));
-                process::or_fail(pager.release(start, end - start));
+                setup::or_fail(pager.discard(start, end - start));
+                setup::or_fail(pager.release(start, end - start));
             }
         }
         self.note(from, |reasons| reasons.set_unused(from, to));
         // SAFETY: no code uses the range.
-        process::or_fail(unsafe { memory::close(from, to - from) }.map_err(terapage_pager::Error::from));
+        setup::or_fail(unsafe { memory::close(from, to - from) }.map_err(terapage_pager::Error::from));
         self.dress(from, to, true);
     }
 }

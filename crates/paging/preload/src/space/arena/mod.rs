@@ -15,7 +15,7 @@ use crate::places::{Insistence, Places};
 use crate::ranges::Ranges;
 use crate::reasons::{Reasons, Why};
 use crate::regions::Named;
-use crate::{exit, guard, job, limits, process, statics};
+use crate::{exit, guard, job, limits, setup, statics};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_config::Size;
@@ -35,7 +35,7 @@ const WAITING_PART: usize = 64;
 
 /// The most bytes that wait to be discarded.
 fn most_waiting() -> usize {
-    WAITING_BYTES.min(process::budget() / WAITING_PART)
+    WAITING_BYTES.min(setup::budget() / WAITING_PART)
 }
 
 /// Once this many bytes are in use, the rest of the arena gets huge pages, until it is paged.
@@ -214,7 +214,7 @@ pub fn open(block: usize, least: usize, budget: usize, start_at: usize) -> Resul
     arena.reasons = Reasons::new(block);
     if wide < to {
         // SAFETY: the range was reserved just now, and has no user.
-        process::or_fail(unsafe { memory::close(wide, to - wide) }.map_err(terapage_pager::Error::from));
+        setup::or_fail(unsafe { memory::close(wide, to - wide) }.map_err(terapage_pager::Error::from));
         memory::advise(wide, to - wide, memory::MADV_NOHUGEPAGE);
         arena.reasons.set_unused(wide, to);
     }
@@ -259,7 +259,7 @@ impl Arena {
     /// Whether the store could hold all memory in use and `more` bytes, if that is required
     /// (`--overcommit no`).
     pub fn is_backed(&mut self, more: usize) -> bool {
-        let wants = process::settings().is_some_and(|settings| !settings.overcommit);
+        let wants = setup::settings().is_some_and(|settings| !settings.overcommit);
         let Some(pager) = self.pager.as_ref().filter(|_| wants) else { return true };
         let in_use = self.in_use() + more;
         if in_use > self.backed && pager.reserve(in_use + BACKED_STEP).is_ok() {
@@ -319,7 +319,7 @@ impl Arena {
     /// The number of bytes in use at which paging starts, if the job has room for more without a
     /// pager.
     fn may_wait(&self, rests: usize) -> Option<usize> {
-        if process::start_bytes().is_some() || self.start_at == usize::MAX {
+        if setup::start_bytes().is_some() || self.start_at == usize::MAX {
             return None;
         }
         let _internal = thread::Internal::enter();
@@ -342,22 +342,17 @@ impl Arena {
         let _internal = thread::Internal::enter();
         // If no room can be made, the call that opens a descriptor names the limit.
         let room = Room::make();
-        let pager = process::start_pager(self.in_use());
+        let pager = setup::start_pager(self.in_use());
         drop(room);
         let Some(pager) = pager else { return };
         // The arena comes last: blocks are numbered in this order, and policies keep arrays indexed
         // by number.
         for (start, len) in statics::ranges() {
-            process::or_fail(pager.add_around(
-                start,
-                len,
-                len,
-                &self.reasons.loose_within(start, start + len),
-            ));
+            setup::or_fail(pager.add_around(start, len, len, &self.reasons.loose_within(start, start + len)));
         }
         let (from, to) = (START.load(Relaxed), END.load(Relaxed));
         let loose = self.reasons.loose_within(from, to);
-        process::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
+        setup::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
         crate::direct::begin(pager.moves());
         self.pager = Some(pager);
         self.name_regions();

@@ -43,7 +43,7 @@ impl Arena {
     /// Lengthens a range to `len` bytes, if there is room. The new bytes are zero.
     pub fn extend(&mut self, at: usize, len: usize) -> bool {
         let Some(to) = self.ranges.end_of(at) else { return false };
-        let edge = to.next_multiple_of(process::block());
+        let edge = to.next_multiple_of(setup::block());
         // The rest of a wide range's last block cannot be touched, and the rest of a released block
         // may have any contents.
         let is_special = to < edge && self.is_loose(to);
@@ -74,7 +74,7 @@ impl Arena {
 
     /// Lets the pager release every block that the range touches. The caller then notes why.
     fn stop(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
-        let block = process::block();
+        let block = setup::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
         let parts = self.reasons.paged_within(first, last);
         for (index, &(from, to)) in parts.iter().enumerate() {
@@ -83,7 +83,7 @@ impl Arena {
                     parts[..index].iter().for_each(|&(from, to)| self.page_again(from, to));
                     return Err(error);
                 }
-                other => process::or_fail(other),
+                other => setup::or_fail(other),
             }
         }
         Ok(())
@@ -98,7 +98,7 @@ impl Arena {
 
     /// Takes a reason from pages of a range, and pages the blocks that have none left.
     fn end_reason(&mut self, at: usize, to: usize, end: fn(&mut Reasons, usize, usize)) {
-        let block = process::block();
+        let block = setup::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
         let loose = self.reasons.loose_within(first, last);
         self.note(at, |reasons| end(reasons, at, to));
@@ -117,9 +117,9 @@ impl Arena {
     /// The parts of a range that may have nonzero bytes.
     pub fn filled_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         let Some(pager) = &self.pager else { return vec![(at, to)] };
-        let block = process::block();
+        let block = setup::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
-        let touched = process::or_fail(pager.touched(first, last - first));
+        let touched = setup::or_fail(pager.touched(first, last - first));
         let parts = touched.into_iter().chain(self.reasons.loose_within(first, last));
         parts.map(|(from, end)| (from.max(at), end.min(to))).collect()
     }
@@ -143,7 +143,7 @@ impl Arena {
     pub(super) fn page_again(&self, from: usize, to: usize) {
         if let Some(pager) = &self.pager {
             memory::advise(from, to - from, libc::MADV_DONTFORK);
-            process::or_fail(pager.restore(from, to - from));
+            setup::or_fail(pager.restore(from, to - from));
         }
     }
 
@@ -212,12 +212,12 @@ impl Arena {
     /// Puts fresh zero memory over a range, like a fixed mapping, and pages its whole blocks.
     pub fn renew(&mut self, at: usize, to: usize) {
         self.forget(at, to);
-        let block = process::block();
+        let block = setup::block();
         let (first, last) = (at.next_multiple_of(block), to / block * block);
         for (from, end) in self.reasons.loose_within(at, to) {
             // SAFETY: the program replaces the old mappings.
             let replaced = unsafe { memory::replace(from as *mut u8, end - from) };
-            process::or_fail(replaced.map_err(terapage_pager::Error::from));
+            setup::or_fail(replaced.map_err(terapage_pager::Error::from));
         }
         for (from, end) in self.reasons.paged_within(at, to) {
             self.discard(from, end);
@@ -253,7 +253,7 @@ impl Arena {
         for (start, end) in loose {
             // SAFETY: the range has no user.
             let replaced = unsafe { memory::replace(start as *mut u8, end - start) };
-            process::or_fail(replaced.map_err(terapage_pager::Error::from));
+            setup::or_fail(replaced.map_err(terapage_pager::Error::from));
             self.page_again(start, end);
         }
     }

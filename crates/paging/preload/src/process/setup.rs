@@ -1,4 +1,4 @@
-//! The process: its settings, and how the pager starts and fails.
+//! The process's settings, and how its pager starts and fails.
 
 use crate::real::Texts;
 use crate::{arena, exit, heap, limits, real, sanitizers, statics};
@@ -376,7 +376,7 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
         each_second: Some(crate::untracked::each_second),
         share: crate::job::share(in_use),
         turns: settings.turns,
-        // A host does not see how threads begin. Elsewhere hooks do (`doors/processors.rs`).
+        // A host does not see how threads begin. Elsewhere hooks do (`hooks/processors.rs`).
         follows: !crate::hosted::is_host(),
         pins: crate::guard::pins(),
         soft_per_mille: settings.soft_per_mille.map_or(usual.soft_per_mille, |share| share as usize),

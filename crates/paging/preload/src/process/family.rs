@@ -16,7 +16,7 @@
 
 #[cfg(not(target_env = "musl"))]
 use crate::elf::Symbols;
-use crate::malloc as hooks;
+use crate::malloc as malloc_hooks;
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -101,30 +101,30 @@ macro_rules! family {
 }
 
 family! {
-    fn malloc(usize) -> *mut u8 = hooks::malloc, hooks::behind::malloc;
-    fn calloc(usize, usize) -> *mut u8 = hooks::calloc, hooks::behind::calloc;
-    fn realloc(*mut u8, usize) -> *mut u8 = hooks::realloc, hooks::behind::realloc;
-    fn reallocarray(*mut u8, usize, usize) -> *mut u8 = hooks::reallocarray, hooks::behind::reallocarray;
-    fn free(*mut u8) = hooks::free, hooks::behind::free;
-    fn malloc_usable_size(*mut u8) -> usize = hooks::malloc_usable_size, hooks::behind::malloc_usable_size;
-    fn posix_memalign(*mut *mut u8, usize, usize) -> i32 = hooks::posix_memalign, hooks::behind::posix_memalign;
-    fn aligned_alloc(usize, usize) -> *mut u8 = hooks::aligned_alloc, hooks::behind::aligned_alloc;
-    fn memalign(usize, usize) -> *mut u8 = hooks::memalign, hooks::behind::memalign;
-    fn valloc(usize) -> *mut u8 = hooks::valloc, hooks::behind::valloc;
-    fn pvalloc(usize) -> *mut u8 = hooks::pvalloc, hooks::behind::pvalloc;
-    fn __libc_malloc(usize) -> *mut u8 = hooks::__libc_malloc, hooks::behind::malloc;
-    fn __libc_calloc(usize, usize) -> *mut u8 = hooks::__libc_calloc, hooks::behind::calloc;
-    fn __libc_realloc(*mut u8, usize) -> *mut u8 = hooks::__libc_realloc, hooks::behind::realloc;
-    fn __libc_free(*mut u8) = hooks::__libc_free, hooks::behind::free;
-    fn __libc_memalign(usize, usize) -> *mut u8 = hooks::__libc_memalign, hooks::behind::memalign;
-    fn __libc_valloc(usize) -> *mut u8 = hooks::__libc_valloc, hooks::behind::valloc;
-    fn __libc_pvalloc(usize) -> *mut u8 = hooks::__libc_pvalloc, hooks::behind::pvalloc;
+    fn malloc(usize) -> *mut u8 = malloc_hooks::malloc, malloc_hooks::behind::malloc;
+    fn calloc(usize, usize) -> *mut u8 = malloc_hooks::calloc, malloc_hooks::behind::calloc;
+    fn realloc(*mut u8, usize) -> *mut u8 = malloc_hooks::realloc, malloc_hooks::behind::realloc;
+    fn reallocarray(*mut u8, usize, usize) -> *mut u8 = malloc_hooks::reallocarray, malloc_hooks::behind::reallocarray;
+    fn free(*mut u8) = malloc_hooks::free, malloc_hooks::behind::free;
+    fn malloc_usable_size(*mut u8) -> usize = malloc_hooks::malloc_usable_size, malloc_hooks::behind::malloc_usable_size;
+    fn posix_memalign(*mut *mut u8, usize, usize) -> i32 = malloc_hooks::posix_memalign, malloc_hooks::behind::posix_memalign;
+    fn aligned_alloc(usize, usize) -> *mut u8 = malloc_hooks::aligned_alloc, malloc_hooks::behind::aligned_alloc;
+    fn memalign(usize, usize) -> *mut u8 = malloc_hooks::memalign, malloc_hooks::behind::memalign;
+    fn valloc(usize) -> *mut u8 = malloc_hooks::valloc, malloc_hooks::behind::valloc;
+    fn pvalloc(usize) -> *mut u8 = malloc_hooks::pvalloc, malloc_hooks::behind::pvalloc;
+    fn __libc_malloc(usize) -> *mut u8 = malloc_hooks::__libc_malloc, malloc_hooks::behind::malloc;
+    fn __libc_calloc(usize, usize) -> *mut u8 = malloc_hooks::__libc_calloc, malloc_hooks::behind::calloc;
+    fn __libc_realloc(*mut u8, usize) -> *mut u8 = malloc_hooks::__libc_realloc, malloc_hooks::behind::realloc;
+    fn __libc_free(*mut u8) = malloc_hooks::__libc_free, malloc_hooks::behind::free;
+    fn __libc_memalign(usize, usize) -> *mut u8 = malloc_hooks::__libc_memalign, malloc_hooks::behind::memalign;
+    fn __libc_valloc(usize) -> *mut u8 = malloc_hooks::__libc_valloc, malloc_hooks::behind::valloc;
+    fn __libc_pvalloc(usize) -> *mut u8 = malloc_hooks::__libc_pvalloc, malloc_hooks::behind::pvalloc;
 }
 
 #[cfg(not(target_env = "musl"))]
 mod questions {
     use super::*;
-    use crate::doors::mallinfo as hooks;
+    use crate::hooks::mallinfo as hooks;
 
     family! {
         fn mallinfo() -> libc::mallinfo = hooks::mallinfo, hooks::behind::mallinfo;
@@ -277,8 +277,8 @@ mod tests {
         };
         assert_eq!(look_up(c"free"), [real as *mut _; 2]);
         replace();
-        assert_eq!(look_up(c"free"), [hooks::free as *const () as *mut _; 2]);
-        assert_eq!(look_up(c"__libc_malloc"), [hooks::__libc_malloc as *const () as *mut _; 2]);
+        assert_eq!(look_up(c"free"), [malloc_hooks::free as *const () as *mut _; 2]);
+        assert_eq!(look_up(c"__libc_malloc"), [malloc_hooks::__libc_malloc as *const () as *mut _; 2]);
         // Not the family's.
         assert_eq!(look_up(c"getpid"), [libc::getpid as *const () as *mut _; 2]);
         // What was found before stays the C library's.

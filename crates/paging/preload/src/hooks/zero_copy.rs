@@ -5,7 +5,7 @@
 //! the pages are read. (Swap keeps such a page, since it sees the references.) So memory is copied
 //! before it is spliced, and sockets lack this mode, as before Linux 4.14.
 
-use crate::{paged, process, real};
+use crate::{paged, real, setup};
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 use terapage_sys::{memory, page_bytes};
 
@@ -13,7 +13,7 @@ use terapage_sys::{memory, page_bytes};
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t, flags: c_uint) -> ssize_t {
-    if process::settings().is_none()
+    if setup::settings().is_none()
         || count == 0
         || count > memory::PIECES
         || !memory::are_readable(vector, count)
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
-    let lacks = level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY && process::settings().is_some();
+    let lacks = level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY && setup::settings().is_some();
     let name = if lacks { UNKNOWN } else { name };
     // SAFETY: the caller keeps the contract of `setsockopt`.
     unsafe {

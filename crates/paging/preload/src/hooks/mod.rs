@@ -1,10 +1,10 @@
-//! The doors: hooks of the C library's functions by which a program asks for memory, changes
+//! The hooks of the C library's functions by which a program asks for memory, changes
 //! memory, or passes it to the kernel. (The hooks at which a process ends, forks, executes or sets
-//! its limits are in [host](crate::host).)
+//! its limits are in [process](crate::process).)
 //!
-//! A door decides who serves a call. It learns from [paged](crate::space::paged) what is paged, and
+//! A hook decides who serves a call. It learns from [paged](crate::space::paged) what is paged, and
 //! changes that only through the [arena](crate::space::arena). It passes the rest to the kernel or
-//! to the [real](crate::host::real) function.
+//! to the [real](crate::process::real) function.
 
 pub mod advise;
 pub mod brk;

@@ -3,7 +3,7 @@
 
 use crate::arena::{self, ARENA};
 use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, map, munmap};
-use crate::{borrowed, paged, process, set_errno};
+use crate::{borrowed, paged, set_errno, setup};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
@@ -146,7 +146,7 @@ unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usi
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
         // SAFETY: the caller owns both ranges, which do not overlap.
         if unsafe { mremap_special(at, end - at, end - at, flags, to + (at - from)) } == failed() {
-            process::fail("mremap of memory of several mappings stopped half way");
+            setup::fail("mremap of memory of several mappings stopped half way");
         }
     }
     copy(next, from + len);

@@ -5,7 +5,7 @@
 //! its pager. Four times a second the pager's thread reports what the process has and wants, and
 //! receives what it may have.
 
-use crate::{exit, process};
+use crate::{exit, setup};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -110,9 +110,8 @@ pub fn most(bytes: u64) -> u64 {
 
 /// The least that this process can work with, bytes, if `fixed` bytes are not frames.
 fn least(fixed: u64) -> u64 {
-    let budget =
-        JOB.get().map_or_else(|| process::settings().map_or(0, |all| all.memory.0), |job| job.budget);
-    least_of(budget, process::block() as u64) + fixed
+    let budget = JOB.get().map_or_else(|| setup::settings().map_or(0, |all| all.memory.0), |job| job.budget);
+    least_of(budget, setup::block() as u64) + fixed
 }
 
 /// Calls `use_it` with the table and this process's slot there, which it takes if it has none.

@@ -8,7 +8,7 @@
 //! before the end.
 
 use crate::arena::ARENA;
-use crate::{exit, job, places, process};
+use crate::{exit, job, places, setup};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -208,7 +208,7 @@ pub fn note_program_time() {
 
 /// Notes that the program maps or unmaps `len` bytes that are not paged.
 pub fn moves(len: usize) {
-    if len < LEAST || process::settings().is_none() || thread::is_internal(thread::own_name()) {
+    if len < LEAST || setup::settings().is_none() || thread::is_internal(thread::own_name()) {
         return;
     }
     let moved = MOVED.fetch_add(len as u64, Relaxed) + len as u64;
@@ -223,7 +223,7 @@ pub fn moves(len: usize) {
 /// Called when the program forks, or does something else that takes long: reads the sums if it has
 /// ever mapped much.
 pub fn passes_by() {
-    if HAS_MUCH.load(Relaxed) && process::settings().is_some() {
+    if HAS_MUCH.load(Relaxed) && setup::settings().is_some() {
         look();
     }
 }
@@ -236,10 +236,10 @@ pub fn look_last() {
 
 /// Reads the sums, and reports them if necessary. Does nothing if another thread is just reading.
 pub fn look() {
-    if process::settings().is_none() || !exit::is_owner() {
+    if setup::settings().is_none() || !exit::is_owner() {
         return;
     }
-    let budget = process::budget() as u64;
+    let budget = setup::budget() as u64;
     let counted = counted();
     if ROOM.taken.swap(true, Acquire) {
         return;
@@ -257,7 +257,7 @@ pub fn look() {
         if all > budget + budget / 100 + PROMISED {
             BROKEN.store(true, Relaxed);
             let is_much = found.total() > BEGAN_WITH.load(Relaxed) + budget / 10 + REPORT_MIN_BYTES;
-            if is_much && !SAID.load(Relaxed) && !process::goes_unpaged() {
+            if is_much && !SAID.load(Relaxed) && !setup::goes_unpaged() {
                 let line = format!(
                     "terapage: {}: {} are in memory beside the budget of {} MiB, not paged ({}): --memory does not hold ({})\n",
                     name(),
@@ -341,9 +341,9 @@ pub fn fill(snapshot: &mut terapage_stats::Snapshot) {
 /// The line for the end of the process: more was in memory than promised, since some of it is not
 /// paged. A forked child does not count the memory with which it began.
 pub fn last_line() -> Option<String> {
-    let settings = process::settings()?;
+    let settings = setup::settings()?;
     // An unpaged process has said so before.
-    if process::goes_unpaged() {
+    if setup::goes_unpaged() {
         return None;
     }
     let (most, began_with) = (MOST.get(), BEGAN_WITH.load(Relaxed));
@@ -359,7 +359,7 @@ pub fn last_line() -> Option<String> {
         "terapage: {}: {} of its memory at most were not paged, so --memory did not hold ({} MiB): {}{heap} ({})\n",
         name(),
         mib(most.total()),
-        process::budget() >> 20,
+        setup::budget() >> 20,
         kinds(&most),
         remedy(&most)
     ))
@@ -372,7 +372,7 @@ fn mib(bytes: u64) -> String {
 /// What pages the largest kind of memory, or limits it.
 pub fn remedy(what: &Untracked) -> &'static str {
     let may_load_host = !crate::hosted::is_host() && !cfg!(target_env = "musl");
-    let is_malloc_paged = process::settings().is_some_and(|settings| settings.heap == Heap::All);
+    let is_malloc_paged = setup::settings().is_some_and(|settings| settings.heap == Heap::All);
     // The loader's list of libraries cannot be asked: the pager's thread must not wait for it.
     remedy_for(what, may_load_host && is_malloc_paged, || name() == "java")
 }

@@ -288,7 +288,7 @@ pub fn finish(is_root: bool) {
         budget: snapshot.budget_bytes,
         block: snapshot.block_bytes,
         peak_of_all: crate::job::peak(),
-        goes_unpaged: crate::process::goes_unpaged(),
+        goes_unpaged: crate::setup::goes_unpaged(),
     };
     say(&show(&collected, &run, is_alive));
 }

@@ -271,7 +271,7 @@ fn header_of(at: usize) -> *mut Header {
 }
 
 pub fn not_an_object() -> ! {
-    crate::process::fail(
+    crate::setup::fail(
         "free() or realloc() of a pointer that malloc() did not return, or that is already free: the program has a bug",
     )
 }

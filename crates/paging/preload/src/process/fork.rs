@@ -9,7 +9,7 @@
 use super::streams;
 use crate::arena::ARENA;
 use crate::lock::Lock;
-use crate::{caches, guard, heap, own_heap, paged, process, real};
+use crate::{caches, guard, heap, own_heap, paged, real, setup};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -168,7 +168,7 @@ unsafe extern "C" fn before() {
     let arena = unsafe { ARENA.value() };
     let pager = arena.pager.as_ref().map(|pager| {
         let _room = Room::make();
-        process::or_fail(pager.before_fork())
+        setup::or_fail(pager.before_fork())
     });
     let is_paged = pager.is_some();
     *FORKING.lock() = Some(InHand { pager, heaps, signals });
@@ -186,7 +186,7 @@ unsafe extern "C" fn before() {
 fn say_fork_is_near() -> bool {
     let arena = ARENA.lock();
     let Some(pager) = &arena.pager else { return false };
-    process::or_fail(pager.fork_is_near());
+    setup::or_fail(pager.fork_is_near());
     true
 }
 
@@ -195,7 +195,7 @@ fn let_go() {
     let arena = ARENA.lock();
     if let Some(pager) = &arena.pager {
         let _room = Room::make();
-        pager.after_fork_in_parent(process::or_fail(pager.before_fork()));
+        pager.after_fork_in_parent(setup::or_fail(pager.before_fork()));
     }
 }
 
@@ -278,7 +278,7 @@ fn after(heaps: u32, signals: &Signals) {
 
 fn in_hand() -> InHand {
     let in_hand = FORKING.lock().take();
-    in_hand.unwrap_or_else(|| process::fail("a fork that was not announced"))
+    in_hand.unwrap_or_else(|| setup::fail("a fork that was not announced"))
 }
 
 unsafe extern "C" fn in_parent() {
@@ -316,7 +316,7 @@ unsafe extern "C" fn in_child() {
     arena.begin_child();
     if let (Some(pager), Some(forking)) = (&mut arena.pager, forking) {
         let _room = Room::make();
-        process::or_fail(pager.after_fork_in_child(forking));
+        setup::or_fail(pager.after_fork_in_child(forking));
         arena.set_forkable(false);
         arena.count_in_use();
     }

@@ -5,7 +5,7 @@
 //! own handler, called before this library's, waits.
 
 use crate::arena::{self, ARENA};
-use crate::{exit, process};
+use crate::{exit, setup};
 use libc::{c_int, c_void};
 use std::fs::File;
 use std::mem::ManuallyDrop;
@@ -63,7 +63,7 @@ extern "C" fn begin() -> c_int {
 }
 
 extern "C" fn block() -> usize {
-    process::block()
+    setup::block()
 }
 
 extern "C" fn whole(start: &mut usize, len: &mut usize) {

@@ -2,7 +2,7 @@
 
 use crate::arena::{ARENA, Arena};
 use crate::maps::{after_refusal, first_hole, is_beyond, is_nowhere, refuse, up_to_hole};
-use crate::{borrowed, paged, process, real};
+use crate::{borrowed, paged, real, setup};
 use std::ffi::{c_int, c_void};
 use terapage_sys::page_bytes;
 
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn pthread_attr_setstack(
 
 /// Stops paging memory that the kernel uses at times when it cannot wait.
 pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
-    if process::settings().is_none() {
+    if setup::settings().is_none() {
         return Ok(());
     }
     let from = from / page_bytes() * page_bytes();
@@ -45,7 +45,7 @@ const PART: usize = 4;
 /// Whether the pages of a range may be locked beside those that are.
 fn may_lock(arena: &Arena, from: usize, to: usize) -> bool {
     let more: usize = arena.not_locked(from, to).iter().map(|(from, to)| to - from).sum();
-    more == 0 || arena.locked_bytes() + more <= process::budget() / PART
+    more == 0 || arena.locked_bytes() + more <= setup::budget() / PART
 }
 
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn munlockall() -> c_int {
     }
     // SAFETY: the caller keeps the contract of `munlockall`.
     let answer = unsafe { libc::syscall(libc::SYS_munlockall) as c_int };
-    if answer == 0 && process::settings().is_some() {
+    if answer == 0 && setup::settings().is_some() {
         let mut arena = ARENA.lock();
         arena.unlock_all();
         arena.start_if_due();
@@ -158,7 +158,7 @@ alias! {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    if process::settings().is_some() {
+    if setup::settings().is_some() {
         return refuse(libc::ENOMEM);
     }
     // SAFETY: the caller keeps the contract of `mlockall`.

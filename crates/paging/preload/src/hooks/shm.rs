@@ -6,7 +6,7 @@
 use crate::arena::{self, ARENA};
 use crate::maps::{after_refusal, failed, is_beyond};
 use crate::remap::mremap;
-use crate::{borrowed, paged, process, set_errno, untracked};
+use crate::{borrowed, paged, set_errno, setup, untracked};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{page_bytes, thread};
 
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *m
     untracked::moves(segment_bytes(id));
     let rounds = flags & libc::SHM_RND != 0;
     let place = if rounds { at as usize / page_bytes() * page_bytes() } else { at as usize };
-    let chosen = place != 0 && place.is_multiple_of(page_bytes()) && process::settings().is_some();
+    let chosen = place != 0 && place.is_multiple_of(page_bytes()) && setup::settings().is_some();
     let len = if chosen { segment_bytes(id) } else { 0 };
     let replaces = flags & libc::SHM_REMAP != 0;
     let is_paged = arena::overlaps(place, len) || replaces && paged::meets(place, len);

@@ -1,4 +1,4 @@
-//! The host: the process in which the library lives. How it begins and ends, forks and executes
+//! The process in which the library lives. How it begins and ends, forks and executes
 //! programs; its limits, its share of the job, and its untracked memory; the real functions, and
 //! memory that is not paged.
 
@@ -17,9 +17,9 @@ pub mod limits;
 pub mod lock;
 pub mod next_malloc;
 pub mod own_heap;
-pub mod process;
 pub mod real;
 pub mod sanitizers;
+pub mod setup;
 pub mod signals;
 mod streams;
 pub mod summary;

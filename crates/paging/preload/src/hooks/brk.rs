@@ -9,7 +9,7 @@
 
 use crate::arena::{self, ARENA, Arena};
 use crate::maps::{failed, is_served};
-use crate::{borrowed, process, set_errno};
+use crate::{borrowed, set_errno, setup};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use terapage_sys::page_bytes;
@@ -92,12 +92,12 @@ impl Arena {
         if let Some(at) = self.take_wide(WIDE) {
             return Some((at, at + WIDE));
         }
-        let mut len = (arena::whole().1 / NARROW_PART).min(NARROW) / process::block() * process::block();
+        let mut len = (arena::whole().1 / NARROW_PART).min(NARROW) / setup::block() * setup::block();
         while len >= LEAST {
             if let Some(at) = self.take_closed(len, page_bytes()) {
                 return Some((at, at + len));
             }
-            len = len / 2 / process::block() * process::block();
+            len = len / 2 / setup::block() * setup::block();
         }
         None
     }
@@ -117,7 +117,7 @@ impl Arena {
             return false;
         }
         if to > open {
-            let step = STEP.max(process::block());
+            let step = STEP.max(setup::block());
             let until = (start + (to - start).next_multiple_of(step)).min(end);
             if !self.open_pages(open, until) {
                 return false;

@@ -11,7 +11,7 @@
 //! (there is no hard limit, or with CAP_SYS_RESOURCE), it is handled in the same way. Otherwise it
 //! remains the kernel's limit, and reserved memory counts: the arena is made to fit.
 
-use crate::{exit, process, set_errno};
+use crate::{exit, set_errno, setup};
 use libc::{c_int, c_uint, pid_t, rlimit};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -159,7 +159,7 @@ pub fn hand_back() {
 /// The index of a limit of the calling process that this file handles; `None` if the kernel handles
 /// it.
 fn ours(pid: pid_t, resource: c_uint) -> Option<usize> {
-    process::settings()?;
+    setup::settings()?;
     let index = RESOURCES.iter().position(|&ours| ours == resource)?;
     (pid == 0 || pid as u32 == std::process::id()).then_some(index)
 }

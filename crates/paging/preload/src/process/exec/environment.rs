@@ -207,7 +207,7 @@ const NEEDS_HOST: &str = "terapage: a static executable cannot be executed here,
 ///
 /// # Safety
 /// As for [`texts`], of both.
-pub(in crate::host) unsafe fn with_library(
+pub(in crate::process) unsafe fn with_library(
     path: Option<&CStr>,
     arguments: Texts,
     environment: Texts,

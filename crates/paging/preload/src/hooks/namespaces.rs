@@ -5,7 +5,7 @@
 //! usual.
 
 use crate::arena::ARENA;
-use crate::{exit, process};
+use crate::{exit, setup};
 use libc::{CLONE_NEWPID, CLONE_NEWUSER, CLONE_SIGHAND, CLONE_THREAD, CLONE_VM};
 use std::ffi::c_int;
 
@@ -19,7 +19,7 @@ const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
 fn start_before(flags: c_int) {
     if flags & CLONE_NEWPID != 0
         && flags & FOR_ONE_THREAD == 0
-        && process::settings().is_some()
+        && setup::settings().is_some()
         && exit::is_owner()
     {
         let mut arena = ARENA.lock();

@@ -3,7 +3,7 @@
 
 use crate::arena::{self, ARENA, Arena};
 use crate::elf::each_segment;
-use crate::{borrowed, limits, paged, places, process, set_errno, untracked};
+use crate::{borrowed, limits, paged, places, set_errno, setup, untracked};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
@@ -67,7 +67,7 @@ fn pages(len: usize, prot: c_int, flags: c_int) -> bool {
 
 /// Whether mappings of this thread are served: those of the pager's threads are not.
 pub fn is_served() -> bool {
-    process::settings().is_some() && !thread::is_internal(thread::own_name())
+    setup::settings().is_some() && !thread::is_internal(thread::own_name())
 }
 
 /// # Safety

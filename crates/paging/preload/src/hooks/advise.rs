@@ -2,7 +2,7 @@
 
 use crate::arena::ARENA;
 use crate::maps::{is_beyond, is_nowhere, refuse};
-use crate::{borrowed, paged, process, untracked};
+use crate::{borrowed, paged, setup, untracked};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
 
@@ -99,11 +99,11 @@ fn drop_bytes(from: usize, to: usize, advice: c_int) -> terapage_sys::Result<()>
 /// Reads the blocks of a range ahead.
 fn will_need(from: usize, to: usize) -> c_int {
     let arena = ARENA.lock();
-    let block = process::block();
+    let block = setup::block();
     if let Some(pager) = &arena.pager {
         for (from, to) in paged::parts(from, to) {
             let (first, last) = (from / block * block, to.next_multiple_of(block));
-            process::or_fail(pager.will_need(first, last - first));
+            setup::or_fail(pager.will_need(first, last - first));
         }
     }
     0

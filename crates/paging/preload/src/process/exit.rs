@@ -2,7 +2,7 @@
 //! descriptors stay open.
 
 use crate::arena::ARENA;
-use crate::{process, real, summary, untracked};
+use crate::{real, setup, summary, untracked};
 use std::ffi::{c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -74,7 +74,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 /// Whether this process is paged, and has a remote store.
 fn is_far() -> bool {
     let has_far = |settings: &terapage_config::Settings| settings.stores.iter().any(|store| store.is_far());
-    is_owner() && process::settings().is_some_and(has_far) && ARENA.lock().pager.is_some()
+    is_owner() && setup::settings().is_some_and(has_far) && ARENA.lock().pager.is_some()
 }
 
 /// Frees what the stores hold elsewhere. From here on missing memory no longer comes in.
@@ -159,8 +159,8 @@ pub fn with_number(path: &Path) -> PathBuf {
 pub fn never_paged() -> terapage_stats::Snapshot {
     let mut counters = terapage_stats::Snapshot {
         pid: std::process::id().into(),
-        budget_bytes: process::budget() as u64,
-        block_bytes: process::block() as u64,
+        budget_bytes: setup::budget() as u64,
+        block_bytes: setup::block() as u64,
         program_us: thread::used_by_program_ns() / 1000,
         ..Default::default()
     };
@@ -171,7 +171,7 @@ pub fn never_paged() -> terapage_stats::Snapshot {
 
 /// Notes for the program's next run what this one has learnt.
 fn write_learnt(pager: &terapage_pager::Pager) {
-    let Some(path) = process::settings().and_then(|settings| settings.learn.as_ref()) else { return };
+    let Some(path) = setup::settings().and_then(|settings| settings.learn.as_ref()) else { return };
     if let Some(learnt) = pager.finish_learning()
         && let Err(error) = learnt.write(path)
     {
@@ -183,7 +183,7 @@ fn write_learnt(pager: &terapage_pager::Pager) {
 }
 
 fn write_stats() {
-    let Some(path) = process::settings().and_then(|settings| settings.stats.as_ref()) else { return };
+    let Some(path) = setup::settings().and_then(|settings| settings.stats.as_ref()) else { return };
     let first = FIRST.load(SeqCst) == std::process::id();
     let counters = match &ARENA.lock().pager {
         Some(pager) => pager.snapshot(),
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 /// descriptors with no other thread, and the flag can be removed. `None` if it has several threads:
 /// then the call is refused, as if memory were lacking.
 pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
-    if flags & own == 0 || process::settings().is_none() {
+    if flags & own == 0 || setup::settings().is_none() {
         return Some(flags);
     }
     if !last::has_one_thread() {

@@ -8,7 +8,7 @@
 //! handler never waits for its own thread. The handler allocates from the library's own heap, like
 //! the rest of the library.
 
-use crate::{exit, process, real, summary};
+use crate::{exit, real, setup, summary};
 use std::ffi::c_int;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -26,7 +26,7 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// write.
 pub fn open() {
     let writes =
-        process::settings().is_some_and(|settings| settings.stats.is_some() || settings.learn.is_some());
+        setup::settings().is_some_and(|settings| settings.stats.is_some() || settings.learn.is_some());
     // The kernel does not end the first process of a namespace by a signal without a handler. A
     // handler would run with the thread pointer of a hosted program.
     if !(writes || summary::is_asked()) || std::process::id() == 1 || crate::hosted::is_host() {

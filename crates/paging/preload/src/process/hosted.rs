@@ -8,7 +8,7 @@
 use crate::exec::{self, Instead};
 use crate::real::Texts;
 use crate::{advise, borrowed, brk, direct, exit, locked, maps, remap, rights, shm};
-use crate::{doors::namespaces, statics};
+use crate::{hooks::namespaces, statics};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_sys::thread;
@@ -113,7 +113,7 @@ pub extern "C" fn terapage_hosted_is_back() {
 /// Lets the library page a static array of the program. The program has not begun.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub extern "C" fn terapage_hosted_array(start: usize, len: usize) {
-    statics::add(start, len, crate::process::block());
+    statics::add(start, len, crate::setup::block());
     crate::arena::ARENA.lock().start_if_due();
 }
 

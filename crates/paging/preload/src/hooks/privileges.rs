@@ -5,7 +5,7 @@
 //! device `/dev/userfaultfd`, once open, makes them for any process that has the descriptor. So the
 //! device is opened just before the program gives up its rights.
 
-use crate::{process, real};
+use crate::{real, setup};
 use libc::{c_int, uid_t};
 use terapage_sys::userfaultfd;
 
@@ -16,7 +16,7 @@ macro_rules! before_that {
         /// The contract is that of the C library's function.
         #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-            if process::settings().is_some() {
+            if setup::settings().is_some() {
                 userfaultfd::keep_device();
             }
             // SAFETY: the caller keeps the contract of the C library's function.
