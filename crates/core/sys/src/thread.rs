@@ -343,17 +343,26 @@ pub struct Signals(Option<(u64, Option<libc::c_int>)>);
 /// The `pthread_self` of the quiet thread, if there is one; otherwise 0.
 static QUIET: AtomicUsize = AtomicUsize::new(0);
 
+/// How many times the quiet thread has said so. Only that thread uses it.
+static QUIET_DEPTH: AtomicUsize = AtomicUsize::new(0);
+
 /// Says that the signals of the calling thread, whose `pthread_self` is `me`, are blocked, and stay
 /// blocked until [`end_quiet`]. Until then, [`block_signals`] costs no system call in this thread.
-/// One thread at a time may say so: the holder of a certain lock.
+/// One thread at a time may say so: the holder of a certain lock, or the only thread of a process
+/// that starts. May be nested.
 pub fn begin_quiet(me: usize) {
+    QUIET_DEPTH.store(QUIET_DEPTH.load(Relaxed) + 1, Relaxed);
     QUIET.store(me, Relaxed);
 }
 
 /// Ends the state that [`begin_quiet`] began. All code that blocked signals meanwhile has restored
 /// them.
 pub fn end_quiet() {
-    QUIET.store(0, Relaxed);
+    let depth = QUIET_DEPTH.load(Relaxed) - 1;
+    QUIET_DEPTH.store(depth, Relaxed);
+    if depth == 0 {
+        QUIET.store(0, Relaxed);
+    }
 }
 
 const fn bit(signal: libc::c_int) -> u64 {

@@ -65,17 +65,20 @@ pub unsafe fn begin(environment: Texts) {
     if !is_wanted {
         return stand_back();
     }
+    // Whether this is a host: some of the following steps differ there.
+    if start.variable(crate::hosted::VARIABLE).is_some() {
+        crate::hosted::begin();
+    }
+    // No step waits, and each allocation would block the signals for itself: 180 times.
+    let signals = thread::block_signals();
+    thread::begin_quiet(thread::own_name());
     ORDER.iter().for_each(|step| step(&start));
+    thread::end_quiet();
+    thread::restore_signals(&signals);
 }
 
 /// The steps of the start, in order.
-const ORDER: [fn(&Start); 17] = [
-    // Whether this is a host: some of the following steps differ there.
-    |start| {
-        if start.variable(crate::hosted::VARIABLE).is_some() {
-            crate::hosted::begin();
-        }
-    },
+const ORDER: [fn(&Start); 16] = [
     // The settings: all following steps depend on them. From here on, hooks know that there are
     // settings.
     read_settings,

@@ -238,7 +238,7 @@ impl Numbers {
             });
         }
         let useful = self.ahead * (100 - self.wasted_percent().unwrap_or(0)) / 100;
-        let is_so = self.demand > useful;
+        let is_so = self.demand >= FEW && self.demand > useful;
         is_so.then(|| {
             format!(
                 "{} blocks were read because a thread waited, {useful} were read ahead and used",
@@ -248,7 +248,7 @@ impl Numbers {
     }
 }
 
-/// The number of runs or trials that is significant. Chosen, not measured.
+/// The number of runs, trials or reads that is significant. Chosen, not measured.
 const FEW: u64 = 64;
 
 /// The contents of the lines.
@@ -555,6 +555,10 @@ mod tests {
         };
         assert!(hint(numbers(), 16 << 10).contains("--block 4K (100 blocks"), "more on demand than ahead");
         assert!(!hint(numbers(), 4 << 10).contains("--block"), "they are small already");
+        assert!(
+            !hint(Numbers { demand: 24, ..numbers() }, 16 << 10).contains("--block"),
+            "hardly any was read"
+        );
         assert!(!hint(Numbers { ahead: 200, ..numbers() }, 16 << 10).contains("--block"), "it is read ahead");
         let wasted = Numbers { ahead: 200, used_runs: 43, wasted_runs: 57, ..numbers() };
         let collected = hint(wasted, 16 << 10);
