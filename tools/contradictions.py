@@ -1,9 +1,8 @@
 """Contradictions between the pages, and between the pages and the code: a part of tools/tidy.
 
 Links and their anchors exist; the numbers of programs, rows and examples that pages name are those
-of the tables; the costs in docs/programs.md allow what docs/works-with.md has measured; flags in
-README.md are settings; what pages say to make can be made; ARCHITECTURE.md names what each crate
-uses; each file of an experiment ships.
+of the tables; flags in README.md are settings; what pages say to make can be made; ARCHITECTURE.md
+names what each crate uses; each file of an experiment ships.
 """
 
 import pathlib
@@ -11,26 +10,6 @@ import re
 import unicodedata
 
 WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-# The measured programs of each row of docs/programs.md, by how its first cell begins.
-KINDS = {
-    "C, C++": "GNU sort, zstd, QEMU, GCC, git, FFmpeg, samtools, minimap2, BWA, SPAdes, Rust compiler, C++ std::map, FFTW, "
-    "LAMMPS, Velvet, MEGAHIT",
-    "Python, numpy": "NumPy, pandas, Polars, SciPy, LightGBM, XGBoost, igraph, Python itself",
-    "PyPy, PHP": "Perl, PHP, Lua, OCaml, PyPy, LuaJIT",
-    "R, Octave": "R, GNU Octave, SWI-Prolog, Erlang",
-    "Java": "Java",
-    "Node.js": "Node.js",
-    "Ruby": "Ruby",
-    "Go": "Go, fzf",
-    "static executables": "BusyBox, musl",
-    "PostgreSQL": "PostgreSQL",
-    "Redis": "Redis",
-    "memcached": "memcached",
-    "DuckDB": "DuckDB, SQLite",
-    "MPI": "Open MPI",
-}
-# Both pages are of single runs, each good to this factor.
-FACTOR = 2
 
 
 def read(path):
@@ -74,24 +53,18 @@ def rows(text):
             yield cells
 
 
-def measured():
-    """Each program of docs/works-with.md, without its version, with its time, and whether it had ended."""
-    for cells in rows(read("docs/works-with.md")):
-        if len(cells) == 11 and cells[0] != "program":
-            yield re.sub(r" v?[\d.]+.*$", "", cells[0]), float(cells[6].strip("~> ")), not cells[6].startswith(">")
-
-
 def number(word):
     return WORDS.index(word.lower()) if word.lower() in WORDS else int(word)
 
 
 def numbers():
-    programs = len(list(measured()))
+    measured = read("docs/results.md").split("<!-- works-with -->")[1].split("| program |")[1].split("\n\n")[0]
+    programs = len(list(rows(measured)))
     examples = len(re.findall(r"^\[.*\]\(gallery/", read("examples/README.md"), flags=re.M))
     any_number = rf"(\d+|{'|'.join(WORDS)})"
     for page, what, count in (
-        ("docs/programs.md", rf"works-with\.md\) has {any_number} programs", programs),
-        ("docs/works-with.md", rf"in \d+ of {any_number} rows", programs),
+        ("docs/programs.md", rf"cost for {any_number} programs", programs),
+        ("docs/results.md", rf"in \d+ of {any_number} rows", programs),
         ("examples/README.md", rf"^{any_number} programs with less memory", examples),
         ("README.md", rf"\[{any_number} more examples\]", examples),
         ("CONTRIBUTING.md", rf"the {any_number} examples of", examples),
@@ -101,30 +74,6 @@ def numbers():
         if not found:
             yield f"{page}: no text is '{what}' (tools/contradictions.py looks for that)"
         yield from (f"{page}: {word}, and {count} are there" for word in found if number(word) != count)
-
-
-def ranges(cost):
-    """The factors that a text on costs allows: from, to."""
-    every = re.findall(r"(\d+(?:\.\d+)?)(?: to (\d+(?:\.\d+)?))?( and more)?", cost)
-    return [(float(low), float("inf") if more else float(high or low)) for low, high, more in every]
-
-
-def costs():
-    costs_of = {}
-    for cells in rows(read("docs/programs.md")):
-        kind = next((kind for kind in KINDS if re.match(re.escape(kind) + r"(?!\w)", cells[0])), None)
-        if kind:
-            costs_of[kind] = ranges(cells[-1])
-    kind_of = {name: kind for kind, names in KINDS.items() for name in names.split(", ")}
-    for name, time, ended in measured():
-        kind = kind_of.get(name)
-        if kind not in costs_of:
-            yield f"docs/works-with.md: {name} is of no row of docs/programs.md (KINDS in tools/contradictions.py)"
-            continue
-        fits = lambda low, high: low / FACTOR <= time <= high * FACTOR if ended else time <= high  # noqa: E731
-        if not any(fits(low, high) for low, high in costs_of[kind]):
-            over = "" if ended else "over "
-            yield f"docs/programs.md: {kind}: {costs_of[kind]}, and docs/works-with.md has {over}{time} for {name}"
 
 
 def flags():
@@ -173,4 +122,4 @@ def experiments():
 def contradictions(names):
     """What is wrong, as lines that begin with the file."""
     pages = [name for name in names if name.endswith(".md") and not name.startswith("site/")]
-    return [*links(pages), *numbers(), *costs(), *flags(), *crates(), *targets(["README.md", "CONTRIBUTING.md"]), *experiments()]
+    return [*links(pages), *numbers(), *flags(), *crates(), *targets(["README.md", "CONTRIBUTING.md"]), *experiments()]

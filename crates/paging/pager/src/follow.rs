@@ -4,7 +4,7 @@
 //! other works. On one processor each turn is a context switch. On two, each turn interrupts the
 //! other processor, which has been idle until then. Taking a page out of the program also
 //! interrupts the processors whose caches have addresses of the process. So a miss takes less time
-//! on one processor, and half of the processor time (docs/design/measurements.md, "The price of a
+//! on one processor, and half of the processor time (docs/results.md, "The price of a
 //! miss"), and the other processors are free for other work.
 //!
 //! The kernel moves a waking thread to an idle processor. So the threads are bound to one

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// Samples of a window, which is judged as a whole. Chosen, not measured.
 const WINDOW: u32 = 32;
 /// Prefetch stops after two successive windows in which less than this part was used, per cent. The
-/// value was tuned on PyPy and OCaml: docs/design/measurements.md.
+/// value was tuned on PyPy and OCaml: docs/results.md.
 const STOP_PERCENT: u64 = 45;
 const STOP_WINDOWS: u32 = 2;
 /// Prefetch resumes after a window in which at least this part of the ghosts would have been used,

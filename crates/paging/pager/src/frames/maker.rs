@@ -20,7 +20,7 @@ const STAGES: u32 = 4;
 const LEAST: usize = 16;
 
 /// A huge page that takes more processor time than this, ns, is slow: single pages would be faster.
-/// Measured: docs/design/measurements.md, "Frames".
+/// Measured: docs/results.md, "Frames".
 const SLOW_NS: u64 = 1_000_000;
 
 /// After this many slow huge pages, no more are made. Chosen, not measured.

@@ -16,7 +16,7 @@ use terapage_sys::memory::HUGE;
 
 /// Runs of at most this many bytes are copied into the program, not moved, if there is room: a move
 /// interrupts every processor that uses the program's page tables, and wakes idle ones. Measured:
-/// docs/design/measurements.md, "Moving pages".
+/// docs/results.md, "Moving pages".
 const COPIED_BYTES: usize = 16 << 10;
 
 /// Bytes of frames that are left unmade for copies. Chosen, not measured.
