@@ -1,5 +1,5 @@
 //! An experiment as a file: the program, the contenders, the cells, and the targets for its
-//! figures. TOML; docs/lab-experiments.md has the keys.
+//! figures. TOML; docs/lab.md has the keys.
 
 pub mod class;
 pub mod disk;
