@@ -46,12 +46,12 @@ pub enum Command {
     Ls(Ls),
     /// Remove blocks of processes that ended without removing them.
     Sweep(Sweep),
-    /// Have programs move what they keep on a server to their spares.
+    /// Ask programs to move their blocks from a server to their spares.
     Drain(Drain),
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Command::Serve(serve) => serve.run(),

@@ -45,8 +45,8 @@ Examples:
 
 Exit status:
   that of the program; 125 if terapage itself fails, the store is full, or the paged program frees
-  memory that malloc did not return or that is free already; 126 if the program cannot be executed; 127 if it is not
-  found."
+  memory that malloc did not return or that is free already; 126 if the program cannot be
+  executed; 127 if the program is not found."
 )]
 pub struct Run {
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub struct Run {
     #[arg(long, help_heading = Group::Output.heading())]
     summary: bool,
     /// Show on standard error, if that is a terminal, one line while the program runs: memory,
-    /// store, speed, the share of the time in which it waits, and how much slower that makes it
+    /// store, speed, the share of the time in which it waits, and the slowdown that follows
     #[arg(long, help_heading = Group::Output.heading())]
     progress: bool,
     /// Refuse, with status 125, a program that would run without being paged

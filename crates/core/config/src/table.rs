@@ -319,8 +319,8 @@ settings! {
         group: Group::Paged,
         flag: Flag::Value("WHICH"),
         choices: Choices::Names(Hosted::NAMES),
-        help: "Which programs a host pages: on (static executables, Go, musl), all (dynamic ones, \
-               too: for those that map memory past the C library) or off (docs/host.md)",
+        help: "Which programs a host pages: on (static executables, Go, musl), all (dynamic \
+               programs, too, if they map memory past the C library) or off (docs/host.md)",
     }
 
     /// Whether the bytes of a page-in are checked against the hash from the page-out.
@@ -373,7 +373,7 @@ settings! {
         flag: Flag::Value("FILE"),
         choices: Choices::File,
         run_only: true,
-        help: "Read ahead in the order of the program's last run, which the file has, and note this run's there",
+        help: "Read ahead in the order of the last run, which the file records, and record this run there",
     }
 
     /// Whether to report each step on standard error.

@@ -56,7 +56,7 @@ pub fn damage(random: &mut Random, bytes: &mut Vec<u8>, extremes: &[&[u8]]) {
     }
 }
 
-/// Says which case failed, when the test ends by it.
+/// Prints the failing case when a test panics.
 struct Case(u64);
 
 impl Drop for Case {

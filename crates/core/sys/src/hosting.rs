@@ -10,8 +10,9 @@ use std::ops::Range;
 /// of them.
 pub const AREA: Range<usize> = 0x1000_0000_0000..0x2000_0000_0000;
 
-/// Calls that the host's filter does not let the program's code know (ENOSYS), with arguments by
-/// which they do nothing. One that is refused everywhere, as in some containers, says nothing.
+/// Calls that the host's filter hides from the program's code (ENOSYS), with arguments with which
+/// the calls do nothing. A call that is also refused elsewhere, as in some containers, proves
+/// nothing.
 #[cfg(target_arch = "x86_64")]
 const UNKNOWN: [(i64, [isize; 2]); 3] =
     [(libc::SYS_clone3, [0, 0]), (libc::SYS_rseq, [0, 0]), (libc::SYS_vmsplice, [-1, 0])];

@@ -197,7 +197,7 @@ fn lock(list: &Mutex<List>) -> std::sync::MutexGuard<'_, List> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the list be `servers`. Returns stores on those that were not in the list before.
+/// Replaces the list by `servers`. Returns stores on the servers that are new.
 fn join(list: &Arc<Mutex<List>>, found: (Vec<u8>, Vec<SocketAddr>)) -> Result<Vec<Box<dyn Store>>, Error> {
     let (text, servers) = found;
     let mut locked = lock(list);

@@ -231,7 +231,7 @@ impl Server {
             return Err("clusters and sentinels are named by hosts, not by a file".to_owned());
         }
         if self.spare.is_some() && matches!(self.address, Address::List(_)) {
-            return Err("spare= is for one server: those of a list take each other's place".to_owned());
+            return Err("spare= is for one server: the servers of a list replace each other".to_owned());
         }
         if self.sentinel.is_some() && self.cluster == Some(true) {
             return Err("a cluster has no sentinels: write cluster=yes or sentinel=NAME".to_owned());

@@ -18,7 +18,7 @@
 //!   must be moved.
 //! - The store answers in any order, fails, transfers too little or returns wrong bytes, at most
 //!   three times in a row.
-//! - If there are two disks, the first fails without end.
+//! - If there are two disks, the first fails permanently.
 //! - Reads of a mapped file fail and transfer too little in the same way, but return no wrong
 //!   bytes, which no pager could detect.
 //! - A page that is given up is filled with rubbish at once, and touching it through [`memory`]

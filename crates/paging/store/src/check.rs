@@ -81,7 +81,7 @@ impl Shelf {
         }
         let begins = match there {
             0 => "its spare, which takes a copy's place at once".to_owned(),
-            _ => format!("{there} of {all} copies, and that one is filled when it answers"),
+            _ => format!("{there} of {all} copies, and fills the missing copy when it answers"),
         };
         for why in absent {
             (self.elsewhere.warn)(format!("{why}: the program begins with {begins}"));

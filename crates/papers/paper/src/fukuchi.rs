@@ -114,7 +114,7 @@ struct Bench {
 }
 
 impl Figures {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// If a trace, a setting or a setup is wrong.

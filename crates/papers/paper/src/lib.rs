@@ -68,7 +68,7 @@ pub enum Paper {
 }
 
 impl Command {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// The study fails; the error is one line.

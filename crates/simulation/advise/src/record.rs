@@ -205,7 +205,7 @@ impl Program {
                 return Err(self.failed("natively", &ended, &mut errors));
             }
             runs.push(ended);
-            // One short run is no ground for a prediction, however quick a look is wanted.
+            // A single short run is not enough for a prediction, even with --quick.
             if ended.seconds > SHORT_S || runs.len() == 3 {
                 break;
             }

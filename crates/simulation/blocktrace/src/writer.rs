@@ -52,7 +52,7 @@ pub enum Misfit {
     /// The format does not tell reads from writes.
     #[error("the format does not tell reads from writes (--lossy drops the difference)")]
     Kind,
-    /// The format's times end before.
+    /// The time is later than the format can express.
     #[error("the format's times end after 2^32 seconds")]
     Time,
     /// The format is not written.

@@ -19,7 +19,7 @@ fn least(requests: &[Request], capacity: usize) -> (u64, bool) {
     least_keeping(requests, capacity, 1 << 20)
 }
 
-/// PFOO-L by sorting: the hits that take least of space and time.
+/// PFOO-L by sorting: the hits with the smallest size x time.
 fn sorted(requests: &[Request], capacity: usize) -> u64 {
     let mut costs = Vec::new();
     let mut gets = 0;

@@ -82,7 +82,7 @@ pub struct Outcome {
     pub detours: u64,
     /// Bytes that were written to a server that came back.
     pub resynced: u64,
-    /// Bytes that were read from others for that.
+    /// Bytes that were read from other servers for the rebuild.
     pub read_for_resync: u64,
     /// The time at which all blocks had both copies again; 0 if that did not happen.
     pub whole_again_ns: Nanos,

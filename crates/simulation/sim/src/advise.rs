@@ -119,7 +119,7 @@ struct Subject {
 }
 
 impl Advise {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// The program cannot be run or recorded, or the result cannot be written.

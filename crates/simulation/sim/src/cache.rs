@@ -163,7 +163,7 @@ struct Results {
 }
 
 impl Cache {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// An error of the trace, or an unknown policy or size.
@@ -257,7 +257,7 @@ impl Cache {
         drop(progress);
         if kept > 0 {
             let place = temporary_directory();
-            let note = format!("The requests took {} in {} (TMPDIR) meanwhile.", Size(kept), place.display());
+            let note = format!("Temporary files used {} in {} (TMPDIR).", Size(kept), place.display());
             self.notes.push(note);
         }
         let requests = rows.first().map_or(0, |row| row.requests);

@@ -43,7 +43,7 @@ pub struct Convert {
 }
 
 impl Convert {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// The trace is wrong, a request does not fit, or the file cannot be written.

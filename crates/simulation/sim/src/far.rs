@@ -48,7 +48,7 @@ struct Run {
 }
 
 impl Far {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// A parameter is wrong, or a file cannot be read or written.

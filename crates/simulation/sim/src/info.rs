@@ -30,7 +30,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// The trace is wrong, or the result cannot be written.

@@ -41,7 +41,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// The command fails; the error is one line.

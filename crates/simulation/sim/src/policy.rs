@@ -91,7 +91,7 @@ struct Block {
 }
 
 impl Replay {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<()> {
         let soft_per_mille = self.soft.map(|percent| {
             ensure!((0.0..100.0).contains(&percent), "--soft {percent}: it must be a percentage below 100");

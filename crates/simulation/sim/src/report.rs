@@ -30,7 +30,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// The study cannot be read, the file has none, or the page cannot be written.

@@ -38,7 +38,7 @@ struct Run {
 }
 
 impl Ssd {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// A profile, a trace or a setup is wrong, or a report cannot be written.

@@ -313,7 +313,7 @@ pub enum ConfigError {
     Field {
         /// The name of the value.
         field: &'static str,
-        /// What is wrong and what is right.
+        /// The problem, and the allowed values.
         problem: String,
     },
 }

@@ -70,7 +70,7 @@ pub enum ProfileError {
         file: String,
         /// The field.
         field: &'static str,
-        /// What is wrong and what is right.
+        /// The problem, and the allowed values.
         problem: String,
     },
 }

@@ -241,7 +241,7 @@ fn write(unit: u64) -> Command {
     Command { tag: unit, operation: Operation::Write, sector, sectors: UNIT }
 }
 
-/// Lets the drive end what it does by itself. Returns the time.
+/// Runs background work to its end. Returns the time.
 fn rest(ssd: &mut Ssd, mut now: Nanos) -> Nanos {
     while let Some(time) = ssd.next_time() {
         now = time;

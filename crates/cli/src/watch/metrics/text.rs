@@ -102,13 +102,13 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_mirror_behind_slots",
         kind: Kind::Gauge,
-        help: "Slots that copies of mirrors are to be written again; 0, and no copy missing: all are in sync.",
+        help: "Slots that still have to be copied to copies of mirrors; 0 if all copies are there and in sync.",
         samples: &[one(|s| s.sums.mirror_behind as f64)],
     },
     Metric {
         name: "terapage_resynced_bytes",
         kind: Kind::Counter,
-        help: "Bytes that were written to copies of mirrors again in the background.",
+        help: "Bytes that were copied to copies of mirrors in the background.",
         samples: &[one(|s| s.sums.resynced_bytes as f64)],
     },
     Metric {
@@ -218,7 +218,7 @@ pub fn page((all, troubled): &(BTreeMap<Labels, Sums>, Troubled), format: Format
     }
     let name = "terapage_server_troubled_processes";
     let help =
-        "Processes whose condition names this server: it is missed, hangs, refuses, or is to be emptied.";
+        "Processes whose condition names this server, which does not answer, refuses, or is being emptied.";
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
     for (server, count) in troubled {
         let _ = writeln!(text, "{name}{} {count}", shown(&Labels::new(), Some(("server", server))));

@@ -114,7 +114,7 @@ impl Accuracy {
         None
     }
 
-    /// A sample of blocks read ahead, which stands for `blocks`, was used or not.
+    /// Notes whether a sample of the blocks read ahead, which stands for `blocks`, was used.
     pub fn sampled(&mut self, used: bool, blocks: u32) {
         // Blocks that were read before the stop show nothing new.
         if !self.stopped {

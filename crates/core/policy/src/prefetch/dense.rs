@@ -129,7 +129,7 @@ impl Dense {
         (extent.number == number).then_some(extent)
     }
 
-    /// `block`, a sample of a run, was used or not.
+    /// Notes whether `block`, a sample of a run, was used.
     pub fn sampled(&mut self, block: u32, used: bool) {
         if self.extent(block).is_none_or(|extent| extent.read_at == 0) {
             return;

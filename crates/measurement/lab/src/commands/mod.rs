@@ -18,26 +18,26 @@ use std::process::ExitCode;
 /// Programs larger than memory: in memory, on swap, on mmap, on Terapage.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Prints the names of the experiments.
+    /// Print the names of the experiments.
     List,
-    /// Runs experiments in turns until their ratios are known, and reports; continues where an
-    /// earlier run ended.
+    /// Run experiments in turns until their ratios are known, and report; continue where an earlier
+    /// run ended.
     Run(Box<run::RunOne>),
-    /// Measures your program, with more and with less memory than it wants.
+    /// Measure your program, with more and with less memory than it wants.
     Program(Box<program::Program>),
-    /// Measures file systems with Bonnie++, on image files of the lab's own.
+    /// Measure file systems with Bonnie++, on image files.
     Bonnie(Box<bonnie::Run>),
-    /// Measures the cost of an I/O in the kernel, by path, scheduler and I/Os per call.
+    /// Measure the cost of an I/O in the kernel, by path, scheduler and I/Os per call.
     Stack(Box<stack::Run>),
-    /// Runs all experiments.
+    /// Run all experiments.
     All(Box<run::All>),
-    /// Reports on results, here or from another machine.
+    /// Report on results, from here or from another machine.
     Report(report::ReportOn),
-    /// Holds the results of two machines, kernels or versions against each other.
+    /// Compare the results of two machines, kernels or versions.
     Compare(compare::Compare),
-    /// Merges several files of results into one.
+    /// Merge several files of results into one file.
     Merge(report::Merge),
-    /// Removes what killed labs, or a loss of power, have left.
+    /// Remove what killed labs, or a loss of power, have left behind.
     Clean,
     /// The programs that are measured.
     #[command(hide = true, subcommand)]

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// in whole milliseconds.
 const CALLS: u64 = 200_000;
 
-/// Bytes of such a call.
+/// Bytes of a call that reads a block.
 const BLOCK: u64 = 4096;
 
 /// An engine of fio.

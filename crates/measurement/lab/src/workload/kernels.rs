@@ -272,7 +272,7 @@ fn arrays(clock: &Clock, (a, b, c): Three<'_>, times: u32, pin: bool) -> anyhow:
 }
 
 impl Stencil {
-    /// Runs it.
+    /// Runs the workload.
     ///
     /// # Errors
     /// There is too little data for a mask.
@@ -448,7 +448,7 @@ fn sides(numbers: usize) -> [usize; 3] {
 }
 
 impl Poisson {
-    /// Runs it.
+    /// Runs the workload.
     ///
     /// # Errors
     /// There is too little data.

@@ -47,7 +47,7 @@ struct Shape {
 }
 
 impl Temporal {
-    /// Runs it.
+    /// Runs the workload.
     ///
     /// # Errors
     /// There is too little data.

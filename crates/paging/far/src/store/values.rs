@@ -16,7 +16,7 @@ impl Far {
         if !self.is_registered || value >= self.announced {
             self.register(value);
         }
-        // Elsewhere in a cluster: parts that are set aside wait until that is done.
+        // In a cluster, parts on other nodes wait until their values are announced.
         if !self.is_announced(value) {
             return;
         }

@@ -31,7 +31,7 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// Whether no block is grace.
+    /// Whether no block has grace.
     pub fn is_empty(&self) -> bool {
         self.until.is_empty()
     }

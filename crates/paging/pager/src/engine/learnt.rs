@@ -160,7 +160,8 @@ impl Engine {
         }
     }
 
-    /// Begins to read a run, whose first block has a key, as far as there are frames.
+    /// Starts reading as many blocks of the run as there are free frames; `key` belongs to its
+    /// first block.
     fn read_learnt_run(&mut self, key: u32, mut blocks: Vec<u32>) {
         // The read for which a thread waits comes first.
         self.io.hand_over();

@@ -116,8 +116,8 @@ impl Store for FileStore {
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let (fd, offset) = (self.member.raw(), u64::from(op.slot) * self.block as u64);
-        // SAFETY: the operation ends once the ring has given its end: until then the caller keeps
-        // the pieces and their memory.
+        // SAFETY: the operation ends when the ring returns its completion: until then the caller
+        // keeps the pieces and their memory.
         let begun = unsafe {
             match op.kind {
                 OpKind::Read => ring.read(fd, op.pieces, offset, u64::from(op.id)),

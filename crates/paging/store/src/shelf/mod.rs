@@ -257,7 +257,7 @@ pub trait Store: Send {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// The copies of the mirrors in it.
+    /// How many copies its mirrors have and lack.
     fn redundancy(&self) -> Redundancy {
         self.below().each().fold(Redundancy::default(), |all, store| all + store.redundancy())
     }

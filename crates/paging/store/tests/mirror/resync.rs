@@ -115,7 +115,7 @@ fn in_sync_is_true(seed: u64) -> Option<()> {
     let mut rig = Rig::new(copies.collect())?;
     let mut random = numbers(seed);
     let mut truth: HashMap<u32, u8> = HashMap::new();
-    // Who is away, and for how many rounds more.
+    // The copy that is offline, and the rounds until it returns.
     let (mut away, mut claims): (Option<(usize, u64)>, u32) = (None, 0);
     let holds = |rig: &Rig, truth: &HashMap<u32, u8>| {
         let is_there =

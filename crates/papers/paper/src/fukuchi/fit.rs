@@ -38,7 +38,7 @@ pub struct FitCommand {
 }
 
 impl FitCommand {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// If a simulation fails or a file cannot be written.

@@ -64,7 +64,7 @@ struct Job<'a> {
 }
 
 impl SweepCommand {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// A parameter is unknown, a value is wrong, or the output cannot be continued.

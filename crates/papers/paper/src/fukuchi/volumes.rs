@@ -49,7 +49,7 @@ struct Achieved {
 }
 
 impl VolumeCommand {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
     /// The volume is unknown or wrong, or the trace cannot be written.

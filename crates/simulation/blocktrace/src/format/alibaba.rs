@@ -10,7 +10,7 @@ use crate::lines::LineParser;
 use crate::request::{Kind, Request};
 use crate::scan::Cursor;
 
-/// Reads it.
+/// Reads the format.
 pub(crate) struct Parser;
 
 impl LineParser for Parser {

@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::request::{Kind, Request};
 use crate::scan::Cursor;
 
-/// Reads it.
+/// Reads the format.
 pub(crate) struct Parser {
     unit_bytes: u64,
 }

@@ -16,7 +16,7 @@ use crate::scan::Cursor;
 use crate::writer::{Encoder, Item, Misfit};
 use std::io::Write;
 
-/// Reads it.
+/// Reads the format.
 pub(crate) struct Parser {
     action: char,
     in_summary: bool,

@@ -32,7 +32,7 @@ pub(crate) fn fits(head: &[u8]) -> bool {
     head.len() >= RECORD && int(head, 0) & !0xff == MAGIC
 }
 
-/// Reads it.
+/// Reads the format.
 pub(crate) struct Records {
     input: BufReader<Input>,
     /// The action that is read.

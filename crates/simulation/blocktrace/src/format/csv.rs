@@ -96,7 +96,7 @@ struct Places {
     volume: Option<usize>,
 }
 
-/// Reads it.
+/// Reads the format.
 pub(crate) struct Parser {
     columns: BlockColumns,
     places: Option<Places>,

@@ -13,7 +13,7 @@ use crate::scan::Cursor;
 use crate::writer::{Encoder, Item, Misfit};
 use std::io::Write;
 
-/// Reads it.
+/// Reads the format.
 #[derive(Default)]
 pub(crate) struct Parser {
     begun: bool,

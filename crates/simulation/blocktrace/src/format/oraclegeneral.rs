@@ -22,7 +22,7 @@ const RECORD: usize = 24;
 /// There is no next request.
 const NEVER: i64 = -1;
 
-/// Reads it.
+/// Reads the format.
 pub(crate) struct Parser;
 
 impl RecordParser for Parser {

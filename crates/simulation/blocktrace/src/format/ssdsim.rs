@@ -13,7 +13,7 @@ use crate::scan::Cursor;
 use crate::writer::{Encoder, Item, Misfit};
 use std::io::Write;
 
-/// Reads it.
+/// Reads the format.
 pub(crate) struct Parser;
 
 impl LineParser for Parser {

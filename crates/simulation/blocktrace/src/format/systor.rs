@@ -11,7 +11,7 @@ use crate::lines::LineParser;
 use crate::request::{Kind, Request};
 use crate::scan::Cursor;
 
-/// Reads it.
+/// Reads the format.
 #[derive(Default)]
 pub(crate) struct Parser {
     begun: bool,

@@ -173,7 +173,7 @@ fn checksum(lengths: &[u8], packed: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Writes it.
+/// Writes the format.
 pub(crate) struct Writer {
     header: header::Header,
     encoder: frame::Encoder,

@@ -36,7 +36,7 @@ const ONE: Layout = Layout {
 const TWO: Layout =
     Layout { version: 2, bytes: 40, command_at: 0, version_at: 2, length_at: 8, sector_at: 16, time_at: 24 };
 
-/// Reads it.
+/// Reads the format.
 pub(crate) struct Parser {
     layout: Layout,
 }

@@ -224,7 +224,7 @@ impl Mirror {
         unsafe { self.begin_in(index, ring, Inner::Source, (OpKind::Read, slot, false), array) };
     }
 
-    /// A copy has given the bytes of the step, or has not.
+    /// The read of the step from a copy has completed.
     pub(super) fn source_read(
         &mut self,
         ring: &mut StoreRing<'_>,
@@ -267,7 +267,7 @@ impl Mirror {
         let targets: Vec<usize> = (0..self.copies.0.len()).filter(lacks).collect();
         step.left = targets.len() as u32;
         if targets.is_empty() {
-            // It was the source itself of which an error was thought.
+            // The suspect copy was the source, and it was right.
             self.resync.has_gained = true;
             return self.end_step(ring);
         }

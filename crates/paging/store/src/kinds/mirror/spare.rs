@@ -117,7 +117,7 @@ impl Mirror {
             copy.is_emptied = true;
             let slots = 0..copy.store.slots();
             copy.store.forget(slots);
-            // What is to be asked for that is sent.
+            // Sends the requests that follow from this.
             self.with_copy(index, ring, |store, ring, ended| store.open(ring, ended));
         }
     }
