@@ -36,7 +36,7 @@ pub fn find(program: &OsStr, path: Option<OsString>) -> Result<PathBuf, Missing>
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             // Entries of PATH that are not directories are skipped.
             Err(error) if error.kind() == ErrorKind::NotADirectory && by_name => {}
-            // So are those that this user may not search.
+            // So are directories that this user may not search.
             Err(error) if error.kind() == ErrorKind::PermissionDenied && by_name => {}
             _ => missing = Missing::NotExecutable,
         }

@@ -84,7 +84,7 @@ impl Size {
         self
     }
 
-    /// The most bytes that the kernel takes: of more, it touches no more, or it refuses them.
+    /// The most bytes that the kernel touches; it ignores or refuses more.
     pub const fn most(mut self, bytes: u32) -> Size {
         self.most = bytes;
         self

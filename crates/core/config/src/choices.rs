@@ -59,7 +59,7 @@ choices! {
 choices! {
     /// Which programs a host loads, and so pages.
     Hosted {
-        /// Those that load no library: static executables, Go, musl.
+        /// Programs that load no library: static executables, Go, musl.
         On = "on",
         /// Dynamic programs, too: then all their calls are heard.
         All = "all",

@@ -70,7 +70,7 @@ impl Settings {
         }
     }
 
-    /// Bytes of a block. Compressed memory returns small blocks as fast as large ones, and each
+    /// Bytes of a block. Compressed memory returns small blocks as fast as large blocks, and each
     /// small block brings fewer unneeded bytes.
     pub fn block_bytes(&self) -> usize {
         let default = if self.ram().0 > 0 { SMALL_BLOCK } else { crate::DEFAULT_BLOCK };

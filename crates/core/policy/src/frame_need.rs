@@ -51,8 +51,8 @@ impl Done {
     }
 }
 
-/// The frames that a pager wants, judged by samples of its work. At first it counts as one that
-/// lacks frames.
+/// The frames that a pager wants, judged by samples of its work. At first a pager counts as lacking
+/// frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameNeed {
     last: Done,

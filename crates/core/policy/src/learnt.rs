@@ -255,7 +255,7 @@ impl Follower {
         self.heads[0].place = self.heads[0].place.max(entry);
     }
 
-    /// Begins a head at an entry; the one that moved longest ago ends.
+    /// Begins a head at an entry; the head that moved longest ago ends.
     fn begin(&mut self, entry: usize) {
         self.heads.insert(0, Head { place: entry, next: entry + 1, run: RUN_LEAST, open: VecDeque::new() });
         if self.heads.len() > HEADS {

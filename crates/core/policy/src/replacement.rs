@@ -152,7 +152,7 @@ const fn sized() -> usize {
     count
 }
 
-/// The names of all policies, or of the sized ones.
+/// The names of all policies, or of the sized policies.
 const fn names<const COUNT: usize>(only_sized: bool) -> [&'static str; COUNT] {
     let mut names = [""; COUNT];
     let (mut at, mut count) = (0, 0);

@@ -377,8 +377,7 @@ const NEVER: u64 =
 /// More signals that are never blocked, one bit each.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
-/// From now on this signal is never blocked: by it the library's own system calls arrive in a
-/// handler of the library.
+/// From now on this signal is never blocked: it brings system calls to a handler of the library.
 pub fn leaves_open(signal: libc::c_int) {
     OPEN.fetch_or(bit(signal), Relaxed);
 }

@@ -315,7 +315,7 @@ fn listed(client: &mut Fleet, server: &Server, grace: Duration) -> Result<Vec<Li
     Ok(found)
 }
 
-/// Removes dead namespaces from a server, at most `bytes_per_s`; returns the removed ones.
+/// Removes dead namespaces from a server, at most `bytes_per_s`; returns the removed namespaces.
 ///
 /// # Errors
 /// The server cannot be asked.

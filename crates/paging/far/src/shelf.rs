@@ -33,7 +33,7 @@ static SERVERS: Mutex<Vec<(String, Server)>> = Mutex::new(Vec::new());
 /// Names of hosts cannot be looked up here.
 static NO_NAMES: AtomicBool = AtomicBool::new(false);
 
-/// All kinds of stores, including far ones.
+/// All kinds of stores, including far stores.
 pub fn shelf() -> Shelf {
     let elsewhere = Elsewhere { check, is_absent, warn, servers, spare, open, wants_cipher };
     Shelf { elsewhere, ..Shelf::default() }
@@ -193,7 +193,8 @@ fn check(url: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the servers of a list. One that gives no answer may be used later, if there is another.
+/// Checks the servers of a list. A store that gives no answer may be used later, if there is
+/// another store.
 fn check_list(template: &Server, file: &Path) -> Result<(), String> {
     let servers = list::servers(file).map_err(|why| format!("{} {why}", list::shown(file)))?;
     let mut absent = Vec::new();

@@ -22,7 +22,7 @@ pub fn take(len: usize) -> usize {
 }
 
 /// Changes the arguments of an `mmap` of a file or of code that names no place: they then name one
-/// in the area. The kernel uses another place if that one is not free.
+/// in the area. The kernel uses another place if that place is not free.
 pub fn of_mapping(mut arguments: [usize; 6]) -> [usize; 6] {
     let [at, len, rights, flags, fd, _] = arguments;
     let flags = flags as i32;

@@ -75,7 +75,7 @@ pub fn take(thread: u32) -> Option<*mut Slot> {
     own.or_else(|| free_one(thread)).map(slot)
 }
 
-/// Takes a slot of an ended thread, or one that was never used.
+/// Takes a slot of an ended thread, or an unused slot.
 fn free_one(thread: u32) -> Option<usize> {
     let all = used().len();
     let looks = (0..LOOKS.min(all)).map(|_| NEXT.fetch_add(1, Relaxed) % all);
@@ -99,7 +99,7 @@ fn claim(index: usize, thread: u32) -> bool {
 }
 
 /// Gives the slot its guard page: a stack that grew into the slot below would destroy the registers
-/// of another thread. If the kernel has no more mappings, the slot goes without the page.
+/// of another thread. If the kernel allows no more mappings, the slot has no such page.
 fn guard(slot: *mut Slot) {
     // SAFETY: the calling thread has the slot; nothing else lies in the page.
     unsafe {

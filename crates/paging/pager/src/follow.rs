@@ -36,8 +36,8 @@ const LOAD_PERCENT: u64 = 75;
 const CROWDED_PERCENT: u64 = 15;
 /// Ticks without a fault after which the binding ends.
 const IDLE_TICKS: u32 = 2;
-/// Ticks without a binding after one that did not pay: the first pause, and the longest. Each pause
-/// is twice the previous one.
+/// Ticks without a binding after a binding that did not pay: the first pause, and the longest. Each
+/// pause is twice the previous one.
 const PAUSES: [u32; 2] = [4, 256];
 
 /// The times for which threads have run, and for which they were ready and waited for a processor,

@@ -1,4 +1,4 @@
-//! The layout of a stream: the places of its objects, and the popular ones among them.
+//! The layout of a stream: the places of its objects, and which objects are popular.
 
 use crate::alias::Alias;
 use crate::random::{Random, threshold};

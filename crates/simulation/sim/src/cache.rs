@@ -120,7 +120,7 @@ pub struct Cache {
     unit: Option<u32>,
     #[command(flatten)]
     show: Show,
-    /// Says what is read or simulated differently from what was asked for.
+    /// Says what is read or simulated differently from the request.
     #[arg(skip)]
     notes: Vec<String>,
 }

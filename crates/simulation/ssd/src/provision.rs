@@ -35,7 +35,7 @@ pub struct Provision {
 }
 
 impl Provision {
-    /// Whether the spare flash differs from what was asked for by at most this share of it.
+    /// Whether the spare flash differs from the request by at most this share of the request.
     pub fn is_within(&self, tolerance: f64) -> bool {
         // Whole units are rounded too, and that difference is ignored.
         (self.spare / self.spare_asked - 1.0).abs() <= tolerance + 1e-3

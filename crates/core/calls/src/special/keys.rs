@@ -37,7 +37,7 @@ pub fn visit(visit: &mut Visit) -> Step {
         25..=28 => pkey(visit),
         // CAPABILITIES
         31 => visit.writes(visit.long(1), second),
-        // Those that have numbers alone.
+        // Operations whose arguments are numbers only.
         0 | 3..=5 | 7..=9 | 13..=16 | 18 | 19 | 21 | 22 | 30 | 32 => Ok(()),
         _ => Err(Outcome::Unknown),
     }

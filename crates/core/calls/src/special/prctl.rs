@@ -31,7 +31,7 @@ pub fn visit(visit: &mut Visit) -> Step {
         0x4155_5856 => visit.writes(first, visit.long(2)),
         // GET_CFI
         80 => visit.writes(visit.long(2), 8),
-        // Those that have numbers alone, SET_PTRACER among them.
+        // Operations whose arguments are numbers only, SET_PTRACER among them.
         1..=79 | 81 | 0x5961_6d61 => Ok(()),
         _ => Err(Outcome::Unknown),
     }

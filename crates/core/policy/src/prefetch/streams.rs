@@ -2,7 +2,8 @@
 
 use super::Ahead;
 
-/// The number of streams followed at once; a new one replaces the one that was unused longest.
+/// The number of streams followed at once; a new stream replaces the stream that was unused
+/// longest.
 const STREAMS: usize = 32;
 
 /// Blocks asked for if a stream was just found.

@@ -83,7 +83,7 @@ pub struct Disk {
     undo: Vec<Undo>,
     /// The mount point of its file system, or the device if it has none.
     pub place: PathBuf,
-    /// The options that are in force, and those that are not, in words.
+    /// The options that are in force, and the options that are not, in words.
     pub notes: Vec<String>,
 }
 

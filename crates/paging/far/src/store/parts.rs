@@ -40,7 +40,7 @@ impl Far {
     /// The part is over.
     pub(super) fn end(&mut self, index: u32, result: Result<(), Failure>, ended: &mut Vec<Ended>) {
         let Some(part) = self.parts.take(index) else { return };
-        // Who reads what was lost compares it.
+        // The reader of a lost block compares its hash.
         if result.is_ok() && (part.kind == OpKind::Write || part.anew) {
             for slot in part.slot..part.slot + part.count {
                 if let Some(lost) = &mut self.lost {

@@ -30,9 +30,9 @@ const _: () = assert!(EXTENT == pace::RUN_BYTES, "the simulator's runs are those
 /// install next.
 #[derive(Clone, Copy, Default)]
 struct FreshStream {
-    /// The block after the installed ones.
+    /// The block after the installed blocks.
     next: u32,
-    /// The block before the installed ones, if the stream may go downwards.
+    /// The block before the installed blocks, if the stream may go downwards.
     before: Option<u32>,
     window: u32,
     at: u64,

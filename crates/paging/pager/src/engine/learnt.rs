@@ -30,7 +30,7 @@ const RUN_PART: usize = if cfg!(terapage_model) { 4 } else { 64 };
 /// forgotten late.
 const MARKS: usize = 1024;
 
-/// Recording, and following what was recorded.
+/// Recording a run, and following the recording.
 pub(crate) struct Learning {
     program: u64,
     /// The order of this run, in pieces.

@@ -120,7 +120,7 @@ fn ends(when: When) -> Vec<Step> {
         When::Given(pointers, given) => (pointers, Some(given)),
     };
     let arguments: Vec<u32> = (0..6).filter(|index| pointers >> index & 1 != 0).collect();
-    // How many steps lie before those that trap.
+    // The number of steps before the steps that trap.
     let total = 3 * arguments.len() + 4 * usize::from(given.is_some()) + 1;
     for index in arguments {
         steps.push(step(LOAD, argument(index) + 4));

@@ -42,7 +42,7 @@ pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
 /// The part of the budget that may be locked: locked memory does not count in the budget.
 const PART: usize = 4;
 
-/// Whether the pages of a range may be locked beside those that are.
+/// Whether the pages of a range may be locked in addition to the pages that are locked.
 fn may_lock(arena: &Arena, from: usize, to: usize) -> bool {
     let more: usize = arena.not_locked(from, to).iter().map(|(from, to)| to - from).sum();
     more == 0 || arena.locked_bytes() + more <= setup::budget() / PART

@@ -41,7 +41,7 @@ impl<F: Copy> Real<F> {
         self.at.store(at, Relaxed);
     }
 
-    /// Finds the function, if it is one that a host needs: a static host has no loader.
+    /// Finds the function, if a host needs it: a static host has no loader.
     #[cfg(target_env = "musl")]
     fn find(&self) {
         let at = match self.name {

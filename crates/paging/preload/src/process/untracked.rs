@@ -18,7 +18,7 @@ use terapage_sys::fd::Fd;
 use terapage_sys::file::Early;
 use terapage_sys::thread;
 
-/// The promise: no more memory than the budget, a hundredth more, and this many bytes.
+/// The promise: at most the budget, a hundredth of it, and this many bytes.
 const PROMISED: u64 = 32 << 20;
 
 /// While the program runs, nothing is reported if at most a tenth of the budget, and this many

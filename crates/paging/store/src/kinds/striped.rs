@@ -82,7 +82,7 @@ impl Striped {
         Ok(striped)
     }
 
-    /// The same store, which takes up those that `joins` opens: new extents go there, too.
+    /// The same store, which adds the stores that `joins` opens: new extents go there, too.
     #[must_use]
     pub fn joined_by(self, joins: Joins) -> Striped {
         Striped { joins: Some(joins), ..self }

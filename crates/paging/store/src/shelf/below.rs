@@ -30,7 +30,7 @@ pub enum BelowMut<'a> {
 /// the *parts* here. Only the store can translate the numbers, so nothing has a default. In the
 /// ring the part number 3 is [`StoreRing::inner`] number 3.
 pub trait Spread: Store {
-    /// A part; `None`: there are no more.
+    /// A part; `None` after the last part.
     fn part(&self, index: usize) -> Option<&dyn Store>;
 
     /// The same.

@@ -305,7 +305,7 @@ fn latencies(runs: &[Run]) -> Table {
     }
 }
 
-/// The flash as it was simulated, which differs from what was asked for because blocks are whole.
+/// The flash as it was simulated, which differs from the request because blocks are whole.
 fn flash(runs: &[Run]) -> Option<Table> {
     let bad = runs.iter().any(|run| run.flash.is_some_and(|flash| flash.bad_per_die > 0));
     let slc = runs.iter().any(|run| run.flash.is_some_and(|flash| flash.slc_bytes > 0));

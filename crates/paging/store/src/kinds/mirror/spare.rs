@@ -36,7 +36,8 @@ impl Mirror {
         self.retire(ring);
         let now_ns = now_ns();
         loop {
-            // Only a copy that is to be emptied gets relief: one that is gone has the only bytes.
+            // Only a copy that is to be emptied gets relief: a copy that is gone has the only
+            // bytes.
             let after_ns = self.spares.last().map_or(u64::MAX, |spare| spare.after.as_nanos() as u64);
             let after_ns = if self.is_forsaken(now_ns) { QUICK_NS } else { after_ns };
             let is_old = |copy: &Side| copy.is_to_be_replaced(now_ns, after_ns);
