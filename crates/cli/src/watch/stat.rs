@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(value["major_latency_p99_us"], 256);
         let docs = include_str!("../../../../docs/configuration.md");
         for field in value.as_object().unwrap().keys() {
-            assert!(docs.contains(&format!("| `{field}` |")), "{field} is not in docs/configuration.md");
+            assert!(docs.contains(&format!("- `{field}`: ")), "{field} is not in docs/configuration.md");
         }
         assert!(in_sync(&now).is_empty() && value["in_sync"].is_null());
         (now.mirror_copies, now.mirror_missing, now.mirror_behind) = (2, 0, 0);

@@ -303,7 +303,7 @@ mod tests {
         let docs = include_str!("../../../../docs/configuration.md");
         for value in [serde_json::to_value(Snapshot::default()), serde_json::to_value(Region::default())] {
             for field in value.unwrap().as_object().unwrap().keys() {
-                assert!(docs.contains(&format!("| `{field}` |")), "{field} is not in docs/configuration.md");
+                assert!(docs.contains(&format!("- `{field}`: ")), "{field} is not in docs/configuration.md");
             }
         }
     }

@@ -215,7 +215,7 @@ impl Far {
     }
 
     /// The registry has noted a sign of life, and this number of fields that it did not have. If
-    /// the registry had these fields the last time, the server has lost them, and all blocks, since.
+    /// the registry had these fields the last time, the server has since lost them, and all blocks.
     pub(super) fn has_shown_life(&mut self, new: i64) {
         self.is_doubtful = false;
         let was_there = std::mem::replace(&mut self.has_beat, true);
