@@ -102,13 +102,13 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_mirror_behind_slots",
         kind: Kind::Gauge,
-        help: "Slots that still have to be copied to copies of mirrors; 0 if all copies are there and in sync.",
+        help: "Slots of mirrors that are not in sync yet; 0 if all copies are there and in sync.",
         samples: &[one(|s| s.sums.mirror_behind as f64)],
     },
     Metric {
         name: "terapage_resynced_bytes",
         kind: Kind::Counter,
-        help: "Bytes that were copied to copies of mirrors in the background.",
+        help: "Bytes that mirrors copied in the background.",
         samples: &[one(|s| s.sums.resynced_bytes as f64)],
     },
     Metric {
