@@ -67,6 +67,7 @@ def numbers():
         ("docs/results.md", rf"in \d+ of {any_number} rows", programs),
         ("examples/README.md", rf"^{any_number} programs with less memory", examples),
         ("README.md", rf"\[{any_number} more examples\]", examples),
+        ("README.md", rf"costs for {any_number} real programs", programs),
         ("CONTRIBUTING.md", rf"the {any_number} examples of", examples),
     ):
         text = read(page) if "^" in what else " ".join(read(page).split())
