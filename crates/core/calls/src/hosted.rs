@@ -19,6 +19,8 @@ pub enum When {
     Given(u8),
     /// If this argument may be one of the pager's descriptors.
     Descriptor(u8),
+    /// If this argument, an offset, may be the address of paged memory (`/proc/self/mem`).
+    Address(u8),
     /// If this argument is this number.
     Is(u8, u32),
     /// If this argument has this bit.
@@ -63,8 +65,14 @@ pub enum Hook {
     Munlockall,
     Munmap,
     PkeyMprotect,
+    Pread64,
+    Preadv,
+    Preadv2,
     ProcessMadvise,
     ProcessVmWritev,
+    Pwrite64,
+    Pwritev,
+    Pwritev2,
     Setns,
     Shmat,
     Shmdt,
@@ -97,7 +105,13 @@ impl Hook {
             | Hook::Dup3
             | Hook::ExitGroup
             | Hook::Fork
+            | Hook::Pread64
+            | Hook::Preadv
+            | Hook::Preadv2
             | Hook::ProcessVmWritev
+            | Hook::Pwrite64
+            | Hook::Pwritev
+            | Hook::Pwritev2
             | Hook::Setns
             | Hook::Unshare => false,
         }

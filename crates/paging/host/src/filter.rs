@@ -22,6 +22,9 @@ use terapage_sys::seccomp::{
 /// The addresses of fixed executables.
 pub const LOW: Range<usize> = 0..1 << 32;
 
+/// Where paged memory lies whose place the kernel has chosen. Files are hardly as long.
+const PAGED: Range<usize> = 1 << 44..1 << 47;
+
 /// The mark of a signal of this filter: the program's own filters may send the same signal.
 pub const MARK: u16 = 0x7e4a;
 
@@ -66,6 +69,12 @@ fn ends(kind: Kind, descriptors: u32) -> Vec<Step> {
             allow,
         ],
         When::Descriptor(index) => vec![load(argument(index)), branch(FROM, descriptors, 1, 0), allow],
+        When::Address(index) => vec![
+            load(argument(index) + 4),
+            branch(FROM, (PAGED.start >> 32) as u32, 0, 1),
+            branch(FROM, (PAGED.end >> 32) as u32, 0, 1),
+            allow,
+        ],
         When::Has(index, bit) => vec![load(argument(index)), branch(HAS, bit, 1, 0), allow],
         When::Is(index, value) => vec![load(argument(index)), branch(IS, value, 1, 0), allow],
         // Threads, and processes that share the memory for long, are the kernel's business.
@@ -240,6 +249,8 @@ mod tests {
         assert!(!trapped(libc::SYS_rt_sigprocmask, &[unblock, 8]));
         assert!(!trapped(libc::SYS_rt_sigprocmask, &[block, 0]));
         assert!(trapped(libc::SYS_ppoll, &[0, 0, 0, 1 << 40]) && !trapped(libc::SYS_ppoll, &[1, 1, 1, 0]));
+        let at = |offset| trapped(libc::SYS_pread64, &[3, 1 << 45, 8, offset]);
+        assert!(at(1 << 44) && at((1 << 47) - 1) && !at((1 << 44) - 1) && !at(1 << 47) && !at(usize::MAX));
         let direct = libc::O_DIRECT as usize;
         assert!(trapped(libc::SYS_openat, &[0, 0, direct]) && !trapped(libc::SYS_openat, &[direct, 0, 1]));
         assert!(trapped(libc::SYS_prctl, &[22]) && !trapped(libc::SYS_prctl, &[15]));

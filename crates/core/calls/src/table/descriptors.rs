@@ -17,14 +17,42 @@ const F_SETFL: u32 = 4;
 pub const ROWS: &[Row] = &[
     call(0, 63, "read", &[V, Out(long(2)), V]).in_pieces(Bytes(1)).waits(),
     call(1, 64, "write", &[V, In(long(2)), V]).in_pieces(Bytes(1)).waits(),
-    call(17, 67, "pread64", &[V, Out(long(2)), V, V]).in_pieces(Bytes(1)).waits(),
-    call(18, 68, "pwrite64", &[V, In(long(2)), V, V]).in_pieces(Bytes(1)).waits(),
+    call(17, 67, "pread64", &[V, Out(long(2)), V, V])
+        .in_pieces(Bytes(1))
+        .waits()
+        .library(Hook::Pread64)
+        .when(When::Address(3)),
+    call(18, 68, "pwrite64", &[V, In(long(2)), V, V])
+        .in_pieces(Bytes(1))
+        .waits()
+        .library(Hook::Pwrite64)
+        .when(When::Address(3)),
     call(19, 65, "readv", &[V, SPECIAL, V]).nested(vectors::read).in_pieces(Vector(1)).waits(),
     call(20, 66, "writev", &[V, SPECIAL, V]).nested(vectors::write).in_pieces(Vector(1)).waits(),
-    call(295, 69, "preadv", &[V, SPECIAL, V, V, V]).nested(vectors::read).in_pieces(Vector(1)).waits(),
-    call(296, 70, "pwritev", &[V, SPECIAL, V, V, V]).nested(vectors::write).in_pieces(Vector(1)).waits(),
-    call(327, 286, "preadv2", &[V, SPECIAL, V, V, V, V]).nested(vectors::read).in_pieces(Vector(1)).waits(),
-    call(328, 287, "pwritev2", &[V, SPECIAL, V, V, V, V]).nested(vectors::write).in_pieces(Vector(1)).waits(),
+    call(295, 69, "preadv", &[V, SPECIAL, V, V, V])
+        .nested(vectors::read)
+        .in_pieces(Vector(1))
+        .waits()
+        .library(Hook::Preadv)
+        .when(When::Address(3)),
+    call(296, 70, "pwritev", &[V, SPECIAL, V, V, V])
+        .nested(vectors::write)
+        .in_pieces(Vector(1))
+        .waits()
+        .library(Hook::Pwritev)
+        .when(When::Address(3)),
+    call(327, 286, "preadv2", &[V, SPECIAL, V, V, V, V])
+        .nested(vectors::read)
+        .in_pieces(Vector(1))
+        .waits()
+        .library(Hook::Preadv2)
+        .when(When::Address(3)),
+    call(328, 287, "pwritev2", &[V, SPECIAL, V, V, V, V])
+        .nested(vectors::write)
+        .in_pieces(Vector(1))
+        .waits()
+        .library(Hook::Pwritev2)
+        .when(When::Address(3)),
     call(40, 71, "sendfile", &[V, V, Both(bytes(8)), V]).waits(),
     call(275, 76, "splice", &[V, Both(bytes(8)), V, Both(bytes(8)), V, V]).waits(),
     call(276, 77, "tee", &[V, V, V, V]).waits(),

@@ -55,7 +55,7 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
         return unsafe { libc::syscall(number, a, b, c, d, e, f) as isize };
     };
     let at = a as *mut c_void;
-    let pieces = b as *const libc::iovec;
+    let (pieces, count) = (b as *const libc::iovec, c_int::try_from(c).unwrap_or(-1));
     if hook.changes_memory() && borrowed::is_borrower() {
         // SAFETY: the program answers for the call.
         return unsafe { borrowed::call(number, [a, b, c, d, e, f]) };
@@ -70,6 +70,13 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             Hook::Mremap => remap::mremap(at, b, c, d as c_int, e as *mut c_void) as isize,
             Hook::Madvise => advise::madvise(at, b, c as c_int) as isize,
             Hook::ProcessMadvise => advise::process_madvise(a as c_int, pieces, c, d as c_int, e as c_uint),
+            Hook::Pread64 => direct::pread64(a as c_int, b as *mut c_void, c, d as i64),
+            Hook::Pwrite64 => direct::pwrite64(a as c_int, b as *const c_void, c, d as i64),
+            Hook::Preadv => direct::preadv64(a as c_int, pieces, count, d as i64),
+            Hook::Pwritev => direct::pwritev64(a as c_int, pieces, count, d as i64),
+            // The fifth argument is the upper half of the offset where words have 32 bits.
+            Hook::Preadv2 => direct::preadv64v2(a as c_int, pieces, count, d as i64, f as c_int),
+            Hook::Pwritev2 => direct::pwritev64v2(a as c_int, pieces, count, d as i64, f as c_int),
             Hook::ProcessVmWritev => direct::process_vm_writev(
                 a as libc::pid_t,
                 pieces,
