@@ -596,6 +596,7 @@ CASES = [
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
     Case("stopped", Scale(16, 64), Scale(128, 512), **c_program("stopped.c"), per_process=True),
     Case("own-memory", Scale(16, 64), Scale(128, 512), **c_program("own_memory.c")),
+    Case("own-memory-static", Scale(16, 64), Scale(128, 512), **c_program("own_memory.c", "-static", arguments=lambda scale: [str(scale.amount), "offsets"])),
     Case("vforks", Scale(24, 48), Scale(128, 320), **c_program("vforks.c"), per_process=True),
     Case("vforks-static", Scale(24, 48), Scale(128, 320), **c_program("vforks.c", "-static"), per_process=True),
     Case("processors-static", Scale(16, 32), Scale(64, 256), **c_program("processors.c", "-static")),

@@ -1,6 +1,6 @@
 /* A program that reads and writes its own memory as a file.
  *
- * usage: own_memory MIB
+ * usage: own_memory MIB [offsets]: only by calls that name an offset
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -13,13 +13,14 @@ enum { PART = 1 << 20, PAGE = 4096 };
 
 static char *data, *got;
 static size_t size;
+static int ways = 4;
 
 static void reads(int file)
 {
     for (size_t at = 0; at < size; at += PART) {
         off_t place = (off_t)(uintptr_t)(data + at);
         struct iovec pieces[] = {{got, PART / 3}, {got + PART / 3, PART - PART / 3}};
-        switch (at / PART % 4) {
+        switch (at / PART % (size_t)ways) {
         case 0:
             CHECK(pread(file, got, PART, place) == PART);
             break;
@@ -60,6 +61,8 @@ int main(int count, char **words)
 {
     CHECK(count > 1);
     size = (size_t)atoi(words[1]) * PART;
+    if (count > 2)
+        ways = 2;
     data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     got = malloc(2 * PART);
     CHECK(data != MAP_FAILED && got != NULL);

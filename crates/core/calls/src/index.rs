@@ -1,9 +1,9 @@
 //! From the number of a call to its row.
 
-use crate::Pieces;
 use crate::row::NONE;
 pub use crate::row::Row;
 use crate::table::GROUPS;
+use crate::{Hosted, Pieces};
 
 /// Numbers of calls are below this.
 pub const END: usize = 472;
@@ -105,6 +105,14 @@ pub const fn pieces(number: usize) -> Pieces {
     match find(number) {
         Some(row) => row.pieces,
         None => Pieces::Whole,
+    }
+}
+
+/// Whether, and how, a host traps and serves the call.
+pub const fn hosted(number: usize) -> Option<Hosted> {
+    match find(number) {
+        Some(row) => row.hosted,
+        None => None,
     }
 }
 

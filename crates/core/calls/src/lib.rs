@@ -32,6 +32,7 @@
 //! # The table
 //! `table/` has a row for each call, by subject. `special/` serves calls whose ranges depend on a
 //! command (`ioctl`, `fcntl`, `prctl`, `keyctl`) or on memory (`readv`, `sendmsg`, `execve`).
+//! A row also says whether a host traps the call, and who serves it ([`Hosted`]).
 //! Tests compare each row with the kernel's own signatures, and the lengths with what the running
 //! kernel does at the end of mapped memory.
 //!
@@ -42,6 +43,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod hosted;
 mod index;
 mod row;
 mod special;
@@ -50,7 +52,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use index::{END, Machine, Row, known, name, nested, pieces, pointers, rows, waits};
+pub use hosted::{By, Hook, Hosted, Service, When};
+pub use index::{END, Machine, Row, hosted, known, name, nested, pieces, pointers, rows, waits};
 use step::Visit;
 
 /// What the kernel does with memory.

@@ -1,7 +1,7 @@
 //! The words in which the table is written.
 
 use crate::step::{MOST, Step, Visit};
-use crate::{Direction, Pieces};
+use crate::{By, Direction, Hook, Hosted, Pieces, Service, When};
 
 /// The call is not one of this machine.
 pub const NONE: u16 = u16::MAX;
@@ -121,11 +121,14 @@ pub struct Row {
     pub nested: bool,
     /// How it can be divided.
     pub pieces: Pieces,
+    /// Whether, and how, a host traps and serves it.
+    pub hosted: Option<Hosted>,
 }
 
 /// A row: the number on x86-64, that on Arm, the name, the arguments.
 pub const fn call(x86: u16, arm: u16, name: &'static str, args: &'static [Arg]) -> Row {
-    Row { x86, arm, name, args, special: None, waits: false, nested: false, pieces: Pieces::Whole }
+    let (special, pieces) = (None, Pieces::Whole);
+    Row { x86, arm, name, args, special, waits: false, nested: false, pieces, hosted: None }
 }
 
 impl Row {
@@ -151,6 +154,33 @@ impl Row {
     pub const fn nested(mut self, special: Special) -> Row {
         self.nested = true;
         self.with(special)
+    }
+
+    /// A host traps it, and passes it to the paging library's hook.
+    pub const fn library(mut self, hook: Hook) -> Row {
+        self.hosted = Some(Hosted { when: When::Always, by: By::Library(hook) });
+        self
+    }
+
+    /// A host traps it, and serves it itself.
+    pub const fn host(mut self, service: Service) -> Row {
+        self.hosted = Some(Hosted { when: When::Always, by: By::Host(service) });
+        self
+    }
+
+    /// A host refuses it.
+    pub const fn nobody(mut self) -> Row {
+        self.hosted = Some(Hosted { when: When::Always, by: By::Nobody });
+        self
+    }
+
+    /// A host traps it under this condition only.
+    pub const fn when(mut self, when: When) -> Row {
+        match &mut self.hosted {
+            Some(hosted) => hosted.when = when,
+            None => panic!("a condition of a call that is not trapped"),
+        }
+        self
     }
 
     /// Which arguments may point to memory that the call touches: one bit for each.

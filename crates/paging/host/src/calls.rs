@@ -8,6 +8,7 @@ use crate::slots::{self, Slot};
 use crate::trap::{self, vfork};
 use crate::{direct, exec, library, own_filter, place, program, seat, signals};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terapage_calls::{By, Hook, Hosted, Service};
 
 /// How a call goes on.
 pub enum Outcome {
@@ -19,56 +20,60 @@ pub enum Outcome {
     Continues,
 }
 
-/// Serves the call of the slot.
+/// Serves the call of the slot, as its row says.
 ///
 /// # Safety
 /// The slot is the calling thread's, and the thread runs on its stack, with all signals blocked.
 pub unsafe fn serve(slot: *mut Slot) -> Outcome {
     // SAFETY: the slot is this thread's, and the program is responsible for its calls.
     unsafe {
-        let (number, arguments, context) = ((*slot).number, (*slot).arguments, &*Slot::context(slot));
-        match number {
-            libc::SYS_rt_sigsuspend => signals::waiting(context, number, arguments, 0),
-            libc::SYS_ppoll => signals::waiting(context, number, arguments, 3),
-            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => signals::waiting(context, number, arguments, 4),
-            libc::SYS_pselect6 => signals::selecting(context, arguments),
-            libc::SYS_readlink | libc::SYS_readlinkat => program::read_link(number, arguments),
-            libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 => direct::open(context, number, arguments),
-            libc::SYS_execve | libc::SYS_execveat => exec::serve(slot),
-            _ => Outcome::Answer(answer(slot)),
-        }
-    }
-}
-
-/// Serves a call during which all signals stay blocked.
-///
-/// # Safety
-/// As for [`serve`].
-unsafe fn answer(slot: *mut Slot) -> isize {
-    // SAFETY: the slot is this thread's, and the program is responsible for its calls.
-    unsafe {
-        let (number, arguments) = ((*slot).number, (*slot).arguments);
-        match number {
-            libc::SYS_rt_sigprocmask => signals::mask(Slot::context(slot), arguments),
-            libc::SYS_rt_sigaction => signals::action(arguments),
-            libc::SYS_fcntl => direct::set_flags(arguments),
-            libc::SYS_setsockopt => direct::set_option(arguments),
-            libc::SYS_prctl | libc::SYS_seccomp => own_filter::set(number, arguments),
-            libc::SYS_fork => fork(slot, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]),
-            libc::SYS_vfork => {
+        let (number, arguments, context) = ((*slot).number, (*slot).arguments, Slot::context(slot));
+        let Some(Hosted { by, .. }) = terapage_calls::hosted(number as usize) else {
+            return Outcome::Answer(raw::call(number, arguments));
+        };
+        Outcome::Answer(match by {
+            By::Host(Service::Wait(set)) => {
+                return signals::waiting(&*context, number, arguments, usize::from(set));
+            }
+            By::Host(Service::Select) => return signals::selecting(&*context, arguments),
+            By::Host(Service::ReadLink) => return program::read_link(number, arguments),
+            By::Host(Service::Open) => return direct::open(&*context, number, arguments),
+            By::Host(Service::Execute) => return exec::serve(slot),
+            By::Host(Service::Mask) => signals::mask(context, arguments),
+            By::Host(Service::Action) => signals::action(arguments),
+            By::Host(Service::FileFlags) => direct::set_flags(arguments),
+            By::Host(Service::SocketOption) => direct::set_option(arguments),
+            By::Host(Service::OwnFilter) => own_filter::set(number, arguments),
+            By::Host(Service::Vfork) => {
                 let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
                 vfork(slot, [flags as usize, 0, 0, 0, 0, 0])
             }
-            libc::SYS_clone if arguments[0] as i32 & libc::CLONE_VM != 0 => vfork(slot, arguments),
-            libc::SYS_clone => fork(slot, arguments),
-            libc::SYS_mmap if place::is_refused(arguments) => error(libc::ENOMEM),
-            libc::SYS_mmap if place::is_table(arguments) => raw::call(number, arguments),
-            libc::SYS_mmap => {
-                (*slot).arguments = place::of_mapping(arguments);
-                by_library(slot)
-            }
-            _ => by_library(slot),
+            By::Host(Service::Clone) if arguments[0] as i32 & libc::CLONE_VM != 0 => vfork(slot, arguments),
+            By::Host(Service::Clone) => fork(slot, arguments),
+            By::Library(Hook::Fork) => fork(slot, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]),
+            By::Library(Hook::Mmap) => map(slot),
+            By::Library(_) => by_library(slot),
+            By::Nobody => error(libc::ENOSYS),
+        })
+    }
+}
+
+/// Serves `mmap`.
+///
+/// # Safety
+/// As for [`serve`].
+unsafe fn map(slot: *mut Slot) -> isize {
+    // SAFETY: the slot is this thread's, and the program is responsible for its calls.
+    unsafe {
+        let arguments = (*slot).arguments;
+        if place::is_refused(arguments) {
+            return error(libc::ENOMEM);
         }
+        if place::is_table(arguments) {
+            return raw::call(libc::SYS_mmap, arguments);
+        }
+        (*slot).arguments = place::of_mapping(arguments);
+        by_library(slot)
     }
 }
 

@@ -12,194 +12,92 @@
 use crate::raw::{error, is_error, raw};
 use std::ops::Range;
 use std::sync::OnceLock;
+use terapage_calls::{By, Hosted, When};
 pub use terapage_sys::hosting::AREA;
+use terapage_sys::seccomp::{
+    self, ALLOW, FROM, HAS, IS, KILL, NUMBER, PLACE, PLACE_LOW, SET_FILTER, Step, Steps, argument, branch,
+    give, load,
+};
 
 /// The addresses of fixed executables.
 pub const LOW: Range<usize> = 0..1 << 32;
 
+/// Where paged memory lies whose place the kernel has chosen. Files are hardly as long.
+const PAGED: Range<usize> = 1 << 44..1 << 47;
+
 /// The mark of a signal of this filter: the program's own filters may send the same signal.
 pub const MARK: u16 = 0x7e4a;
-
-/// An instruction of the kernel's filters (`struct sock_filter`).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    code: u16,
-    yes: u8,
-    no: u8,
-    value: u32,
-}
-
-/// A filter in the kernel's form (`struct sock_fprog`).
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Steps {
-    pub len: u16,
-    pub first: *const Step,
-}
-
-/// The most instructions of one filter.
-pub const STEPS_MOST: usize = 4096;
 
 /// The most ranges of code whose calls pass the program's own filters.
 const RANGES_MOST: usize = 32;
 
-const LOAD: u16 = 0x20;
-const IS: u16 = 0x15;
-const FROM: u16 = 0x35;
-const HAS: u16 = 0x45;
-const GIVE: u16 = 0x06;
-
-const NUMBER: u32 = 0;
-const PROCESSOR: u32 = 4;
-/// The halves of the address from which the call comes.
-const PLACE_LOW: u32 = 8;
-const PLACE: u32 = 12;
-/// The lower half of an argument; the upper half follows 4 bytes later.
-const fn argument(index: u32) -> u32 {
-    16 + 8 * index
+/// What the filter does with a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Passes,
+    IsTrapped(When),
+    /// The answer is that the kernel does not know the call.
+    IsUnknown(When),
 }
 
-const X86_64: u32 = 0xc000_003e;
-
-pub const ALLOW: u32 = 0x7fff_0000;
-pub const KILL: u32 = 0x8000_0000;
-const REFUSE: u32 = 0x0005_0000;
-const TRAP: u32 = 0x0003_0000 | MARK as u32;
-
-pub const fn step(code: u16, value: u32) -> Step {
-    Step { code, yes: 0, no: 0, value }
+fn kind(number: usize) -> Kind {
+    match terapage_calls::hosted(number) {
+        None => Kind::Passes,
+        Some(Hosted { when, by: By::Library(_) | By::Host(_) }) => Kind::IsTrapped(when),
+        Some(Hosted { when, by: By::Nobody }) => Kind::IsUnknown(when),
+    }
 }
 
-pub const fn give(value: u32) -> Step {
-    step(GIVE, value)
-}
-
-const fn branch(code: u16, value: u32, yes: u8, no: u8) -> Step {
-    Step { code, yes, no, value }
-}
-
-/// The condition under which a call of a number is trapped.
-#[derive(Clone, Copy)]
-enum When {
-    Always,
-    /// If an argument is not 0.
-    Given(u32),
-    /// If an argument is this or more.
-    From(u32, u32),
-    /// If an argument is this number.
-    Is(u32, u32),
-    /// If an argument has this bit.
-    Has(u32, u32),
-    /// If it makes a process that has a copy of this memory, or has this memory until it executes a
-    /// program.
-    Forks,
-    /// If it may block signals.
-    Blocks,
-    /// Never: the answer is that the kernel does not know the call. Programs then use older
-    /// calls.
-    Unknown,
-}
-
-/// The calls, and when they are trapped. `descriptors` is the lowest number of the pager's.
-fn calls(descriptors: u32) -> Vec<(i64, When)> {
-    use When::*;
-    use libc::*;
-    let always = [
-        SYS_mmap,
-        SYS_munmap,
-        SYS_mprotect,
-        SYS_madvise,
-        SYS_mremap,
-        SYS_brk,
-        SYS_pkey_mprotect,
-        SYS_mlock,
-        SYS_mlock2,
-        SYS_mlockall,
-        SYS_munlock,
-        SYS_munlockall,
-        SYS_shmat,
-        SYS_shmdt,
-        SYS_process_madvise,
-        SYS_rt_sigaction,
-        SYS_rt_sigsuspend,
-        SYS_execve,
-        SYS_execveat,
-        SYS_exit_group,
-        SYS_fork,
-        SYS_vfork,
-        SYS_seccomp,
-        SYS_close_range,
-        SYS_unshare,
-        SYS_setns,
-        SYS_readlink,
-        SYS_readlinkat,
-    ];
-    let others = [
-        (SYS_rt_sigprocmask, Blocks),
-        (SYS_clone, Forks),
-        (SYS_open, Has(1, O_DIRECT as u32)),
-        (SYS_openat, Has(2, O_DIRECT as u32)),
-        (SYS_openat2, Always),
-        (SYS_fcntl, Is(1, F_SETFL as u32)),
-        (SYS_setsockopt, Is(2, SO_ZEROCOPY as u32)),
-        (SYS_vmsplice, Unknown),
-        (SYS_process_vm_writev, Always),
-        (SYS_close, From(0, descriptors)),
-        (SYS_dup2, From(1, descriptors)),
-        (SYS_dup3, From(1, descriptors)),
-        (SYS_prctl, Is(0, PR_SET_SECCOMP as u32)),
-        (SYS_ppoll, Given(3)),
-        (SYS_pselect6, Given(5)),
-        (SYS_epoll_pwait, Given(4)),
-        (SYS_epoll_pwait2, Given(4)),
-        (SYS_rseq, Unknown),
-        (SYS_clone3, Unknown),
-    ];
-    always.into_iter().map(|number| (number, Always)).chain(others).collect()
-}
-
-/// The steps that trap a call of a known number from the program's code, and otherwise allow it.
-fn trap(when: When) -> Vec<Step> {
-    let (allow, is_unknown) = (give(ALLOW), matches!(when, When::Unknown));
-    let end = if is_unknown { give(REFUSE | libc::ENOSYS as u32) } else { give(TRAP) };
+/// The steps that decide about a call of a kind. `descriptors` is the least number that a
+/// descriptor of the pager has.
+fn ends(kind: Kind, descriptors: u32) -> Vec<Step> {
+    let allow = give(ALLOW);
+    let (when, end) = match kind {
+        Kind::Passes => return vec![allow],
+        Kind::IsTrapped(when) => (when, give(seccomp::trap(MARK))),
+        Kind::IsUnknown(when) => (when, give(seccomp::refuse(libc::ENOSYS))),
+    };
     // If a condition holds, the next step follows; otherwise the step after it, which allows the
     // call.
     let mut steps = match when {
-        When::Always | When::Unknown => Vec::new(),
+        When::Always => Vec::new(),
         When::Given(index) => vec![
-            step(LOAD, argument(index)),
+            load(argument(index)),
             branch(IS, 0, 0, 3),
-            step(LOAD, argument(index) + 4),
+            load(argument(index) + 4),
             branch(IS, 0, 0, 1),
             allow,
         ],
-        When::From(index, least) => {
-            vec![step(LOAD, argument(index)), branch(FROM, least, 1, 0), allow]
-        }
-        When::Has(index, bit) => vec![step(LOAD, argument(index)), branch(HAS, bit, 1, 0), allow],
-        When::Is(index, value) => vec![step(LOAD, argument(index)), branch(IS, value, 1, 0), allow],
+        When::Descriptor(index) => vec![load(argument(index)), branch(FROM, descriptors, 1, 0), allow],
+        When::Address(index) => vec![
+            load(argument(index) + 4),
+            branch(FROM, (PAGED.start >> 32) as u32, 0, 1),
+            branch(FROM, (PAGED.end >> 32) as u32, 0, 1),
+            allow,
+        ],
+        When::Has(index, bit) => vec![load(argument(index)), branch(HAS, bit, 1, 0), allow],
+        When::Is(index, value) => vec![load(argument(index)), branch(IS, value, 1, 0), allow],
         // Threads, and processes that share the memory for long, are the kernel's business.
         When::Forks => vec![
-            step(LOAD, argument(0)),
+            load(argument(0)),
             branch(HAS, libc::CLONE_THREAD as u32, 2, 0),
             branch(HAS, libc::CLONE_VM as u32, 0, 2),
             branch(HAS, libc::CLONE_VFORK as u32, 1, 0),
             allow,
         ],
         When::Blocks => vec![
-            step(LOAD, argument(0)),
+            load(argument(0)),
             branch(IS, libc::SIG_UNBLOCK as u32, 4, 0),
-            step(LOAD, argument(1)),
+            load(argument(1)),
             branch(IS, 0, 0, 3),
-            step(LOAD, argument(1) + 4),
+            load(argument(1) + 4),
             branch(IS, 0, 0, 1),
             allow,
         ],
     };
     let (from, to) = ((AREA.start >> 32) as u32, (AREA.end >> 32) as u32);
     steps.extend([
-        step(LOAD, PLACE),
+        load(PLACE),
         branch(IS, 0, 3, 0),
         branch(FROM, from, 0, 1),
         branch(FROM, to, 0, 1),
@@ -210,15 +108,8 @@ fn trap(when: When) -> Vec<Step> {
 }
 
 /// The filter. `descriptors` is the least number that a descriptor of the pager has.
-pub fn steps(descriptors: u32) -> Vec<Step> {
-    let mut steps = vec![step(LOAD, PROCESSOR), branch(IS, X86_64, 1, 0), give(ALLOW), step(LOAD, NUMBER)];
-    for (number, when) in calls(descriptors) {
-        let trapped = trap(when);
-        steps.push(branch(IS, number as u32, 0, trapped.len() as u8));
-        steps.extend(trapped);
-    }
-    steps.push(give(ALLOW));
-    steps
+fn steps(descriptors: u32) -> Vec<Step> {
+    seccomp::by_number(terapage_calls::END, kind, |kind| ends(kind, descriptors))
 }
 
 /// The code of the host and its libraries that is present when the program begins.
@@ -259,9 +150,9 @@ pub fn before_own() -> Vec<Step> {
 fn pass(code: &Range<usize>) -> [Step; 6] {
     let end = if code.end >> 32 == code.start >> 32 { code.end as u32 } else { u32::MAX };
     [
-        step(LOAD, PLACE),
+        load(PLACE),
         branch(IS, (code.start >> 32) as u32, 0, 4),
-        step(LOAD, PLACE_LOW),
+        load(PLACE_LOW),
         branch(FROM, code.start as u32, 0, 2),
         branch(FROM, end, 1, 0),
         give(ALLOW),
@@ -272,7 +163,7 @@ fn pass(code: &Range<usize>) -> [Step; 6] {
 pub fn strict() -> Vec<Step> {
     let allowed = [libc::SYS_read, libc::SYS_write, libc::SYS_exit, libc::SYS_rt_sigreturn];
     let mut steps = before_own();
-    steps.push(step(LOAD, NUMBER));
+    steps.push(load(NUMBER));
     let count = allowed.len();
     for (index, number) in allowed.into_iter().enumerate() {
         steps.push(branch(IS, number as u32, (count - index) as u8, 0));
@@ -280,8 +171,6 @@ pub fn strict() -> Vec<Step> {
     steps.extend([give(KILL), give(ALLOW)]);
     steps
 }
-
-const SET_FILTER: usize = 1;
 
 /// Sets a filter for the calling thread.
 ///
@@ -319,76 +208,50 @@ pub unsafe fn install(descriptors: u32) -> Result<(), i32> {
 mod tests {
     use super::*;
 
-    /// The kernel's decision about a call.
-    fn run(steps: &[Step], number: i64, place: u64, arguments: &[u64]) -> u32 {
-        let word = |offset: u32| {
-            let index = (offset.saturating_sub(16) / 8) as usize;
-            let value = arguments.get(index).copied().unwrap_or(0);
-            match offset {
-                NUMBER => number as u32,
-                PROCESSOR => X86_64,
-                PLACE => (place >> 32) as u32,
-                PLACE_LOW => place as u32,
-                _ if offset % 8 == 4 => (value >> 32) as u32,
-                _ => value as u32,
-            }
-        };
-        let (mut at, mut loaded) = (0, 0);
-        loop {
-            let Step { code, yes, no, value } = steps[at];
-            let holds = match code {
-                LOAD => {
-                    loaded = word(value);
-                    at += 1;
-                    continue;
-                }
-                GIVE => return value,
-                IS => loaded == value,
-                FROM => loaded >= value,
-                HAS => loaded & value != 0,
-                _ => panic!("{code}"),
-            };
-            at += 1 + usize::from(if holds { yes } else { no });
-        }
+    fn run(steps: &[Step], number: i64, place: usize, arguments: &[usize]) -> u32 {
+        seccomp::answer(steps, number, place, arguments)
     }
 
-    const CODE: u64 = 0x40_1000;
+    const TRAP: u32 = seccomp::trap(MARK);
+    const CODE: usize = 0x40_1000;
 
     #[test]
     fn memory_calls_of_the_program_are_trapped_and_those_of_the_host_are_not() {
         let steps = steps(700);
-        assert!(steps.len() < STEPS_MOST);
-        for place in [CODE, AREA.start as u64, AREA.end as u64 - 2] {
+        assert!(steps.len() < seccomp::STEPS_MOST);
+        for place in [CODE, AREA.start, AREA.end - 2] {
             assert_eq!(run(&steps, libc::SYS_mmap, place, &[]), TRAP);
         }
-        for place in [1 << 32, AREA.start as u64 - 2, AREA.end as u64, 0x5555_5555_5000, 0x7fff_0000_0000] {
+        for place in [1 << 32, AREA.start - 2, AREA.end, 0x5555_5555_5000, 0x7fff_0000_0000] {
             assert_eq!(run(&steps, libc::SYS_mmap, place, &[]), ALLOW);
         }
         assert_eq!(run(&steps, libc::SYS_read, CODE, &[]), ALLOW);
-        assert_eq!(run(&steps, libc::SYS_rseq, CODE, &[]), REFUSE | 38);
+        assert_eq!(run(&steps, libc::SYS_rseq, CODE, &[]), seccomp::refuse(libc::ENOSYS));
         assert_eq!(run(&steps, libc::SYS_rseq, 1 << 46, &[]), ALLOW);
     }
 
     #[test]
     fn some_calls_are_trapped_by_their_arguments() {
         let steps = steps(700);
-        let trapped = |number, arguments: &[u64]| match run(&steps, number, CODE, arguments) {
+        let trapped = |number, arguments: &[usize]| match run(&steps, number, CODE, arguments) {
             TRAP => true,
             ALLOW => false,
             other => panic!("{other:x}"),
         };
-        let [vm, vfork, thread] = [libc::CLONE_VM, libc::CLONE_VFORK, libc::CLONE_THREAD].map(|f| f as u64);
+        let [vm, vfork, thread] = [libc::CLONE_VM, libc::CLONE_VFORK, libc::CLONE_THREAD].map(|f| f as usize);
         assert!(trapped(libc::SYS_clone, &[17]) && trapped(libc::SYS_clone, &[vm | vfork | 17]));
         assert!(!trapped(libc::SYS_clone, &[vm | thread]) && !trapped(libc::SYS_clone, &[vm | 17]));
         assert!(!trapped(libc::SYS_close, &[699]) && trapped(libc::SYS_close, &[700]));
         assert!(!trapped(libc::SYS_dup2, &[700, 3]) && trapped(libc::SYS_dup3, &[3, 701]));
-        let (block, unblock) = (libc::SIG_BLOCK as u64, libc::SIG_UNBLOCK as u64);
+        let (block, unblock) = (libc::SIG_BLOCK as usize, libc::SIG_UNBLOCK as usize);
         assert!(trapped(libc::SYS_rt_sigprocmask, &[block, 1 << 32]));
         assert!(trapped(libc::SYS_rt_sigprocmask, &[block, 8]));
         assert!(!trapped(libc::SYS_rt_sigprocmask, &[unblock, 8]));
         assert!(!trapped(libc::SYS_rt_sigprocmask, &[block, 0]));
         assert!(trapped(libc::SYS_ppoll, &[0, 0, 0, 1 << 40]) && !trapped(libc::SYS_ppoll, &[1, 1, 1, 0]));
-        let direct = libc::O_DIRECT as u64;
+        let at = |offset| trapped(libc::SYS_pread64, &[3, 1 << 45, 8, offset]);
+        assert!(at(1 << 44) && at((1 << 47) - 1) && !at((1 << 44) - 1) && !at(1 << 47) && !at(usize::MAX));
+        let direct = libc::O_DIRECT as usize;
         assert!(trapped(libc::SYS_openat, &[0, 0, direct]) && !trapped(libc::SYS_openat, &[direct, 0, 1]));
         assert!(trapped(libc::SYS_prctl, &[22]) && !trapped(libc::SYS_prctl, &[15]));
     }
@@ -397,7 +260,7 @@ mod tests {
     fn the_strict_filter_leaves_four_calls_to_the_program() {
         find_own_code();
         let steps = strict();
-        let here = strict as *const () as u64;
+        let here = strict as *const () as usize;
         assert_eq!(run(&steps, libc::SYS_write, CODE, &[]), ALLOW);
         assert_eq!(run(&steps, libc::SYS_rt_sigreturn, CODE, &[]), ALLOW);
         assert_eq!(run(&steps, libc::SYS_openat, CODE, &[]), KILL);

@@ -2,9 +2,10 @@
 //! such a filter does not know. So the host adds steps before the program's filter, which let calls
 //! from the host's code pass.
 
-use crate::filter::{self, STEPS_MOST, Step, Steps};
+use crate::filter;
 use crate::raw::{self, error};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terapage_sys::seccomp::{STEPS_MOST, Step, Steps};
 
 /// Whether the program has set a filter.
 static HAS_FILTER: AtomicBool = AtomicBool::new(false);

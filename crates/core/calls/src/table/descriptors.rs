@@ -4,33 +4,69 @@ use crate::Pieces::{Bytes, Vector};
 use crate::row::Arg::{Both, In, Out, Text};
 use crate::row::{NONE, PATH, Row, SPECIAL, V, bytes, call, long, unsigned};
 use crate::special::{commands, ioctl, refused, vectors, xattrs};
+use crate::{Hook, Service, When};
 
 /// The name of an attribute (`XATTR_NAME_MAX`, and a NUL).
 const NAME: crate::row::Arg = Text(256);
 /// The value of an attribute, or all names, are no longer (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 const VALUE: u32 = 65536;
 
+/// The command that sets the flags of a file.
+const F_SETFL: u32 = 4;
+
 pub const ROWS: &[Row] = &[
     call(0, 63, "read", &[V, Out(long(2)), V]).in_pieces(Bytes(1)).waits(),
     call(1, 64, "write", &[V, In(long(2)), V]).in_pieces(Bytes(1)).waits(),
-    call(17, 67, "pread64", &[V, Out(long(2)), V, V]).in_pieces(Bytes(1)).waits(),
-    call(18, 68, "pwrite64", &[V, In(long(2)), V, V]).in_pieces(Bytes(1)).waits(),
+    call(17, 67, "pread64", &[V, Out(long(2)), V, V])
+        .in_pieces(Bytes(1))
+        .waits()
+        .library(Hook::Pread64)
+        .when(When::Address(3)),
+    call(18, 68, "pwrite64", &[V, In(long(2)), V, V])
+        .in_pieces(Bytes(1))
+        .waits()
+        .library(Hook::Pwrite64)
+        .when(When::Address(3)),
     call(19, 65, "readv", &[V, SPECIAL, V]).nested(vectors::read).in_pieces(Vector(1)).waits(),
     call(20, 66, "writev", &[V, SPECIAL, V]).nested(vectors::write).in_pieces(Vector(1)).waits(),
-    call(295, 69, "preadv", &[V, SPECIAL, V, V, V]).nested(vectors::read).in_pieces(Vector(1)).waits(),
-    call(296, 70, "pwritev", &[V, SPECIAL, V, V, V]).nested(vectors::write).in_pieces(Vector(1)).waits(),
-    call(327, 286, "preadv2", &[V, SPECIAL, V, V, V, V]).nested(vectors::read).in_pieces(Vector(1)).waits(),
-    call(328, 287, "pwritev2", &[V, SPECIAL, V, V, V, V]).nested(vectors::write).in_pieces(Vector(1)).waits(),
+    call(295, 69, "preadv", &[V, SPECIAL, V, V, V])
+        .nested(vectors::read)
+        .in_pieces(Vector(1))
+        .waits()
+        .library(Hook::Preadv)
+        .when(When::Address(3)),
+    call(296, 70, "pwritev", &[V, SPECIAL, V, V, V])
+        .nested(vectors::write)
+        .in_pieces(Vector(1))
+        .waits()
+        .library(Hook::Pwritev)
+        .when(When::Address(3)),
+    call(327, 286, "preadv2", &[V, SPECIAL, V, V, V, V])
+        .nested(vectors::read)
+        .in_pieces(Vector(1))
+        .waits()
+        .library(Hook::Preadv2)
+        .when(When::Address(3)),
+    call(328, 287, "pwritev2", &[V, SPECIAL, V, V, V, V])
+        .nested(vectors::write)
+        .in_pieces(Vector(1))
+        .waits()
+        .library(Hook::Pwritev2)
+        .when(When::Address(3)),
     call(40, 71, "sendfile", &[V, V, Both(bytes(8)), V]).waits(),
     call(275, 76, "splice", &[V, Both(bytes(8)), V, Both(bytes(8)), V, V]).waits(),
     call(276, 77, "tee", &[V, V, V, V]).waits(),
-    call(278, 75, "vmsplice", &[V, SPECIAL, V, V]).nested(refused).waits(),
+    call(278, 75, "vmsplice", &[V, SPECIAL, V, V]).nested(refused).waits().nobody(),
     call(326, 285, "copy_file_range", &[V, Both(bytes(8)), V, Both(bytes(8)), V, V]).waits(),
-    call(3, 57, "close", &[V]).waits(),
-    call(436, 436, "close_range", &[V, V, V]),
+    call(3, 57, "close", &[V]).waits().library(Hook::Close).when(When::Descriptor(0)),
+    call(436, 436, "close_range", &[V, V, V]).library(Hook::CloseRange),
     call(8, 62, "lseek", &[V, V, V]),
     call(16, 29, "ioctl", &[V, V, SPECIAL]).nested(ioctl::visit).waits(),
-    call(72, 25, "fcntl", &[V, V, SPECIAL]).with(commands::fcntl).waits(),
+    call(72, 25, "fcntl", &[V, V, SPECIAL])
+        .with(commands::fcntl)
+        .waits()
+        .host(Service::FileFlags)
+        .when(When::Is(1, F_SETFL)),
     call(73, 32, "flock", &[V, V]).waits(),
     call(74, 82, "fsync", &[V]).waits(),
     call(75, 83, "fdatasync", &[V]).waits(),
@@ -43,8 +79,8 @@ pub const ROWS: &[Row] = &[
     call(187, 213, "readahead", &[V, V, V]),
     call(451, 451, "cachestat", &[V, In(bytes(16)), Out(bytes(40)), V]),
     call(32, 23, "dup", &[V]),
-    call(33, NONE, "dup2", &[V, V]),
-    call(292, 24, "dup3", &[V, V, V]),
+    call(33, NONE, "dup2", &[V, V]).library(Hook::Dup2).when(When::Descriptor(1)),
+    call(292, 24, "dup3", &[V, V, V]).library(Hook::Dup3).when(When::Descriptor(1)),
     call(22, NONE, "pipe", &[Out(bytes(8))]),
     call(293, 59, "pipe2", &[Out(bytes(8)), V]),
     call(78, NONE, "getdents", &[V, Out(unsigned(2)), V]),

@@ -1,5 +1,6 @@
 //! System V's and POSIX's messages, semaphores and shared memory; keys.
 
+use crate::Hook;
 use crate::row::Arg::{Both, In, Out, Text};
 use crate::row::{AT, NONE, PATH, Row, SPECIAL, V, bytes, call, long, unsigned};
 use crate::special::{commands, keys};
@@ -12,9 +13,9 @@ const TEXT: crate::row::Arg = Text(4096);
 
 pub const ROWS: &[Row] = &[
     call(29, 194, "shmget", &[V, V, V]),
-    call(30, 196, "shmat", &[V, AT, V]),
+    call(30, 196, "shmat", &[V, AT, V]).library(Hook::Shmat),
     call(31, 195, "shmctl", &[V, V, SPECIAL]).with(commands::shmctl),
-    call(67, 197, "shmdt", &[AT]),
+    call(67, 197, "shmdt", &[AT]).library(Hook::Shmdt),
     call(64, 190, "semget", &[V, V, V]),
     call(65, 193, "semop", &[V, In(unsigned(2).of(6)), V]).waits(),
     call(220, 192, "semtimedop", &[V, In(unsigned(2).of(6)), V, TIMEOUT]).waits(),

@@ -3,16 +3,20 @@
 use crate::row::Arg::{In, Out, Text};
 use crate::row::{NONE, PATH, Row, SPECIAL, V, bytes, call, int, long};
 use crate::special::{commands, mounts};
+use crate::{Service, When};
 
 /// `struct stat`.
 const STAT: u32 = if cfg!(target_arch = "aarch64") { 128 } else { 144 };
 /// The largest page: a text or a structure of "one page" is no longer.
 const PAGE: u32 = if cfg!(target_arch = "aarch64") { 65536 } else { 4096 };
 
+/// The flag of direct I/O on x86-64, where hosts exist.
+const O_DIRECT: u32 = 0o40000;
+
 pub const ROWS: &[Row] = &[
-    call(2, NONE, "open", &[PATH, V, V]).waits(),
-    call(257, 56, "openat", &[V, PATH, V, V]).waits(),
-    call(437, 437, "openat2", &[V, PATH, In(long(3).most(PAGE)), V]).waits(),
+    call(2, NONE, "open", &[PATH, V, V]).waits().host(Service::Open).when(When::Has(1, O_DIRECT)),
+    call(257, 56, "openat", &[V, PATH, V, V]).waits().host(Service::Open).when(When::Has(2, O_DIRECT)),
+    call(437, 437, "openat2", &[V, PATH, In(long(3).most(PAGE)), V]).waits().host(Service::Open),
     call(85, NONE, "creat", &[PATH, V]).waits(),
     call(4, NONE, "stat", &[PATH, Out(bytes(STAT))]),
     call(5, 80, "fstat", &[V, Out(bytes(STAT))]),
@@ -37,8 +41,8 @@ pub const ROWS: &[Row] = &[
     call(263, 35, "unlinkat", &[V, PATH, V]),
     call(88, NONE, "symlink", &[PATH, PATH]),
     call(266, 36, "symlinkat", &[PATH, V, PATH]),
-    call(89, NONE, "readlink", &[PATH, Out(int(2)), V]),
-    call(267, 78, "readlinkat", &[V, PATH, Out(int(3)), V]),
+    call(89, NONE, "readlink", &[PATH, Out(int(2)), V]).host(Service::ReadLink),
+    call(267, 78, "readlinkat", &[V, PATH, Out(int(3)), V]).host(Service::ReadLink),
     call(90, NONE, "chmod", &[PATH, V]),
     call(91, 52, "fchmod", &[V, V]),
     call(268, 53, "fchmodat", &[V, PATH, V]),

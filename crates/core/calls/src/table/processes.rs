@@ -3,25 +3,38 @@
 use crate::row::Arg::{In, Out, Text};
 use crate::row::{AT, NONE, PATH, Row, SPECIAL, V, bytes, call, int, unsigned};
 use crate::special::{commands, prctl, processes, ptrace};
+use crate::{Hook, Service, When};
 
 /// A mask of processors (32,768 of them at most).
 const PROCESSORS: u32 = 4096;
 
+/// The command that sets a filter of system calls.
+const PR_SET_SECCOMP: u32 = 22;
+
 pub const ROWS: &[Row] = &[
-    call(56, 220, "clone", &[V, AT, SPECIAL, SPECIAL, SPECIAL]).with(processes::clone),
-    call(435, 435, "clone3", &[SPECIAL, V]).nested(processes::clone3),
-    call(57, NONE, "fork", &[]),
-    call(58, NONE, "vfork", &[]).waits(),
-    call(59, 221, "execve", &[PATH, SPECIAL, SPECIAL]).nested(processes::execve).waits(),
-    call(322, 281, "execveat", &[V, PATH, SPECIAL, SPECIAL, V]).nested(processes::execveat).waits(),
+    call(56, 220, "clone", &[V, AT, SPECIAL, SPECIAL, SPECIAL])
+        .with(processes::clone)
+        .host(Service::Clone)
+        .when(When::Forks),
+    call(435, 435, "clone3", &[SPECIAL, V]).nested(processes::clone3).nobody(),
+    call(57, NONE, "fork", &[]).library(Hook::Fork),
+    call(58, NONE, "vfork", &[]).waits().host(Service::Vfork),
+    call(59, 221, "execve", &[PATH, SPECIAL, SPECIAL])
+        .nested(processes::execve)
+        .waits()
+        .host(Service::Execute),
+    call(322, 281, "execveat", &[V, PATH, SPECIAL, SPECIAL, V])
+        .nested(processes::execveat)
+        .waits()
+        .host(Service::Execute),
     call(60, 93, "exit", &[V]),
-    call(231, 94, "exit_group", &[V]),
+    call(231, 94, "exit_group", &[V]).library(Hook::ExitGroup),
     call(61, 260, "wait4", &[V, Out(bytes(4)), V, Out(bytes(144))]).waits(),
     call(247, 95, "waitid", &[V, V, Out(bytes(128)), V, Out(bytes(144))]).waits(),
     call(218, 96, "set_tid_address", &[SPECIAL]).with(processes::set_tid_address),
     call(273, 99, "set_robust_list", &[SPECIAL, V]).with(processes::set_robust_list),
     call(274, 100, "get_robust_list", &[V, Out(bytes(8)), Out(bytes(8))]),
-    call(334, 293, "rseq", &[SPECIAL, V, V, V]).with(processes::rseq),
+    call(334, 293, "rseq", &[SPECIAL, V, V, V]).with(processes::rseq).nobody(),
     call(471, 471, "rseq_slice_yield", &[]),
     call(39, 172, "getpid", &[]),
     call(110, 173, "getppid", &[]),
@@ -33,13 +46,16 @@ pub const ROWS: &[Row] = &[
     call(124, 156, "getsid", &[V]),
     call(434, 434, "pidfd_open", &[V, V]),
     call(438, 438, "pidfd_getfd", &[V, V, V]),
-    call(272, 97, "unshare", &[V]),
-    call(308, 268, "setns", &[V, V]),
+    call(272, 97, "unshare", &[V]).library(Hook::Unshare),
+    call(308, 268, "setns", &[V, V]).library(Hook::Setns),
     call(135, 92, "personality", &[V]),
-    call(157, 167, "prctl", &[V, SPECIAL, SPECIAL, SPECIAL, SPECIAL]).nested(prctl::visit),
+    call(157, 167, "prctl", &[V, SPECIAL, SPECIAL, SPECIAL, SPECIAL])
+        .nested(prctl::visit)
+        .host(Service::OwnFilter)
+        .when(When::Is(0, PR_SET_SECCOMP)),
     call(158, NONE, "arch_prctl", &[V, SPECIAL]).with(prctl::arch),
     call(101, 117, "ptrace", &[V, V, SPECIAL, SPECIAL]).nested(ptrace::visit),
-    call(317, 277, "seccomp", &[V, V, SPECIAL]).nested(commands::seccomp),
+    call(317, 277, "seccomp", &[V, V, SPECIAL]).nested(commands::seccomp).host(Service::OwnFilter),
     call(205, NONE, "set_thread_area", &[]),
     call(211, NONE, "get_thread_area", &[]),
     call(24, 124, "sched_yield", &[]),

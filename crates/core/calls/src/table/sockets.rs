@@ -4,9 +4,13 @@ use crate::Pieces::Bytes;
 use crate::row::Arg::{Both, In, Out};
 use crate::row::{Row, SPECIAL, V, bytes, call, int, long};
 use crate::special::sockets;
+use crate::{Service, When};
 
 /// `struct sockaddr_storage`: the kernel takes and gives no longer address.
 const ADDRESS: u32 = 128;
+
+/// The option by which a socket sends without a copy.
+const SO_ZEROCOPY: u32 = 60;
 
 pub const ROWS: &[Row] = &[
     call(41, 198, "socket", &[V, V, V]),
@@ -29,7 +33,10 @@ pub const ROWS: &[Row] = &[
     call(299, 243, "recvmmsg", &[V, SPECIAL, V, V, Both(bytes(16))])
         .nested(sockets::receive_messages)
         .waits(),
-    call(54, 208, "setsockopt", &[V, V, V, In(int(4)), V]).nested(sockets::set_option),
+    call(54, 208, "setsockopt", &[V, V, V, In(int(4)), V])
+        .nested(sockets::set_option)
+        .host(Service::SocketOption)
+        .when(When::Is(2, SO_ZEROCOPY)),
     call(55, 209, "getsockopt", &[V, V, V, SPECIAL, Both(bytes(4))]).nested(sockets::get_option),
     call(48, 210, "shutdown", &[V, V]),
 ];

@@ -4,42 +4,17 @@
 //! filter for them. Only the upper halves of pointers are compared.
 
 use super::{ARENA, gate};
+use terapage_sys::seccomp::{
+    self, ALLOW, FROM, IS, PLACE, PLACE_LOW, SET_FILTER, Step, Steps, argument, branch, give, load,
+};
 
 /// The mark of a signal of this filter.
 pub const MARK: u16 = 0x7e4b;
 
-/// An instruction of the kernel's filters (`struct sock_filter`).
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    code: u16,
-    yes: u8,
-    no: u8,
-    value: u32,
-}
-
-const LOAD: u16 = 0x20;
-const JUMP: u16 = 0x05;
-const IS: u16 = 0x15;
-const FROM: u16 = 0x35;
-const GIVE: u16 = 0x06;
-
-const NUMBER: u32 = 0;
-const PROCESSOR: u32 = 4;
-/// The halves of the address from which the call comes.
-const PLACE_LOW: u32 = 8;
-const PLACE: u32 = 12;
-/// The lower half of an argument; the upper half follows 4 bytes later.
-const fn argument(index: u32) -> u32 {
-    16 + 8 * index
-}
-
 /// `io_pgetevents`, for which the libc crate has no name.
 const IO_PGETEVENTS: i64 = 333;
 
-const X86_64: u32 = 0xc000_003e;
-const ALLOW: u32 = 0x7fff_0000;
-const TRAP: u32 = 0x0003_0000 | MARK as u32;
+const TRAP: u32 = seccomp::trap(MARK);
 
 /// When a call is trapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,107 +68,49 @@ fn when(number: usize) -> When {
     }
 }
 
-const fn step(code: u16, value: u32) -> Step {
-    Step { code, yes: 0, no: 0, value }
-}
-
-const fn branch(code: u16, value: u32, yes: u8, no: u8) -> Step {
-    Step { code, yes, no, value }
-}
-
 /// The steps at which a call of a kind ends.
 fn ends(when: When) -> Vec<Step> {
     // Traps the call, unless it comes from the gate.
     let trap = [
-        step(LOAD, PLACE),
+        load(PLACE),
         branch(IS, (gate::PLACE >> 32) as u32, 0, 2),
-        step(LOAD, PLACE_LOW),
+        load(PLACE_LOW),
         branch(IS, gate::PLACE as u32, 1, 0),
-        step(GIVE, TRAP),
-        step(GIVE, ALLOW),
+        give(TRAP),
+        give(ALLOW),
     ];
     let mut steps = Vec::new();
     let (pointers, given) = match when {
-        When::Never => return vec![step(GIVE, ALLOW)],
+        When::Never => return vec![give(ALLOW)],
         When::Always => return trap.to_vec(),
         When::Pointers(pointers) => (pointers, None),
         When::Given(pointers, given) => (pointers, Some(given)),
     };
-    let arguments: Vec<u32> = (0..6).filter(|index| pointers >> index & 1 != 0).collect();
+    let arguments: Vec<u8> = (0..6).filter(|index| pointers >> index & 1 != 0).collect();
     // The number of steps before the steps that trap.
     let total = 3 * arguments.len() + 4 * usize::from(given.is_some()) + 1;
     for index in arguments {
-        steps.push(step(LOAD, argument(index) + 4));
+        steps.push(load(argument(index) + 4));
         steps.push(branch(FROM, (ARENA.start >> 32) as u32, 0, 1));
         let ahead = (total - steps.len() - 1) as u8;
         steps.push(branch(FROM, (ARENA.end >> 32) as u32, 0, ahead));
     }
     if let Some(given) = given {
         for half in [0, 4] {
-            steps.push(step(LOAD, argument(u32::from(given)) + half));
+            steps.push(load(argument(given) + half));
             let ahead = (total - steps.len() - 1) as u8;
             steps.push(branch(IS, 0, 0, ahead));
         }
     }
-    steps.push(step(GIVE, ALLOW));
+    steps.push(give(ALLOW));
     debug_assert_eq!(steps.len(), total);
     steps.extend(trap);
     steps
 }
 
-/// A search for the number among intervals, which begin at these numbers; leaves jump to an end,
-/// whose index is in the step until [`steps`] knows its place.
-fn search(intervals: &[(usize, usize)]) -> Vec<Step> {
-    match intervals {
-        [] => Vec::new(),
-        [(_, end)] => vec![branch(JUMP, *end as u32, 1, 0)],
-        _ => {
-            let (low, high) = intervals.split_at(intervals.len() / 2);
-            let (low, high_steps) = (search(low), search(high));
-            let mut steps = vec![branch(FROM, high[0].0 as u32, 0, 1), step(JUMP, low.len() as u32)];
-            steps.extend(low);
-            steps.extend(high_steps);
-            steps
-        }
-    }
-}
-
 /// The filter.
 fn steps() -> Vec<Step> {
-    let (mut kinds, mut intervals) = (Vec::new(), Vec::<(usize, usize)>::new());
-    for number in 0..=terapage_calls::END {
-        let when = when(number);
-        let kind = kinds.iter().position(|kind| *kind == when).unwrap_or_else(|| {
-            kinds.push(when);
-            kinds.len() - 1
-        });
-        if intervals.last().is_none_or(|&(_, last)| last != kind) {
-            intervals.push((number, kind));
-        }
-    }
-    let mut steps =
-        vec![step(LOAD, PROCESSOR), branch(IS, X86_64, 1, 0), step(GIVE, ALLOW), step(LOAD, NUMBER)];
-    steps.extend(search(&intervals));
-    let leaves = 4..steps.len();
-    let mut places = Vec::new();
-    for kind in kinds {
-        places.push(steps.len());
-        steps.extend(ends(kind));
-    }
-    for at in leaves {
-        let leaf = &mut steps[at];
-        if leaf.code == JUMP && leaf.yes == 1 {
-            *leaf = step(JUMP, (places[leaf.value as usize] - at - 1) as u32);
-        }
-    }
-    steps
-}
-
-/// A filter in the kernel's form (`struct sock_fprog`).
-#[repr(C)]
-struct Steps {
-    len: u16,
-    first: *const Step,
+    seccomp::by_number(terapage_calls::END, when, ends)
 }
 
 /// Sets the filter for all threads of the process and for what it executes. Without a right, the
@@ -201,7 +118,6 @@ struct Steps {
 pub fn install() -> std::io::Result<()> {
     let steps = steps();
     let all = Steps { len: steps.len() as u16, first: steps.as_ptr() };
-    const SET_FILTER: i64 = 1;
     const ALL_THREADS: i64 = 1;
     // SAFETY: the kernel copies the steps; the handler of the signal is there.
     unsafe {
@@ -219,39 +135,8 @@ pub fn install() -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The kernel's decision about a call.
     fn run(steps: &[Step], number: i64, place: usize, arguments: &[usize]) -> u32 {
-        let word = |offset: u32| {
-            let value = arguments.get((offset.saturating_sub(16) / 8) as usize).copied().unwrap_or(0);
-            match offset {
-                NUMBER => number as u32,
-                PROCESSOR => X86_64,
-                PLACE => (place >> 32) as u32,
-                PLACE_LOW => place as u32,
-                _ if offset % 8 == 4 => (value >> 32) as u32,
-                _ => value as u32,
-            }
-        };
-        let (mut at, mut loaded) = (0, 0);
-        loop {
-            let Step { code, yes, no, value } = steps[at];
-            let holds = match code {
-                LOAD => {
-                    loaded = word(value);
-                    at += 1;
-                    continue;
-                }
-                JUMP => {
-                    at += 1 + value as usize;
-                    continue;
-                }
-                GIVE => return value,
-                IS => loaded == value,
-                FROM => loaded >= value,
-                _ => panic!("{code}"),
-            };
-            at += 1 + usize::from(if holds { yes } else { no });
-        }
+        seccomp::answer(steps, number, place, arguments)
     }
 
     const CODE: usize = 0x7f12_3456_7000;
@@ -261,7 +146,7 @@ mod tests {
     #[test]
     fn pointers_into_the_arena_are_trapped_except_at_the_gate() {
         let steps = steps();
-        assert!(steps.len() < 4096, "{} steps", steps.len());
+        assert!(steps.len() < seccomp::STEPS_MOST, "{} steps", steps.len());
         for at in [INSIDE, ARENA.start, ARENA.end - 1] {
             assert_eq!(run(&steps, libc::SYS_read, CODE, &[3, at, 8]), TRAP);
             assert_eq!(run(&steps, libc::SYS_read, gate::PLACE, &[3, at, 8]), ALLOW);

@@ -56,28 +56,6 @@ pub fn is_borrower() -> bool {
     LENT.load(Relaxed) > 0 && !exit::is_owner()
 }
 
-/// Whether calls of a number are [served](call) here.
-pub fn serves(number: c_long) -> bool {
-    matches!(
-        number,
-        libc::SYS_mmap
-            | libc::SYS_munmap
-            | libc::SYS_mprotect
-            | libc::SYS_pkey_mprotect
-            | libc::SYS_mremap
-            | libc::SYS_madvise
-            | libc::SYS_process_madvise
-            | libc::SYS_brk
-            | libc::SYS_mlock
-            | libc::SYS_mlock2
-            | libc::SYS_mlockall
-            | libc::SYS_munlock
-            | libc::SYS_munlockall
-            | libc::SYS_shmat
-            | libc::SYS_shmdt
-    )
-}
-
 /// Serves a call of a child that borrows the memory. The answer is -1 if the call fails, and
 /// `errno` says why.
 ///

@@ -11,6 +11,7 @@ use crate::{advise, borrowed, brk, direct, exit, locked, maps, remap, rights, sh
 use crate::{hooks::namespaces, statics};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terapage_calls::{By, Hook, Hosted};
 use terapage_sys::thread;
 
 /// The variable that names the program.
@@ -49,50 +50,57 @@ pub unsafe extern "C" fn terapage_hosted_call(number: c_long, arguments: &[usize
 /// # Safety
 /// The same as for the system call.
 unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let Some(Hosted { by: By::Library(hook), .. }) = terapage_calls::hosted(number as usize) else {
+        // SAFETY: the program answers for the call.
+        return unsafe { libc::syscall(number, a, b, c, d, e, f) as isize };
+    };
     let at = a as *mut c_void;
-    if borrowed::serves(number) && borrowed::is_borrower() {
+    let (pieces, count) = (b as *const libc::iovec, c_int::try_from(c).unwrap_or(-1));
+    if hook.changes_memory() && borrowed::is_borrower() {
         // SAFETY: the program answers for the call.
         return unsafe { borrowed::call(number, [a, b, c, d, e, f]) };
     }
     // SAFETY: the program keeps the contract of the call, which equals the hook's.
     unsafe {
-        match number {
-            libc::SYS_mmap => maps::mmap(at, b, c as c_int, d as c_int, e as c_int, f as i64) as isize,
-            libc::SYS_munmap => maps::munmap(at, b) as isize,
-            libc::SYS_mprotect => rights::mprotect(at, b, c as c_int) as isize,
-            libc::SYS_pkey_mprotect => rights::pkey_mprotect(at, b, c as c_int, d as c_int) as isize,
-            libc::SYS_mremap => remap::mremap(at, b, c, d as c_int, e as *mut c_void) as isize,
-            libc::SYS_madvise => advise::madvise(at, b, c as c_int) as isize,
-            libc::SYS_process_madvise => {
-                advise::process_madvise(a as c_int, b as *const libc::iovec, c, d as c_int, e as c_uint)
-            }
-            libc::SYS_process_vm_writev => direct::process_vm_writev(
+        match hook {
+            Hook::Mmap => maps::mmap(at, b, c as c_int, d as c_int, e as c_int, f as i64) as isize,
+            Hook::Munmap => maps::munmap(at, b) as isize,
+            Hook::Mprotect => rights::mprotect(at, b, c as c_int) as isize,
+            Hook::PkeyMprotect => rights::pkey_mprotect(at, b, c as c_int, d as c_int) as isize,
+            Hook::Mremap => remap::mremap(at, b, c, d as c_int, e as *mut c_void) as isize,
+            Hook::Madvise => advise::madvise(at, b, c as c_int) as isize,
+            Hook::ProcessMadvise => advise::process_madvise(a as c_int, pieces, c, d as c_int, e as c_uint),
+            Hook::Pread64 => direct::pread64(a as c_int, b as *mut c_void, c, d as i64),
+            Hook::Pwrite64 => direct::pwrite64(a as c_int, b as *const c_void, c, d as i64),
+            Hook::Preadv => direct::preadv64(a as c_int, pieces, count, d as i64),
+            Hook::Pwritev => direct::pwritev64(a as c_int, pieces, count, d as i64),
+            // The fifth argument is the upper half of the offset where words have 32 bits.
+            Hook::Preadv2 => direct::preadv64v2(a as c_int, pieces, count, d as i64, f as c_int),
+            Hook::Pwritev2 => direct::pwritev64v2(a as c_int, pieces, count, d as i64, f as c_int),
+            Hook::ProcessVmWritev => direct::process_vm_writev(
                 a as libc::pid_t,
-                b as *const libc::iovec,
+                pieces,
                 c as libc::c_ulong,
                 d as *const libc::iovec,
                 e as libc::c_ulong,
                 f as libc::c_ulong,
             ),
-            libc::SYS_brk => brk::direct(a) as isize,
-            libc::SYS_mlock => locked::mlock(at, b) as isize,
-            libc::SYS_mlock2 => locked::mlock2(at, b, c as c_uint) as isize,
-            libc::SYS_mlockall => locked::mlockall(a as c_int) as isize,
-            libc::SYS_munlock => locked::munlock(at, b) as isize,
-            libc::SYS_munlockall => locked::munlockall() as isize,
-            libc::SYS_shmat => shm::shmat(a as c_int, b as *const c_void, c as c_int) as isize,
-            libc::SYS_shmdt => shm::shmdt(at) as isize,
-            libc::SYS_close => exit::close(a as c_int) as isize,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_dup2 => exit::dup2(a as c_int, b as c_int) as isize,
-            libc::SYS_dup3 => exit::dup3(a as c_int, b as c_int, c as c_int) as isize,
-            libc::SYS_close_range => exit::close_range(a as c_uint, b as c_uint, c as c_int) as isize,
-            libc::SYS_unshare => namespaces::unshare(a as c_int) as isize,
-            libc::SYS_setns => namespaces::setns(a as c_int, b as c_int) as isize,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_fork => crate::fork::fork() as isize,
-            libc::SYS_exit_group => exit::_exit(a as c_int),
-            _ => libc::syscall(number, a, b, c, d, e, f) as isize,
+            Hook::Brk => brk::direct(a) as isize,
+            Hook::Mlock => locked::mlock(at, b) as isize,
+            Hook::Mlock2 => locked::mlock2(at, b, c as c_uint) as isize,
+            Hook::Mlockall => locked::mlockall(a as c_int) as isize,
+            Hook::Munlock => locked::munlock(at, b) as isize,
+            Hook::Munlockall => locked::munlockall() as isize,
+            Hook::Shmat => shm::shmat(a as c_int, b as *const c_void, c as c_int) as isize,
+            Hook::Shmdt => shm::shmdt(at) as isize,
+            Hook::Close => exit::close(a as c_int) as isize,
+            Hook::Dup2 => exit::dup2(a as c_int, b as c_int) as isize,
+            Hook::Dup3 => exit::dup3(a as c_int, b as c_int, c as c_int) as isize,
+            Hook::CloseRange => exit::close_range(a as c_uint, b as c_uint, c as c_int) as isize,
+            Hook::Unshare => namespaces::unshare(a as c_int) as isize,
+            Hook::Setns => namespaces::setns(a as c_int, b as c_int) as isize,
+            Hook::Fork => crate::fork::fork() as isize,
+            Hook::ExitGroup => exit::_exit(a as c_int),
         }
     }
 }
