@@ -1,15 +1,12 @@
 //! The commands: their options, and their use of campaigns and results.
 
-pub mod bonnie;
 pub mod compare;
 pub mod costs;
-pub mod guest;
 pub mod program;
 pub mod report;
 pub mod run;
 pub mod running;
 pub mod show;
-pub mod stack;
 
 use crate::ground::{janitor, record};
 use crate::workload::Workload;
@@ -18,26 +15,20 @@ use std::process::ExitCode;
 /// Programs larger than memory: in memory, on swap, on mmap, on Terapage.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Prints the names of the experiments.
+    /// Print the names of the experiments.
     List,
-    /// Runs experiments in turns until their ratios are known, and reports; continues where an
+    /// Run experiments in turns until their ratios are known, and reports; continues where an
     /// earlier run ended.
     Run(Box<run::RunOne>),
-    /// Measures your program, with more and with less memory than it wants.
+    /// Measure your program, with more and with less memory than it wants.
     Program(Box<program::Program>),
-    /// Measures file systems with Bonnie++, on image files of the lab's own.
-    Bonnie(Box<bonnie::Run>),
-    /// Measures the cost of an I/O in the kernel, by path, scheduler and I/Os per call.
-    Stack(Box<stack::Run>),
-    /// Runs all experiments.
+    /// Run all experiments.
     All(Box<run::All>),
-    /// Reports on results, here or from another machine.
+    /// Report on results, here or from another machine.
     Report(report::ReportOn),
-    /// Holds the results of two machines, kernels or versions against each other.
+    /// Compare the results of two machines, kernels or versions.
     Compare(compare::Compare),
-    /// Merges several files of results into one.
-    Merge(report::Merge),
-    /// Removes what killed labs, or a loss of power, have left.
+    /// Remove what killed labs, or a loss of power, have left.
     Clean,
     /// The programs that are measured.
     #[command(hide = true, subcommand)]
@@ -60,12 +51,9 @@ impl Command {
             Command::List => costs::list(),
             Command::Run(run) => run.run(),
             Command::Program(program) => program.run(),
-            Command::Bonnie(bonnie) => bonnie.run(),
-            Command::Stack(stack) => stack.run(),
             Command::All(all) => all.run(),
             Command::Report(report) => report.run(),
             Command::Compare(compare) => compare.run(),
-            Command::Merge(merge) => merge.run(),
             Command::Clean => clean(),
             Command::Janitor => {
                 janitor::serve();
