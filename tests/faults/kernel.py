@@ -17,7 +17,7 @@ def io_of(path):
 
 
 def io_uring_forbidden(bench):
-    """A filter forbids io_uring, before the program begins or later: libaio is used; with --io uring the program runs unpaged, and one line says so."""
+    """A filter forbids io_uring, before the program begins or later: libaio is used; with TERAPAGE_IO=uring the program runs unpaged, and one line says so."""
     forbid, victim, doctor = bench.build("forbid.c"), bench.build("victim.c"), [*bench.command, "doctor"]
     setup, stats = "425", bench.path("stats")
     run = [*bench.command, "run", "--memory", "32M", "--store", bench.store]
@@ -31,12 +31,12 @@ def io_uring_forbidden(bench):
                 status = bench.end(child)
                 check(status == 0 and not child.errors(), f"{words}: status {status}: {child.last_words()}")
                 check(io_of(stats) == io, f"{words}: I/O by {io_of(stats)}, not {io}")
-    argv = [forbid, setup, *run, "--io", "uring"]
+    argv = ["env", "TERAPAGE_IO=uring", forbid, setup, *run]
     with Child([*argv, "--require", "--", "echo", "ran"], bench.place) as child:
         status, lines = bench.end(child), child.errors().splitlines()
         check(status == 125 and not child.output(), f"status {status}: {child.last_words()}")
         check(len(lines) == 1 and "io_uring" in lines[0] and "seccomp" in lines[0], f"{lines}")
-    for words in ([*argv, "--", victim, "96", "once"], [*run, "--io", "uring", "--", forbid, setup, victim, "96", "once"]):
+    for words in ([*argv, "--", victim, "96", "once"], ["env", "TERAPAGE_IO=uring", *run, "--", forbid, setup, victim, "96", "once"]):
         with Child(words, bench.place) as child:
             status, lines = bench.end(child), child.errors().splitlines()
             check(status == 0, f"{words}: status {status}: {child.last_words()}")
@@ -108,15 +108,16 @@ def io_engines(bench):
     os.mkdir(second)
     stats = bench.path("stats")
     for number, io in enumerate(("uring", "aio", "threads"), 1):
-        goes_on(bench, victim, "--memory", "24M", "--io", io, "--stats", stats)
-        check(io_of(stats) == number, f"--io {io}: I/O by {io_of(stats)}")
-        two = ("--memory", "24M", "--store", second, "--io", io)
-        goes_on(bench, victim, *two, "--placement", "round-robin", "--encrypt")
+        env = {"TERAPAGE_IO": io}
+        goes_on(bench, victim, "--memory", "24M", "--stats", stats, env=env)
+        check(io_of(stats) == number, f"{io}: I/O by {io_of(stats)}")
+        two = ("--memory", "24M", "--store", second)
+        goes_on(bench, victim, *two, "--placement", "round-robin", "--encrypt", env=env)
         both = f"mirror:{bench.store}+{second}"
-        goes_on(bench, victim, "--memory", "24M", "--io", io, store=both, env={"TERAPAGE_FAULTS": "errors=50000,short=20000,copy=1"})
+        goes_on(bench, victim, "--memory", "24M", store=both, env={**env, "TERAPAGE_FAULTS": "errors=50000,short=20000,copy=1"})
         if io != "uring":
-            goes_on(bench, fork, "--memory", "24M", "--io", io)
-    bench.refused("--io", "posix", says="io: 'posix' is unknown")
+            goes_on(bench, fork, "--memory", "24M", env=env)
+    bench.refused(env={"TERAPAGE_IO": "posix"}, says="TERAPAGE_IO: 'posix' is unknown")
     return ""
 
 

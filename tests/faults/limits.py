@@ -127,7 +127,7 @@ def beside_seen(bench):
         with open(ready, encoding="ascii") as file:
             process = file.read().strip()
         wait_for(lambda: json.loads(shown("stat", process, "--json") or "{}").get("shared_bytes", 0) >= 80 << 20, "the look", TIMEOUT_S)
-        table, top = shown("stat", process), shown("top", process, "--once")
+        table, top = shown("stat", process), shown("top", process)
         os.kill(int(process), signal.SIGTERM)
         bench.end(child)
         errors = child.errors()
@@ -201,14 +201,14 @@ def enforced_orphan(bench):
 
 
 def no_overcommit(bench):
-    """With --overcommit no an allocation that the store could not hold is refused, and the program continues."""
+    """With --store-size SIZE,strict an allocation that the store could not hold is refused, and the program continues."""
     share = bench.build("share.c")
-    with bench.start([share, "exhaust", "1024"], "--memory", "64M", "--store-size", "256M", "--overcommit", "no") as child:
+    with bench.start([share, "exhaust", "1024"], "--memory", "64M", "--store-size", "256M,strict") as child:
         status, said = bench.end(child), child.output()
     found = re.fullmatch(r"refused after (\d+) MiB\n", said)
     check(status == 0 and found and 128 <= int(found[1]) <= 256, f"status {status}: {said!r} {child.last_words()}")
     python = "try:\n    x = bytearray(1 << 30)\nexcept MemoryError:\n    print('refused')"
-    with bench.start([sys.executable, "-c", python], "--memory", "64M", "--store-size", "256M", "--overcommit", "no") as child:
+    with bench.start([sys.executable, "-c", python], "--memory", "64M", "--store-size", "256M,strict") as child:
         status, said = bench.end(child), child.output()
     check((status, said) == (0, "refused\n"), f"status {status}: {said!r} {child.last_words()}")
     return found[0].strip()

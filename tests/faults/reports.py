@@ -72,7 +72,7 @@ def metrics(bench):
                 promtool(opened.read())
             writer.process.send_signal(signal.SIGTERM)
             check(writer.wait(TIMEOUT_S) == -signal.SIGTERM and not os.listdir(directory), f"{os.listdir(directory)} stay")
-        top = subprocess.run([*bench.command, "top", "--once", "--by", "job", "--sort", "stall"], capture_output=True, text=True, timeout=60, check=True)
+        top = subprocess.run([*bench.command, "top", "--by", "job", "--sort", "stall"], capture_output=True, text=True, timeout=60, check=True)
         check(re.search(rf"^ *{process} +victim ", top.stdout, re.M) and "STALL%" in top.stdout, top.stdout)
         os.kill(int(process), signal.SIGTERM)
         bench.end(child)

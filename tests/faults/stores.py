@@ -228,16 +228,16 @@ def sorts_alike(bench, *options, store):
 
 
 def encrypted(bench):
-    """Stores that get only ciphertext: the bytes are the same as natively; changed bits are detected even with --no-verify, and another copy is read."""
+    """Stores that get only ciphertext: the bytes are the same as natively; changed bits are detected even without verification, and another copy is read."""
     victim, fork, second = [bench.build("victim.c"), "48", "once"], [bench.build("fork.c"), "32"], bench.path("second")
     sorts_alike(bench, "--memory", "24M", "--encrypt", store=bench.store)
     goes_on(bench, fork, "--memory", "24M", "--encrypt")
     flips = "flips=1000000"
-    stopped(bench, "--memory", "32M", "--encrypt", "--no-verify", says="encrypted .*not those", env={"TERAPAGE_FAULTS": flips})
+    stopped(bench, "--memory", "32M", "--encrypt", says="encrypted .*not those", env={"TERAPAGE_FAULTS": flips, "TERAPAGE_VERIFY": "0"})
     os.mkdir(second)
     two, both = ("--memory", "24M", "--encrypt"), f"mirror:{bench.store}+{second}"
     for program in (victim, fork):
-        goes_on(bench, program, *two, "--no-verify", store=both, env={"TERAPAGE_FAULTS": f"{flips},copy=1"})
+        goes_on(bench, program, *two, store=both, env={"TERAPAGE_FAULTS": f"{flips},copy=1", "TERAPAGE_VERIFY": "0"})
     bench.refused("--memory", "64M", "--encrypt", store=bench.path("nowhere"), says="nowhere does not exist")
     return ""
 

@@ -72,7 +72,7 @@ enum Command {
     #[cfg(feature = "sim")]
     #[command(subcommand)]
     Sim(terapage_sim::Command),
-    /// Repeat figures of papers by simulation, beside the published values.
+    /// Repeat figures of papers, by simulation or measurement, beside the published values.
     #[cfg(feature = "papers")]
     #[command(subcommand)]
     Paper(terapage_paper::Command),
@@ -117,7 +117,7 @@ fn command() -> ExitCode {
         #[cfg(feature = "sim")]
         Command::Sim(sim) => sim.run().map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "papers")]
-        Command::Paper(paper) => paper.run().map(|()| ExitCode::SUCCESS),
+        Command::Paper(paper) => paper.run(),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),
     };

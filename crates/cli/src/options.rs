@@ -81,7 +81,6 @@ impl FromArgMatches for Options {
                     self.given.extend(texts.map(|text| (setting, text.clone())));
                 }
                 Flag::On => self.given.extend(switched("true").map(|text| (setting, text))),
-                Flag::Off(_) => self.given.extend(switched("false").map(|text| (setting, text))),
             }
         }
         self.config = matches.get_one("config").cloned();

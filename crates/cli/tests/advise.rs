@@ -153,7 +153,7 @@ fn simulations(home: &Path, trace: &str) {
 /// What the advice from a trace says of numbers that it cannot use.
 fn limits(home: &Path, store: &str, trace: &str) {
     let traced = ["advise", "--store", store, "--trace", trace, "--native", "0.05"];
-    let few = [&traced[..], &["--budget", "50%,64K", "--parallelism", "9999"]].concat();
+    let few = [&traced[..], &["--memory", "50%,64K", "--parallelism", "9999"]].concat();
     let said = text(&terapage(home, &few).stdout);
     assert!(said.contains("note       64 KiB are fewer than 8 blocks of 16 KiB: 8 are simulated"), "{said}");
     assert!(said.contains("note       9999.0 threads at once count as "), "{said}");

@@ -245,7 +245,7 @@ fn a_process_without_paging_has_no_counters() {
     other.wait().unwrap();
     assert_error(&output, 1, "is not paged (not started with terapage run, or still small)");
     assert_error(&place.terapage(&["stat", "4194999"]), 1, "no process");
-    assert_error(&place.terapage(&["top", "--once", "4194999"]), 1, "no process");
+    assert_error(&place.terapage(&["top", "4194999"]), 1, "no process");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn counters_of_a_paged_process_are_shown() {
     assert_eq!(value["budget_bytes"], 3);
     let output = place.terapage(&["stat", &me]);
     assert!(output.status.success() && text(&output.stdout).contains("major faults"));
-    let output = place.terapage(&["top", "--once"]);
+    let output = place.terapage(&["top"]);
     assert!(text(&output.stdout).lines().any(|line| line.split_whitespace().next() == Some(&me)));
 }
 

@@ -1,7 +1,7 @@
 //! `terapage paper`, run as a user runs it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn terapage(arguments: &[&str]) -> Output {
@@ -176,4 +176,83 @@ fn what_is_wrong_is_one_line() {
         "line 1 is not a result of a sweep",
     );
     assert!(done(&["paper", "run", "fukuchi-sweep", "--list"]).contains("over-provisioning"));
+}
+
+#[test]
+fn measurements_on_what_is_no_free_device_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    let path = file.to_str().unwrap();
+    refused(&["paper", "run", "bonnie", "--i-may-erase", path], "file is no block device");
+    refused(&["paper", "run", "bonnie", "--i-may-erase", "/dev/nonexistent"], "/dev/nonexistent");
+    refused(&["paper", "run", "stack-measure", path], "file is no block device");
+    // Options that would have no effect.
+    refused(
+        &["paper", "run", "bonnie", "--i-may-erase", "/dev/x", "--device", "x=/var/tmp"],
+        "cannot be used with",
+    );
+    refused(&["paper", "run", "stack-measure", "/dev/x", "--device", "x=/var/tmp"], "cannot be used with");
+    refused(&["paper", "run", "stack-guest", "--quick"], "--quick");
+    refused(&["paper", "run", "stack-guest", "--prices", path], "--prices: it is for experiments");
+    refused(&["paper", "guest", "--part", "paths"], "only as the first process of an emulated machine");
+    let absent = terapage(&["paper", "run", "stack-guest", "absent.deb", "--results", path]);
+    let said = text(&absent.stderr);
+    assert!(!absent.status.success() && said.lines().count() == 1, "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
+fn measurements_say_what_they_take_and_touch_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    for name in ["bonnie", "stack-measure"] {
+        let said = done(&["paper", "run", name, "--quick", "--dry-run", "--dir", place, "--results", place]);
+        assert!(said.contains(name) && said.contains("of disk at once"), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A file system in a file, mounted; dropping this value unmounts it.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(place: &Path) -> Option<Mounted> {
+        let (image, point) = (place.join("image"), place.join("point"));
+        std::fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).unwrap();
+        std::fs::create_dir(&point).expect("a directory");
+        let works = |tool: &str, arguments: &[&std::ffi::OsStr]| {
+            Command::new(tool).args(arguments).output().is_ok_and(|output| output.status.success())
+        };
+        let (image, target) = (image.as_os_str(), point.as_os_str());
+        let made = works("/sbin/mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), image])
+            && works("mount", &["-o".as_ref(), "loop".as_ref(), image, target]);
+        made.then_some(Mounted(point))
+    }
+
+    fn device(&self) -> String {
+        let mounts = std::fs::read_to_string("/proc/mounts").expect("mounts");
+        let own = format!(" {} ", self.0.display());
+        let line = mounts.lines().find(|line| line.contains(&own)).expect("it is mounted");
+        line.split(' ').next().expect("a device").to_owned()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // The loop is removed with the mount.
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_mounted_device_is_not_erased() {
+    let folder = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
+    let Some(mounted) = Mounted::new(folder.path()) else {
+        println!("SKIPPED: no file can be mounted here");
+        return;
+    };
+    let place = folder.path().to_str().unwrap();
+    let arguments = ["paper", "run", "bonnie", "--quick", "--dir", place, "--i-may-erase", &mounted.device()];
+    refused(&arguments, "is in use");
 }

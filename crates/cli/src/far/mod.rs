@@ -327,7 +327,7 @@ pub fn hand_over(settings: Settings) -> anyhow::Result<Settings> {
         let mut server = Server::parse(url).map_err(|why| anyhow!("--store: {why}"))?;
         if !settings.verify && terapage_far::is_replicated(url) {
             bail!(
-                "--no-verify: {} has replicas, which may return older bytes when they take over, \
+                "TERAPAGE_VERIFY=0: {} has replicas, which may return older bytes when they take over, \
                  and without checks this would not be found",
                 server.shown()
             );

@@ -36,7 +36,9 @@ const ONE_LOOK: Duration = Duration::from_millis(500);
 Examples:
   terapage top
   terapage top 4711
-  terapage top --once --by job --sort stall
+  terapage top --by job --sort stall | cat
+
+If standard output is no terminal, one frame is printed, and the command ends.
 
 Above the table, live: how much of the lease is in use, and the last minute of the STALL%, IN and
 OUT of all processes together.
@@ -56,15 +58,12 @@ Columns:
   P50 and P99 are percentiles of the time that major faults took.
 
 Exit status:
-  0, even if the process has ended; 1 if the process is not paged, or ends before --once has printed
-  its frame.")]
+  0, even if the process has ended; 1 if the process is not paged, or ends before its only frame
+  is printed.")]
 pub struct Top {
     /// The number of the process; without it, all paged processes
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Print one frame and end; this needs no terminal
-    #[arg(long)]
-    once: bool,
     /// What a line stands for
     #[arg(long, value_enum, default_value_t = By::Process, conflicts_with = "pid")]
     by: By,
@@ -100,7 +99,7 @@ impl Top {
         }
         let mut before = Looks::new();
         let mut history = History::new();
-        if self.once {
+        if !stdout().is_terminal() {
             let width = terminal_width().unwrap_or(usize::MAX);
             self.look(&mut before, &mut history, width);
             std::thread::sleep(ONE_LOOK);
@@ -110,9 +109,6 @@ impl Top {
             }
             print(&frame)?;
             return Ok(ExitCode::SUCCESS);
-        }
-        if !stdout().is_terminal() {
-            anyhow::bail!("standard output is not a terminal (use terapage top --once)");
         }
         let ended_by = Arc::new(AtomicUsize::new(0));
         // SIGHUP is not among them: without a terminal, waiting for keys would never end.
@@ -249,7 +245,7 @@ fn folded(line: &str, folds: &[usize]) -> String {
     text
 }
 
-/// The width in the variable `COLUMNS`. A frame of `--once` needs no terminal.
+/// The width in the variable `COLUMNS`. A single frame needs no terminal.
 fn terminal_width() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok()
 }

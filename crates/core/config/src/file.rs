@@ -90,7 +90,7 @@ fn set(partial: &mut Partial, setting: &Setting, value: &Value) -> Result<(), St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Codec, Heap, Io, Memory, Placement, Size, StoreSpec};
+    use crate::{Codec, Heap, Memory, Placement, Size, StoreSize, StoreSpec};
 
     fn read(text: &str) -> Result<Partial, String> {
         Partial::from_toml(text, Path::new("a.toml")).map_err(|e| e.to_string())
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn every_setting_can_stand_in_the_file() {
         let partial = read(
-            "memory = '25%'\nstore = ['/a', 'file:/b']\nplacement = 'round-robin'\nencrypt = true\ncompress = 'zstd:3'\nstore-size = '1G'\n\
-             block = 65536\npolicy = 'lru'\nprefetch = 'off'\nio = 'aio'\nheap = 'large'\nverify = false\n\
-             stats = 's.json'\ntrace = 't'\nverbose = true\nper-process = true\novercommit = false\n",
+            "memory = '25%'\nstore = ['/a', 'file:/b']\nplacement = 'round-robin'\nencrypt = true\ncompress = 'zstd:3'\nstore-size = '1G,strict'\n\
+             block = 65536\npolicy = 'lru'\nprefetch = 'off'\nheap = 'large'\n\
+             stats = 's.json'\ntrace = 't'\nverbose = true\nper-process = true\n",
         )
         .unwrap();
         // tests/table.rs checks settings that are added later.
@@ -109,18 +109,15 @@ mod tests {
         let wanted = Partial {
             memory: Some(Memory::Percent(25.0)),
             per_process: Some(true),
-            overcommit: Some(false),
             stores: Some(vec![StoreSpec::File("/a".into()), StoreSpec::File("/b".into())]),
             placement: Some(Placement::RoundRobin),
             encrypt: Some(true),
             compress: Some(Some(Codec::Zstd(3))),
-            store_size: Some(Some(Size(1 << 30))),
+            store_size: Some(StoreSize { bytes: Some(Size(1 << 30)), strict: true }),
             block: Some(Some(Size(65536))),
             policy: Some("lru".into()),
             prefetch: Some("off".into()),
-            io: Some(Io::Aio),
             heap: Some(Heap::Large),
-            verify: Some(false),
             stats: Some("s.json".into()),
             trace: Some("t".into()),
             verbose: Some(true),

@@ -27,7 +27,7 @@ pub use partial::Memory;
 pub use resolve::check_block;
 pub use setting::{Choices, Flag, Group, Kind, Setting, markdown};
 pub use settings::Error;
-pub use size::{ParseSizeError, Size};
+pub use size::{ParseSizeError, Size, StoreSize};
 pub use store::{Codec, StoreSpec, Stores, default_store};
 pub use table::{Partial, SETTINGS, Settings};
 pub use terapage_policy::{BLOCK as DEFAULT_BLOCK, SPLIT_BLOCK};

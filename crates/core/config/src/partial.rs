@@ -82,6 +82,8 @@ mod tests {
             ("compress", "lz4:1"),
             ("verify", "maybe"),
             ("store-size", "0"),
+            ("store-size", "1G,lax"),
+            ("store-size", ",strict"),
             ("store", "far:host"),
             ("stats", ""),
         ] {

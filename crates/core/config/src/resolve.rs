@@ -80,7 +80,7 @@ impl Partial {
             check_block(settings.memory, block)?;
             check_units(&settings, block)?;
         }
-        if let Some(size) = settings.store_size {
+        if let Some(size) = settings.store_size.bytes {
             store::check_room(stores, &settings.specs(stores), size)?;
         }
         let files =

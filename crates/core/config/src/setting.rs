@@ -75,8 +75,6 @@ pub enum Flag {
     Value(&'static str),
     /// `--NAME`: nothing. The flag switches the setting on.
     On,
-    /// This flag, `--no-NAME`: nothing. The flag switches the setting off.
-    Off(&'static str),
 }
 
 /// The type of a key in the configuration file.
@@ -108,10 +106,7 @@ pub enum Choices {
 impl Setting {
     /// The flag, without the dashes.
     pub fn long(&self) -> &'static str {
-        match self.flag {
-            Flag::Off(long) => long,
-            Flag::Value(_) | Flag::On => self.name,
-        }
+        self.name
     }
 
     /// The possible names; none if the setting accepts any text.

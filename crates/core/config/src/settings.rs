@@ -120,7 +120,7 @@ impl Settings {
 mod tests {
     use super::*;
     use crate::store::tests::AnyStore;
-    use crate::{Codec, Heap, Io, Placement, SETTINGS};
+    use crate::{Codec, Heap, Io, Placement, SETTINGS, StoreSize};
     use proptest::prelude::*;
     use proptest::sample::select;
     use std::collections::HashMap;
@@ -155,7 +155,7 @@ mod tests {
             memory in (1u64 << 20)..1 << 62,
             stores in proptest::collection::vec(store(), 1..5),
             placement in select(Placement::ALL),
-            store_size in proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)),
+            bytes in proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)),
             block in proptest::option::of((12u32..=21).prop_map(|shift| Size(1 << shift))),
             names in ("[^\x00]{1,9}", "[^\x00]{1,9}"),
             (heap, io) in (select(Heap::ALL), select(Io::ALL)),
@@ -167,10 +167,10 @@ mod tests {
             // tests/table.rs varies settings that are added later, by their entries.
             #[allow(clippy::needless_update)]
             let settings = Settings {
-                memory: Size(memory), stores, placement, store_size, block, compress,
+                memory: Size(memory), stores, placement, block, compress,
+                store_size: StoreSize { bytes, strict: switches[3] },
                 policy: names.0, prefetch: names.1, io, heap,
                 verify: switches[0], verbose: switches[1], encrypt, per_process: switches[2],
-                overcommit: switches[3],
                 stats: files.0, trace: files.1,
                 ..Settings::from_variables(&AnyStore, |_| None).unwrap()
             };

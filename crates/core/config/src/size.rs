@@ -10,6 +10,16 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
+/// How large the store may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreSize {
+    /// Bytes that the store may use; `None` is `auto`: it grows as needed.
+    pub bytes: Option<Size>,
+    /// The program may not have more memory than the store could hold: an allocation that the store
+    /// could not hold is refused.
+    pub strict: bool,
+}
+
 /// All sizes are below this many bytes.
 const LIMIT: u64 = 1 << 62;
 

@@ -7,7 +7,7 @@ use crate::resolve::{self, Context};
 use crate::setting::{Choices, Flag, Kind, Setting};
 use crate::value::{self, Written};
 use crate::{Codec, Error, Faults, Group, Heap, Hosted, Io, Mechanism, Memory, Placement};
-use crate::{Size, StoreSpec, Stores};
+use crate::{Size, StoreSize, StoreSpec, Stores};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use terapage_policy::{prefetch, replacement};
@@ -220,31 +220,18 @@ settings! {
         help: "Compress the data in the stores: lz4, zstd or zstd:LEVEL (1 to 9), or off",
     }
 
-    /// Bytes that the store may use; `None` is `auto`: it grows as needed.
-    store_size: Option<Size> {
+    /// Bytes that the store may use, and whether an allocation that it could not hold is refused.
+    store_size: StoreSize {
         read: value::store_size,
         name: "store-size",
         variable: "TERAPAGE_STORE_SIZE",
         default: Some("auto"),
         group: Group::Stores,
-        flag: Flag::Value("SIZE"),
+        flag: Flag::Value("SIZE[,strict]"),
         kind: Kind::Number,
-        choices: Choices::Names(&["auto"]),
-        help: "Bytes that the store may occupy, or auto: as much as is needed",
-    }
-
-    /// Whether the program may have more memory than the store could hold. If not, an allocation
-    /// that the store could not hold is refused.
-    overcommit: bool {
-        read: value::boolean,
-        name: "overcommit",
-        variable: "TERAPAGE_OVERCOMMIT",
-        default: Some("yes"),
-        group: Group::Stores,
-        flag: Flag::Value("WHICH"),
-        kind: Kind::Switch,
-        help: "Whether the program may have more memory than the store could hold: yes or no. With \
-               no, an allocation that the store could not hold is refused (ENOMEM)",
+        choices: Choices::Names(&["auto", "auto,strict"]),
+        help: "Bytes that the store may occupy, or auto: as much as is needed. With ,strict an \
+               allocation that the store could not hold is refused (ENOMEM)",
     }
 
     /// Bytes of a block; `None` is `auto`.
@@ -285,18 +272,6 @@ settings! {
         help: "Which blocks are read ahead: {choices}",
     }
 
-    /// How stores are read and written.
-    io: Io {
-        read: value::name::<Io>,
-        name: "io",
-        variable: "TERAPAGE_IO",
-        default: Some("auto"),
-        flag: Flag::Value("HOW"),
-        choices: Choices::Names(Io::NAMES),
-        help: "How stores are read and written: uring, aio, threads, or auto: io_uring, or libaio \
-               if io_uring is forbidden",
-    }
-
     /// Which allocations are paged.
     heap: Heap {
         read: value::name::<Heap>,
@@ -321,17 +296,6 @@ settings! {
         choices: Choices::Names(Hosted::NAMES),
         help: "Which programs a host pages: on (static executables, Go, musl), all (dynamic \
                programs, too, if they map memory past the C library) or off (docs/host.md)",
-    }
-
-    /// Whether the bytes of a page-in are checked against the hash from the page-out.
-    verify: bool {
-        read: value::boolean,
-        name: "verify",
-        variable: "TERAPAGE_VERIFY",
-        default: Some("true"),
-        flag: Flag::Off("no-verify"),
-        kind: Kind::Switch,
-        help: "Do not check that bytes read from the store are those that were written",
     }
 
     /// The file for the counters, at the end, as JSON.
@@ -388,6 +352,28 @@ settings! {
         kind: Kind::Switch,
         run_only: true,
         help: "Report what happens on standard error",
+    }
+
+    /// How stores are read and written: `auto` is io_uring, or libaio if io_uring is forbidden.
+    io: Io {
+        read: value::name::<Io>,
+        name: "io",
+        variable: "TERAPAGE_IO",
+        default: Some("auto"),
+        hidden: true,
+        choices: Choices::Names(Io::NAMES),
+        help: "How stores are read and written",
+    }
+
+    /// Whether the bytes of a page-in are checked against the hash from the page-out.
+    verify: bool {
+        read: value::boolean,
+        name: "verify",
+        variable: "TERAPAGE_VERIFY",
+        default: Some("true"),
+        hidden: true,
+        kind: Kind::Switch,
+        help: "Check that bytes read from the store are those that were written",
     }
 
     /// With the default policy, threads whose blocks displace each other's take turns.

@@ -2,7 +2,7 @@
 //! is wrong with the text.
 
 use crate::choices::Named;
-use crate::{Codec, Faults, Memory, Size, StoreSpec, store};
+use crate::{Codec, Faults, Memory, Size, StoreSize, StoreSpec, store};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -66,16 +66,20 @@ fn size(text: &str) -> Result<Size, String> {
     text.parse().map_err(|error: crate::ParseSizeError| error.to_string())
 }
 
-pub(crate) fn store_size(text: &OsStr) -> Result<Option<Size>, String> {
+pub(crate) fn store_size(text: &OsStr) -> Result<StoreSize, String> {
     let text = line(text)?;
+    let (text, strict) = match text.strip_suffix(",strict") {
+        Some(before) => (before, true),
+        None => (text, false),
+    };
     if text == "auto" {
-        return Ok(None);
+        return Ok(StoreSize { bytes: None, strict });
     }
     let size = size(text)?;
     if size < MEMORY_MIN {
         return Err(format!("{} is less than the minimum of {MEMORY_MIN} (write 100G or auto)", text.trim()));
     }
-    Ok(Some(size))
+    Ok(StoreSize { bytes: Some(size), strict })
 }
 
 pub(crate) fn block(text: &OsStr) -> Result<Option<Size>, String> {
@@ -161,6 +165,14 @@ impl Written for Size {
 impl Written for Option<Size> {
     fn written(&self) -> Option<OsString> {
         self.map_or(Some("auto".into()), |size| size.written())
+    }
+}
+
+impl Written for StoreSize {
+    fn written(&self) -> Option<OsString> {
+        let mut text = self.bytes.written()?;
+        text.push(if self.strict { ",strict" } else { "" });
+        Some(text)
     }
 }
 

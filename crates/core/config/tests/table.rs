@@ -57,7 +57,6 @@ fn names_are_those_of_one_setting() {
     for setting in SETTINGS {
         let upper = setting.name.to_uppercase().replace('-', "_");
         assert_eq!(setting.variable, format!("TERAPAGE_{upper}"));
-        assert!(setting.long() == setting.name || setting.long() == format!("no-{}", setting.name));
         let short = setting.short.map(String::from);
         for name in [Some(setting.name.to_owned()), short].into_iter().flatten() {
             assert!(seen.insert(name.clone()), "{name} stands twice");

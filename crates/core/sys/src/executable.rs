@@ -4,6 +4,7 @@
 //! Children of `vfork` and signal handlers run it, too. So it allocates nothing, takes no lock, and
 //! closes all files again.
 
+use crate::runtimes::GO;
 use std::ffi::CStr;
 use std::fmt;
 
@@ -292,7 +293,7 @@ fn has_note_of_go(look: &Look, offset: u64, len: u64) -> bool {
     let len = len.min(bytes.len() as u64) as usize;
     let mut notes = look.read(&mut bytes[..len], offset);
     while let (Some(name), Some(content)) = (word(notes, 0), word(notes, 4)) {
-        if name == 4 && notes.get(12..16) == Some(b"Go\0\0") {
+        if name == 4 && notes.get(12..16) == Some(GO.note) {
             return true;
         }
         let next = 12 + (name as usize).next_multiple_of(4) + (content as usize).next_multiple_of(4);

@@ -15,6 +15,7 @@ pub mod memory;
 pub mod pagemap;
 pub mod processors;
 pub mod ring;
+pub mod runtimes;
 pub mod seccomp;
 pub mod shared;
 pub mod thread;

@@ -87,11 +87,13 @@ fn the_same_command_goes_on_and_reports_need_no_machine() {
 
     let report = run(&program, place.path(), &["report", "res/tiny.jsonl"]);
     assert_eq!(text(&report).0, text(&output).0, "the same from the lines alone");
-    let merged =
-        run(&program, place.path(), &["merge", "res/tiny.jsonl", "res/tiny.jsonl", "-o", "two.jsonl"]);
-    assert!(text(&merged).0.contains("10 runs"), "{merged:?}");
-    let refused = run(&program, place.path(), &["merge", "res/tiny.jsonl", "-o", "two.jsonl"]);
-    assert_eq!(refused.status.code(), Some(1), "what is there is not written over");
+    // Several files are one report, with each run once; so is their concatenation.
+    let twice = run(&program, place.path(), &["report", "res/tiny.jsonl", "res/tiny.jsonl"]);
+    assert_eq!(text(&twice).0, text(&output).0);
+    let lines = fs::read_to_string(place.path().join("res/tiny.jsonl")).expect("lines");
+    fs::write(place.path().join("two.jsonl"), lines.repeat(2)).expect("a file");
+    let both = run(&program, place.path(), &["report", "two.jsonl"]);
+    assert_eq!(text(&both).0, text(&output).0);
     let compared = run(&program, place.path(), &["compare", "res/tiny.jsonl", "two.jsonl"]);
     assert!(text(&compared).0.contains("1.00"), "{compared:?}");
     // The record is gone, and only the results of the lab remain.

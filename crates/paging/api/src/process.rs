@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use terapage_pager::{Pager, host::Host};
+use terapage_pager::{Pager, owner::Owner};
 use terapage_stats::Snapshot;
 use terapage_sys::fd::Room;
 use terapage_sys::{last, memory, userfaultfd};
@@ -45,7 +45,7 @@ pub(crate) struct Process {
     /// Whether the program ever said that a range is touched in random order.
     pub advised: AtomicBool,
     /// The pager of `terapage run`, if it is used.
-    pub host: Option<&'static Host>,
+    pub owner: Option<&'static Owner>,
     pub ranges: Mutex<Ranges>,
     pub pages: RwLock<Pages>,
     /// A store is remote, and keeps blocks that are not freed.
@@ -69,7 +69,7 @@ unsafe extern "C" {
 /// The end of the process: remote blocks are freed. A thread that touches paged memory from here on
 /// waits, and does not keep the process from ending.
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
-    let Some(process) = started().filter(|process| process.is_far && process.host.is_none()) else { return };
+    let Some(process) = started().filter(|process| process.is_far && process.owner.is_none()) else { return };
     // SAFETY: this function was among the first to be registered, so it is called among the last;
     // streams are closed before the stores are, because their memory may be paged.
     unsafe { fcloseall() };
@@ -138,12 +138,12 @@ fn start(options: &Options) -> Result<&'static Process> {
         let why = "the process locks all that it maps (mlockall with MCL_FUTURE), and paged memory cannot be locked";
         return Err(Error::Argument(why.to_owned()));
     }
-    let host = pages::host();
-    let (pages, start, len, block, space) = match host {
-        Some(host) => {
+    let owner = pages::owner();
+    let (pages, start, len, block, space) = match owner {
+        Some(owner) => {
             let (mut start, mut len) = (0, 0);
-            (host.whole)(&mut start, &mut len);
-            (Pages::Host(host), start, len, (host.block)(), None)
+            (owner.whole)(&mut start, &mut len);
+            (Pages::Owner(owner), start, len, (owner.block)(), None)
         }
         None => {
             let for_pager = for_pager(&settings);
@@ -169,7 +169,7 @@ fn start(options: &Options) -> Result<&'static Process> {
         block,
         medium_bits,
         advised: AtomicBool::new(false),
-        host,
+        owner,
         ranges: Mutex::new(ranges),
         pages: RwLock::new(pages),
         is_far: settings.stores.iter().any(|store| store.is_far()),
@@ -205,7 +205,7 @@ pub fn stats() -> Option<Snapshot> {
 pub fn set_budget(bytes: u64) -> Result<()> {
     match &*process()?.pages() {
         Pages::Own(pager) => Ok(pager.set_budget(usize::try_from(bytes).unwrap_or(usize::MAX))?),
-        Pages::Host(_) => Err(Error::OfRun),
+        Pages::Owner(_) => Err(Error::OfRun),
     }
 }
 
@@ -231,9 +231,9 @@ impl Process {
     /// zeros.
     pub fn take(&self, len: usize, align: usize) -> Result<usize> {
         let size = self.round(len)?;
-        let at = match self.host {
+        let at = match self.owner {
             None => lock(&self.ranges).space.as_mut().and_then(|space| space.take(size, align)),
-            Some(host) => Some((host.take)(size, align)).filter(|&at| at != 0),
+            Some(owner) => Some((owner.take)(size, align)).filter(|&at| at != 0),
         };
         at.ok_or(Error::Room(len))
     }
@@ -246,9 +246,9 @@ impl Process {
 
     /// Whether all of a range of these addresses is in use.
     pub fn is_taken(&self, ranges: &Ranges, at: usize, len: usize) -> bool {
-        match (&ranges.space, self.host) {
+        match (&ranges.space, self.owner) {
             (Some(space), _) => space.is_taken(at, len),
-            (None, host) => host.is_some_and(|host| (host.is_used)(at, len)),
+            (None, owner) => owner.is_some_and(|owner| (owner.is_used)(at, len)),
         }
     }
 
@@ -261,8 +261,8 @@ impl Process {
             pages.set_random(at, size, false)?;
         }
         match &*pages {
-            Pages::Host(host) => {
-                (host.give)(at, size);
+            Pages::Owner(owner) => {
+                (owner.give)(at, size);
                 return Ok(());
             }
             Pages::Own(pager) => pager.discard(at, size)?,

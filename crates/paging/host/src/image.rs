@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use terapage_sys::runtimes::GO;
 
 const PAGE: usize = 4096;
 const HEADER: usize = 64;
@@ -19,8 +20,6 @@ const HEADERS_MOST: usize = PAGE / PROGRAM_HEADER + 1;
 
 /// The bytes of notes that are inspected.
 const NOTES: usize = 512;
-/// The name in a note of Go's.
-const GO: &[u8] = b"Go\0\0";
 
 /// Why a file cannot be loaded here, in words that follow "it".
 pub type Odd = String;
@@ -113,7 +112,7 @@ impl Image {
             let mut notes = [0; NOTES];
             let len = long(header, 32).min(NOTES);
             file.read_exact_at(&mut notes[..len], long(header, 8) as u64).map_err(short)?;
-            image.is_go |= notes[..len].windows(GO.len()).any(|part| part == GO);
+            image.is_go |= notes[..len].windows(GO.note.len()).any(|part| part == GO.note);
         }
         Ok(image)
     }

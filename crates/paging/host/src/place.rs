@@ -2,6 +2,7 @@
 
 use crate::filter::AREA;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use terapage_sys::runtimes::GO;
 
 /// The next free address.
 static NEXT: AtomicUsize = AtomicUsize::new(AREA.start);
@@ -41,51 +42,51 @@ pub fn of_mapping(mut arguments: [usize; 6]) -> [usize; 6] {
 
 /// Whether the program is a Go program.
 static IS_GO: AtomicBool = AtomicBool::new(false);
-/// The number of refused places for its heap; at least [`ENOUGH`] once it accepts any place.
+/// The number of refused places for its heap; at least [`Go::places_most`] once it accepts any
+/// place.
+///
+/// [`Go::places_most`]: terapage_sys::runtimes::Go
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
-const ENOUGH: usize = 1024;
-/// Bytes that Go reserves at once for its heap.
-const ARENA: usize = 64 << 20;
 
 /// Notes that the program is a Go program.
 pub fn is_go() {
     IS_GO.store(true, Relaxed);
 }
 
-/// Whether to refuse an `mmap`, as if there were no memory: Go names some hundred places for its
-/// heap, one after another, and only then accepts any place. Serving each elsewhere, which Go would
-/// unmap again, would take it milliseconds.
+/// Whether to refuse an `mmap` of Go's, as if there were no memory ([`terapage_sys::runtimes`] says
+/// why).
 pub fn is_refused([at, len, rights, flags, ..]: [usize; 6]) -> bool {
     let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
-    let reserves = rights as i32 == libc::PROT_NONE && flags as i32 & fixed == 0 && len >= ARENA;
+    let reserves = rights as i32 == libc::PROT_NONE && flags as i32 & fixed == 0 && len >= GO.heap_least;
     if !IS_GO.load(Relaxed) || !reserves {
         return false;
     }
     if at == 0 {
         if REFUSED.load(Relaxed) > 0 {
-            REFUSED.store(ENOUGH, Relaxed);
+            REFUSED.store(GO.places_most, Relaxed);
         }
         return false;
     }
-    REFUSED.fetch_update(Relaxed, Relaxed, |refused| (refused < ENOUGH).then_some(refused + 1)).is_ok()
+    REFUSED
+        .fetch_update(Relaxed, Relaxed, |refused| (refused < GO.places_most).then_some(refused + 1))
+        .is_ok()
 }
 
-/// Bytes of Go's table of the arenas of its heap. It has a word for each, and is nearly empty.
-const TABLE: usize = 32 << 20;
-
-/// Whether an `mmap` is for that table, which the kernel then maps: the table is not paged, so that
-/// small Go programs need no pager.
+/// Whether an `mmap` is for the table of the arenas of Go's heap, which the kernel then maps.
 pub fn is_table([at, len, rights, flags, ..]: [usize; 6]) -> bool {
     static SEEN: AtomicBool = AtomicBool::new(false);
     let writable = libc::PROT_READ | libc::PROT_WRITE;
     let is_new = flags as i32 == libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let is_such = at == 0 && len == TABLE && rights as i32 == writable && is_new;
+    let is_such = at == 0 && len == GO.table && rights as i32 == writable && is_new;
     is_such && IS_GO.load(Relaxed) && !SEEN.swap(true, Relaxed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ARENA: usize = GO.heap_least;
+    const TABLE: usize = GO.table;
 
     #[test]
     fn go_has_its_table_and_is_refused_the_places_that_it_names_until_it_takes_any() {

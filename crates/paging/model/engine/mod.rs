@@ -10,7 +10,7 @@
 //! Each run prints its seed, which is always the same; `TERAPAGE_SEED` gives another,
 //! `TERAPAGE_RUNS` lengthens it (`make soak` does both).
 
-use crate::carry::look;
+use crate::carry::hash;
 use crate::engine::Engine;
 use crate::engine::files;
 use crate::engine::table::State;
@@ -347,7 +347,7 @@ impl DataFile {
             let inside = FILE_BYTES.saturating_sub(from).min(block);
             self.file.write_all_at(&bytes[..inside], from as u64).unwrap();
             bytes[inside..].fill(0);
-            hashes[index] = look::hash(&bytes);
+            hashes[index] = hash::hash(&bytes);
         }
         let written = move |engine: &mut Engine, first, end| engine.written(first, end, &hashes);
         self.mailbox.ask_for(start, len, written).unwrap();

@@ -17,13 +17,13 @@ mod event_count;
 #[cfg_attr(terapage_model, path = "../../model/engine/follow.rs")]
 mod follow;
 mod frames;
-pub mod host;
 mod io;
 mod mailbox;
 #[cfg(terapage_model)]
 #[path = "../../model/engine/mod.rs"]
 mod model;
 mod options;
+pub mod owner;
 #[cfg_attr(terapage_model, path = "../../model/engine/pager.rs")]
 mod pager;
 pub mod pins;

@@ -44,29 +44,7 @@ impl Store for Watched {
         self.inner.name()
     }
 
-    fn slots(&self) -> u32 {
-        self.inner.slots()
-    }
-
-    fn grow(&mut self) -> Result<(), Error> {
-        self.inner.grow()
-    }
-
-    fn below(&self) -> Below<'_> {
-        Below::Same(&self.inner)
-    }
-
-    fn below_mut(&mut self) -> BelowMut<'_> {
-        BelowMut::Same(&mut self.inner)
-    }
-
-    fn may_split(&self, more: usize) -> bool {
-        self.inner.may_split(more)
-    }
-
-    fn split(&mut self, more: usize) {
-        self.inner.split(more);
-    }
+    terapage_store::stands_on!(inner);
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let watch = &self.watch;

@@ -189,8 +189,8 @@ impl Shelf {
         let terms = Terms {
             block,
             least: settings.least_block_bytes().min(block),
-            limit: settings.store_size.map(|size| size.0),
-            leaves: settings.store_size.is_none(),
+            limit: settings.store_size.bytes.map(|size| size.0),
+            leaves: settings.store_size.bytes.is_none(),
         };
         let specs = settings.specs(&self);
         let encrypt = specs.iter().any(is_encrypted);

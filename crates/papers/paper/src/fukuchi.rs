@@ -36,9 +36,9 @@ pub use volumes::VolumeCommand;
 #[command(after_help = "Examples:
   terapage paper run fukuchi table2
   terapage paper run fukuchi fig3 --html fig3.html
-  terapage paper run fukuchi fig5 --reverse
+  terapage paper run fukuchi fig5-reverse
   terapage paper run fukuchi table2 --trace hm_0=hm_0.csv.gz --trace prxy_0=prxy_0.csv.gz
-  terapage paper run fukuchi table2 --unfitted --set over-provisioning=7%
+  terapage paper run fukuchi table2 --fitted none --set over-provisioning=7%
 
 Without --trace requests are synthetic, and the results say so. terapage paper run fukuchi-sweep
 --list lists the parameters for --set.")]
@@ -62,19 +62,13 @@ pub struct Figures {
     /// Change a parameter for all kinds of NAND, after the fitted values
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Read fitted values from a file that `terapage paper run fukuchi-fit -o` wrote [default:
-    /// built-in values]
-    #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
+    /// Read fitted values from a file that `terapage paper run fukuchi-fit -o` wrote, or none: use
+    /// the profiles as they are [default: built-in values]
+    #[arg(long, value_name = "FILE|none")]
     fitted: Option<PathBuf>,
-    /// Use the profiles as they are, without fitted values
-    #[arg(long)]
-    unfitted: bool,
     /// table2: leave out how the gains change with seeds, traffic, depth, spare flash and fill
     #[arg(long)]
-    no_sensitivity: bool,
-    /// fig5: put the characteristics of 2D FG MLC into 3D CT TLC instead
-    #[arg(long)]
-    reverse: bool,
+    quick: bool,
     #[command(flatten)]
     show: Show,
 }
@@ -86,6 +80,8 @@ enum Figure {
     Fig3,
     /// One characteristic of 3D CT TLC at a time: block size, latency, write unit
     Fig5,
+    /// The same the other way round: one characteristic of 2D FG MLC at a time, in 3D CT TLC
+    Fig5Reverse,
     /// The gain of 3D CT TLC against the share of reads among the bytes that reach the flash
     Fig6,
     /// The gains of 3D CT TLC, with their signs and order
@@ -125,9 +121,10 @@ impl Figures {
         let bench = self.bench()?;
         let mut study = match self.figure {
             Figure::Fig3 => fig3::study(&bench)?,
-            Figure::Fig5 => fig5::study(&bench, self.reverse)?,
+            Figure::Fig5 => fig5::study(&bench, false)?,
+            Figure::Fig5Reverse => fig5::study(&bench, true)?,
             Figure::Fig6 => fig6::study(&bench)?,
-            Figure::Table2 => table2::study(&bench, self.seeds.unwrap_or(SEEDS), !self.no_sensitivity)?,
+            Figure::Table2 => table2::study(&bench, self.seeds.unwrap_or(SEEDS), !self.quick)?,
         };
         study.command = command_line();
         study.summary.extend(bench.chips());
@@ -138,13 +135,9 @@ impl Figures {
 
     /// Refuses options that the figure has no use for.
     fn check_used(&self) -> anyhow::Result<()> {
-        let of = |figure: Figure, options: &[(&str, bool)]| {
-            let given = options.iter().find(|(_, given)| *given && self.figure != figure);
-            let name = figure.to_possible_value().map(|value| value.get_name().to_owned());
-            given.map_or(Ok(()), |(option, _)| bail!("{option}: it is for {}", name.unwrap_or_default()))
-        };
-        of(Figure::Table2, &[("--seeds", self.seeds.is_some()), ("--no-sensitivity", self.no_sensitivity)])?;
-        of(Figure::Fig5, &[("--reverse", self.reverse)])
+        let options = [("--seeds", self.seeds.is_some()), ("--quick", self.quick)];
+        let given = options.iter().find(|(_, given)| *given && self.figure != Figure::Table2);
+        given.map_or(Ok(()), |(option, _)| bail!("{option}: it is for table2"))
     }
 
     fn bench(&self) -> anyhow::Result<Bench> {
@@ -152,11 +145,7 @@ impl Figures {
         if let Some(traffic) = self.traffic {
             base.traffic_bytes = traffic.0;
         }
-        let fitted = match &self.fitted {
-            Some(path) => read_fitted(path)?,
-            None if self.unfitted => Fitted::default(),
-            None => Fitted::built_in(),
-        };
+        let fitted = fitted(self.fitted.as_deref())?;
         let changes: Vec<(String, String)> =
             self.set.iter().map(|text| pair(text, "--set", "NAME=VALUE")).collect::<Result<_, _>>()?;
         for (name, instead) in OWN {
@@ -171,8 +160,22 @@ impl Figures {
     }
 }
 
+/// The values that `--fitted` names.
+pub fn fitted(named: Option<&Path>) -> anyhow::Result<Fitted> {
+    match named {
+        Some(path) if is_none(path) => Ok(Fitted::default()),
+        Some(path) => read_fitted(path),
+        None => Ok(Fitted::built_in()),
+    }
+}
+
+/// Whether `--fitted` asks for no fitted values.
+pub fn is_none(named: &Path) -> bool {
+    named == Path::new("none")
+}
+
 /// Reads a file that `terapage paper run fukuchi-fit -o` wrote.
-pub fn read_fitted(path: &Path) -> anyhow::Result<Fitted> {
+fn read_fitted(path: &Path) -> anyhow::Result<Fitted> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--fitted {}", path.display()))?;
     Ok(Fitted::parse(&text, &path.display().to_string())?)
 }
@@ -381,8 +384,8 @@ mod tests {
     fn options_that_a_figure_has_no_use_for_are_refused() {
         for (line, part) in [
             ("fig3 --seeds 2", "--seeds: it is for table2"),
-            ("fig6 --no-sensitivity", "--no-sensitivity: it is for table2"),
-            ("table2 --reverse", "--reverse: it is for fig5"),
+            ("fig6 --quick", "--quick: it is for table2"),
+            ("fig5-reverse --quick", "--quick: it is for table2"),
             ("fig3 --set seed=2", "--set seed: use --seed"),
             ("fig3 --set nand=samsung-96l", "--set nand: the figures compare chips"),
             ("fig3 --trace hm_0=a --trace hm_0=b", "--trace hm_0: it is given twice"),

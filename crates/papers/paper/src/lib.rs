@@ -1,13 +1,15 @@
-//! `terapage paper`: figures of papers, simulated beside the published values.
+//! `terapage paper`: figures of papers, simulated or measured beside the published values.
 #![forbid(unsafe_code)]
 
 mod fukuchi;
+mod measured;
 mod names;
 mod sato;
 mod stack;
 
 pub use names::names;
 
+use std::process::ExitCode;
 use terapage_sim::publish::print;
 
 /// The output of `terapage paper list`.
@@ -30,6 +32,11 @@ Sato, Kondo, Kiyota, on Linux's I/O stack: SCSI and NVMe at one storage array
   paper run sato predict        the multi-queue stacks, which the report did not measure
   paper run stack               any setup of machine, stack and load
   paper run stack-calibrate     the costs of this machine, and the model fitted to them
+  paper run stack-measure       the cost of an I/O in this machine's kernel, measured
+  paper run stack-guest         instructions for an I/O, counted in an emulated machine
+
+Martin (Linux.com), on file systems of an SSD, one disk and six disks
+  paper run bonnie              file systems of this machine, by Bonnie++
 ";
 
 /// Figures of papers.
@@ -43,9 +50,12 @@ Examples:
 pub enum Command {
     /// List the figures and their commands
     List,
-    /// Simulate a figure, beside the published values
+    /// Repeat a figure, beside the published values
     #[command(subcommand)]
     Run(Box<Paper>),
+    /// The first process of an emulated machine.
+    #[command(hide = true)]
+    Guest(terapage_guest::Guest),
 }
 
 /// The papers and their commands.
@@ -65,19 +75,33 @@ pub enum Paper {
     Stack(stack::Run),
     /// Measure this machine, and fit the model of the I/O stack to it
     StackCalibrate(stack::Calibrate),
+    /// Measure the cost of an I/O in the kernel, by path, scheduler and I/Os per call
+    StackMeasure(measured::StackMeasure),
+    /// Count instructions by I/O in an emulated machine (needs qemu, not root): null_blk,
+    /// scsi_debug, nvme, virtio-blk and virtio-scsi, by scheduler and I/Os per call
+    StackGuest(terapage_guest::Run),
+    /// Martin: measure file systems with Bonnie++, on image files of its own
+    Bonnie(measured::Bonnie),
 }
 
 impl Command {
-    /// Runs the command.
+    /// Runs the command; the status says whether everything requested was measured.
     ///
     /// # Errors
     /// The study fails; the error is one line.
-    pub fn run(self) -> anyhow::Result<()> {
-        let paper = match self {
-            Command::List => return print(LIST),
-            Command::Run(paper) => paper,
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let done = match self {
+            Command::List => print(LIST),
+            Command::Guest(guest) => guest.run(),
+            Command::Run(paper) => return paper.run(),
         };
-        match *paper {
+        done.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+impl Paper {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let done = match self {
             Paper::Fukuchi(figures) => figures.run(),
             Paper::FukuchiFit(fit) => fit.run(),
             Paper::FukuchiVolumes(volumes) => volumes.run(),
@@ -85,6 +109,10 @@ impl Command {
             Paper::Sato(sato) => sato.run(),
             Paper::Stack(run) => run.run(),
             Paper::StackCalibrate(calibrate) => calibrate.run(),
-        }
+            Paper::StackGuest(guest) => guest.run(),
+            Paper::StackMeasure(measure) => return measure.run(),
+            Paper::Bonnie(bonnie) => return bonnie.run(),
+        };
+        done.map(|()| ExitCode::SUCCESS)
     }
 }

@@ -25,7 +25,7 @@ pub struct Sato {
     /// What to simulate
     figure: Figure,
     /// predict: draws of all values that are not published [default: 100]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    #[arg(long, hide = true, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     draws: Option<u32>,
     #[command(flatten)]
     options: Options,

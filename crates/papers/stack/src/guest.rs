@@ -25,7 +25,7 @@ pub struct GuestPath {
 
 /// The source of the figures.
 pub const GUEST_SOURCE: &str = "counted by qemu (TCG, icount), Linux 6.1, 1 CPU, null-co devices, no scheduler; \
-    terapage lab stack --guest counts them again";
+    terapage paper run stack-guest counts them again";
 
 /// The paths. The others are compared with the first.
 pub const GUEST_PATHS: [GuestPath; 3] = [

@@ -39,7 +39,7 @@ pub enum Error {
         cause: recording::Error,
     },
     /// No budget was named.
-    #[error("--budget: no budget is given (write 40% or 1.5G)")]
+    #[error("--memory: no budget is given (write 40% or 1.5G)")]
     NoBudget,
 }
 

@@ -31,7 +31,7 @@ const MEASURED_BLOCKS: [u64; 2] = [16 << 10, 256 << 10];
     after_help = "\
 Examples:
   terapage advise -- sort -S 2G big.txt
-  terapage advise --budget 25%,50%,75% --html advice.html -- ./solver input.dat
+  terapage advise --memory 25%,50%,75% --html advice.html -- ./solver input.dat
   terapage advise --device latency=20us,read=6G,write=4G -- ./solver input.dat
   terapage advise --trace app.trace --native 12.5
 
@@ -48,7 +48,12 @@ pub struct Advise {
     #[arg(long, value_name = "N", default_value_t = 1.0, requires = "trace")]
     parallelism: f64,
     /// Budgets to predict: sizes, or percentages of the most data in use at once
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "30%,40%,50%,60%,75%,90%,110%")]
+    #[arg(
+        long = "memory",
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "30%,40%,50%,60%,75%,90%,110%"
+    )]
     budget: Vec<String>,
     /// Block sizes to predict, the usual one first: 16K times powers of two
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "16K,64K,256K")]
@@ -66,7 +71,7 @@ pub struct Advise {
     #[arg(long, value_name = "DEVICE")]
     device: Option<Device>,
     /// Measure the store again, even if it was measured in the last week
-    #[arg(long)]
+    #[arg(long, hide = true)]
     remeasure: bool,
     /// Time that all recordings together may take, seconds; by default 20 times the native run, at
     /// least 10 and at most 60; not with --quick
@@ -157,7 +162,7 @@ impl Advise {
         let mut budgets = self
             .budget
             .iter()
-            .map(|text| budget("--budget", text, data))
+            .map(|text| budget("--memory", text, data))
             .collect::<anyhow::Result<Vec<_>>>()?;
         budgets.sort_unstable();
         let question = Question {

@@ -35,7 +35,7 @@ pub struct Convert {
     #[arg(long)]
     name: Option<String>,
     /// The comment in a tera trace [default: the comment in the source, if that is a tera trace]
-    #[arg(long)]
+    #[arg(long, hide = true)]
     comment: Option<String>,
     /// Mark a tera trace as synthetic (made up, not recorded); a synthetic tera trace stays marked
     #[arg(long)]

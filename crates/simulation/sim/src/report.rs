@@ -22,7 +22,7 @@ pub struct Report {
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
     /// Only ASCII characters in the terminal
-    #[arg(long)]
+    #[arg(long, hide = true)]
     ascii: bool,
     /// Columns of the text [default: the terminal's, at most 100]
     #[arg(long, value_parser = clap::value_parser!(u16).range(40..=1000))]

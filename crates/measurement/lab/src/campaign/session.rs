@@ -27,8 +27,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Undoes what dead labs have left, and starts the janitor. `name` is the subcommand; the words
-    /// before it lead to the lab.
+    /// Undoes what dead labs have left, and starts the janitor. `name` is the subcommand, as in
+    /// [`Site::open`].
     ///
     /// # Errors
     /// The path is not a directory, another lab runs, or the janitor cannot be started.

@@ -8,14 +8,13 @@ use crate::ground::system::now_s;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use terapage_config::Size;
-use terapage_guest::{DISK_BYTES, SECONDS};
 use terapage_report::{Study, Table, render_text};
 
 /// The expected costs of experiments, on each of this number of devices.
 ///
 /// # Errors
 /// A term that cannot be calculated.
-pub fn costs(experiments: &[(String, Experiment)], devices: usize, guest: bool) -> anyhow::Result<String> {
+pub fn costs(experiments: &[(String, Experiment)], devices: usize) -> anyhow::Result<String> {
     let mut rows = Vec::new();
     let (mut least, mut most, mut written, mut disk) = (0.0, 0.0, 0, 0);
     for (name, experiment) in experiments {
@@ -34,12 +33,6 @@ pub fn costs(experiments: &[(String, Experiment)], devices: usize, guest: bool) 
     }
     let columns = ["experiment", "runs", "minutes", "disk", "written to it"].map(str::to_owned).to_vec();
     (least, most, written) = (least * devices as f64, most * devices as f64, written * devices as u64);
-    if guest {
-        (least, most, disk) = (least + SECONDS, most + SECONDS, disk.max(DISK_BYTES));
-        let row = ["guest", "2", &minutes((SECONDS, SECONDS)), &Size(DISK_BYTES).to_string()];
-        rows.push([&row.map(str::to_owned)[..], &[Size(DISK_BYTES).to_string()]].concat());
-        written += DISK_BYTES;
-    }
     let ends = clock(now_s() + most as u64);
     let on_each =
         if devices > 1 { format!(", {devices} devices, the table is of one") } else { String::new() };

@@ -1,15 +1,12 @@
 //! The commands: their options, and their use of campaigns and results.
 
-pub mod bonnie;
 pub mod compare;
 pub mod costs;
-pub mod guest;
 pub mod program;
 pub mod report;
 pub mod run;
 pub mod running;
 pub mod show;
-pub mod stack;
 
 use crate::ground::{janitor, record};
 use crate::workload::Workload;
@@ -25,18 +22,12 @@ pub enum Command {
     Run(Box<run::RunOne>),
     /// Measure your program, with more and with less memory than it wants.
     Program(Box<program::Program>),
-    /// Measure file systems with Bonnie++, on image files.
-    Bonnie(Box<bonnie::Run>),
-    /// Measure the cost of an I/O in the kernel, by path, scheduler and I/Os per call.
-    Stack(Box<stack::Run>),
     /// Run all experiments.
     All(Box<run::All>),
     /// Report on results, from here or from another machine.
     Report(report::ReportOn),
     /// Compare the results of two machines, kernels or versions.
     Compare(compare::Compare),
-    /// Merge several files of results into one file.
-    Merge(report::Merge),
     /// Remove what killed labs, or a loss of power, have left behind.
     Clean,
     /// The programs that are measured.
@@ -60,12 +51,9 @@ impl Command {
             Command::List => costs::list(),
             Command::Run(run) => run.run(),
             Command::Program(program) => program.run(),
-            Command::Bonnie(bonnie) => bonnie.run(),
-            Command::Stack(stack) => stack.run(),
             Command::All(all) => all.run(),
             Command::Report(report) => report.run(),
             Command::Compare(compare) => compare.run(),
-            Command::Merge(merge) => merge.run(),
             Command::Clean => clean(),
             Command::Janitor => {
                 janitor::serve();

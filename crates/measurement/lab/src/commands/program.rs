@@ -89,7 +89,7 @@ impl Program {
             return Err(error);
         }
         session.progress.clear();
-        self.running.show.groups("A program", &groups, &[])?;
+        self.running.show.groups("A program", &groups)?;
         Ok(status(&groups, &self.running.contenders))
     }
 

@@ -4,18 +4,17 @@ use crate::campaign::estimate::estimate;
 use crate::campaign::session::Session;
 use crate::campaign::{Campaign, Plan, steady};
 use crate::commands::costs::{costs, in_minutes};
-use crate::commands::guest;
 use crate::commands::running::Running;
 use crate::contender::far::Where;
 use crate::experiment::{Experiment, SHIPPED};
 use crate::ground::chosen::Chosen;
 use crate::ground::janitor::{Janitor, OwnedFile};
 use crate::ground::runner::End;
+use crate::ground::site::PAPER;
 use crate::result::journal::{self, Group, Record, results_directory};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use terapage_guest::Told;
 use terapage_rig::Cannot;
 
 /// Options of `run`.
@@ -43,7 +42,7 @@ impl RunOne {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let experiments: anyhow::Result<Vec<_>> =
             self.names.iter().map(|name| Experiment::find(name)).collect();
-        run_all("run", experiments?, &self.running, None, false)
+        run_all("run", experiments?, &self.running, None)
     }
 }
 
@@ -61,12 +60,26 @@ impl All {
             running.show.html = Some(results_directory(running.results.as_deref())?.join(name));
         }
         running.show.says_where = true;
-        run_all("all", experiments?, &running, None, true)
+        run_all("all", experiments?, &running, None)
     }
 }
 
-/// Runs experiments, on one device after the other. `may_erase`: a device that may be formatted.
-/// `guest`: also in the emulated machine, which has no device.
+/// Runs an experiment of another crate as `terapage paper run` does: `text` is its file.
+///
+/// # Errors
+/// The experiment is wrong, or cannot be run.
+pub fn run_paper(
+    name: &str,
+    text: &str,
+    running: &Running,
+    may_erase: Option<PathBuf>,
+) -> anyhow::Result<ExitCode> {
+    let experiment = Experiment::parse(text, name)?;
+    run_all(PAPER, vec![(name.to_owned(), experiment)], running, may_erase)
+}
+
+/// Runs experiments, on one device after the other. `command`: the word after those that lead to
+/// the lab ([`Session::open`]). `may_erase`: a device that may be formatted.
 ///
 /// # Errors
 /// An experiment is wrong, or was ended.
@@ -75,11 +88,10 @@ pub fn run_all(
     experiments: Vec<(String, Experiment)>,
     running: &Running,
     may_erase: Option<PathBuf>,
-    guest: bool,
 ) -> anyhow::Result<ExitCode> {
     check(running)?;
     let experiments = as_chosen(experiments, running)?;
-    let costs = costs_of(&experiments, running, guest)?;
+    let costs = costs_of(&experiments, running)?;
     if running.dry_run {
         io::stdout().lock().write_all(costs.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -96,15 +108,11 @@ pub fn run_all(
         disk_bytes: most_disk(&experiments)?,
         several: experiments.len() > 1,
         groups: Vec::new(),
-        guests: Vec::new(),
         missing: 0,
     };
-    course.experiments(&experiments, if guest { terapage_guest::SECONDS } else { 0.0 })?;
-    if guest {
-        course.guest()?;
-    }
+    course.experiments(&experiments)?;
     course.session.progress.clear();
-    running.show.groups("The lab", &course.groups, &course.guests)?;
+    running.show.groups("The lab", &course.groups)?;
     Ok(match course.missing {
         0 => status(&course.groups, &running.contenders),
         _ => ExitCode::FAILURE,
@@ -139,8 +147,8 @@ fn as_chosen(
 }
 
 /// The expected costs, in words.
-fn costs_of(experiments: &[(String, Experiment)], running: &Running, guest: bool) -> anyhow::Result<String> {
-    let mut costs = costs(experiments, running.device.len().max(1), guest)?;
+fn costs_of(experiments: &[(String, Experiment)], running: &Running) -> anyhow::Result<String> {
+    let mut costs = costs(experiments, running.device.len().max(1))?;
     if let Some(seconds) = running.steady {
         let seconds = (seconds as f64, seconds as f64);
         costs += &format!(
@@ -178,25 +186,24 @@ struct Course<'a> {
     disk_bytes: u64,
     several: bool,
     groups: Vec<Group>,
-    guests: Vec<Told>,
     /// The number of experiments that this machine cannot run.
     missing: usize,
 }
 
 impl Course<'_> {
-    /// Runs the experiments on each device. `at_last`: seconds of the work after them.
-    fn experiments(&mut self, experiments: &[(String, Experiment)], at_last: f64) -> anyhow::Result<()> {
+    /// Runs the experiments on each device.
+    fn experiments(&mut self, experiments: &[(String, Experiment)]) -> anyhow::Result<()> {
         let devices: Vec<Option<&Chosen>> = match self.running.device.is_empty() {
             true => vec![None],
             false => self.running.device.iter().map(Some).collect(),
         };
         let all: Vec<(String, Experiment)> = devices.iter().flat_map(|_| experiments.to_vec()).collect();
-        let mut later_s = after_each(&all, at_last)?;
+        let mut later_s = after_each(&all)?;
         for device in devices {
             for (name, experiment) in experiments {
                 let later_s = later_s.pop().unwrap_or(0.0);
                 let done = self.experiment(device, name, experiment, later_s);
-                self.goes_on(done, self.several, "")?;
+                self.goes_on(done)?;
             }
         }
         Ok(())
@@ -241,25 +248,17 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Counts instructions in emulated machines.
-    fn guest(&mut self) -> anyhow::Result<()> {
-        self.session.progress.later(0.0);
-        let done = guest::measure(&self.session, None, &self.place.join(guest::RESULTS));
-        let done = done.map(|told| self.guests.push(told));
-        self.goes_on(done, true, "guest: ")
-    }
-
     /// After an experiment that this machine cannot run, the others still run.
-    fn goes_on(&mut self, done: anyhow::Result<()>, others: bool, name: &str) -> anyhow::Result<()> {
+    fn goes_on(&mut self, done: anyhow::Result<()>) -> anyhow::Result<()> {
         let Err(error) = done else { return Ok(()) };
-        if others && error.downcast_ref::<Cannot>().is_some() {
-            self.session.progress.say(&format!("{name}{error:#}"));
+        if self.several && error.downcast_ref::<Cannot>().is_some() {
+            self.session.progress.say(&format!("{error:#}"));
             self.missing += 1;
             return Ok(());
         }
         self.session.progress.clear();
         self.running.show.so_far(&self.groups);
-        Err(if name.is_empty() { error } else { error.context("guest") })
+        Err(error)
     }
 }
 
@@ -283,8 +282,8 @@ fn choose_device(session: &mut Session, chosen: &Chosen, experiment: &Experiment
 
 /// The remaining time after each experiment, seconds; the last element belongs to the first
 /// experiment.
-fn after_each(experiments: &[(String, Experiment)], at_last: f64) -> anyhow::Result<Vec<f64>> {
-    let mut later = vec![at_last];
+fn after_each(experiments: &[(String, Experiment)]) -> anyhow::Result<Vec<f64>> {
+    let mut later = vec![0.0];
     for (_, experiment) in experiments.iter().skip(1).rev() {
         let known = later.last().copied().unwrap_or(0.0);
         later.push(known + estimate(experiment)?.seconds.0);

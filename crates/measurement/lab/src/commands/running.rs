@@ -44,7 +44,7 @@ pub struct Running {
           value_parser = clap::value_parser!(u64).range(8..))]
     pub steady: Option<u64>,
     /// How often a disturbed run is repeated; by default 2, with --quick 0
-    #[arg(long, value_name = "N")]
+    #[arg(long, hide = true, value_name = "N")]
     pub retries: Option<u32>,
     /// Minutes after which no further run begins; the same command continues later
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -56,6 +56,7 @@ pub struct Running {
     /// Seconds that one run may take; by default 600, with --quick 60
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: Option<u64>,
+    /// How results are shown.
     #[command(flatten)]
     pub show: Show,
 }

@@ -11,7 +11,6 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use terapage_config::can_be_written;
-use terapage_guest::Told;
 use terapage_report::{
     Language, Study, TextOptions, render_csv, render_html, render_markdown, render_text_with,
 };
@@ -123,10 +122,10 @@ impl Show {
     ///
     /// # Errors
     /// An output cannot be written.
-    pub fn groups(&self, title: &str, groups: &[Group], guests: &[Told]) -> anyhow::Result<()> {
+    pub fn groups(&self, title: &str, groups: &[Group]) -> anyhow::Result<()> {
         let solved: Vec<Solved> = groups.iter().map(solve).collect();
         let title = self.lang.texts().text(title);
-        let mut study = study(&title, groups, &solved, guests, self.lang.texts())?;
+        let mut study = study(&title, groups, &solved, self.lang.texts());
         if let Some(path) = &self.prices {
             study.tables.push(prices(path, groups, &solved)?);
         }
@@ -137,7 +136,7 @@ impl Show {
     /// the error that ended the run is the one reported.
     pub fn so_far(&self, groups: &[Group]) {
         if !groups.is_empty() {
-            let _ = self.groups("The lab, so far", groups, &[]);
+            let _ = self.groups("The lab, so far", groups);
         }
     }
 

@@ -21,23 +21,9 @@ use std::fs;
 use std::path::Path;
 use terapage_config::nearest;
 
-/// Experiments that come with the lab: name and text.
-pub const SHIPPED: [(&str, &str); 14] = [
-    ("raw", include_str!("../../experiments/raw.toml")),
-    ("arrays", include_str!("../../experiments/arrays.toml")),
-    ("stencil", include_str!("../../experiments/stencil.toml")),
-    ("poisson", include_str!("../../experiments/poisson.toml")),
-    ("temporal", include_str!("../../experiments/temporal.toml")),
-    ("scan", include_str!("../../experiments/scan.toml")),
-    ("random", include_str!("../../experiments/random.toml")),
-    ("sort", include_str!("../../experiments/sort.toml")),
-    ("stride", include_str!("../../experiments/stride.toml")),
-    ("transfer", include_str!("../../experiments/transfer.toml")),
-    ("latency", include_str!("../../experiments/latency.toml")),
-    ("sort-blocks", include_str!("../../experiments/sort-blocks.toml")),
-    ("bonnie", include_str!("../../experiments/bonnie.toml")),
-    ("stack", include_str!("../../experiments/stack.toml")),
-];
+// Experiments that come with the lab, one for each file in `experiments`: SHIPPED, names and texts
+// (`build.rs`).
+include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
 
 /// Names with a fixed meaning: no size or key of the matrix may have them.
 const RESERVED: [&str; 6] = ["lab", "dir", "file", "text", "contender", "disk"];
@@ -277,6 +263,23 @@ impl Experiment {
 #[cfg(test)]
 pub mod tests {
     use super::{Experiment, SHIPPED, words};
+    use std::path::Path;
+
+    /// The experiments that come with the lab, and those of `terapage paper run`, whose texts and
+    /// findings the lab's reports have.
+    pub fn every() -> Vec<(String, Experiment)> {
+        let read = |(name, text): (&str, &str)| {
+            let parsed = Experiment::parse(text, name);
+            (name.to_owned(), parsed.unwrap_or_else(|error| panic!("{error:#}")))
+        };
+        let mut all: Vec<_> = SHIPPED.into_iter().map(read).collect();
+        let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/paper/experiments");
+        for name in ["bonnie", "stack-measure"] {
+            let text = std::fs::read_to_string(papers.join(format!("{name}.toml"))).expect(name);
+            all.push(read((name, &text)));
+        }
+        all
+    }
 
     pub const TEXT: &str = r#"
 title = "A test"
@@ -296,8 +299,7 @@ data = "32M"
 
     #[test]
     fn what_is_shipped_is_right_and_can_be_quick() {
-        for (name, _) in SHIPPED {
-            let (_, experiment) = Experiment::find(name).unwrap_or_else(|error| panic!("{error:#}"));
+        for (name, experiment) in every() {
             let quick = experiment.quick();
             quick.check().unwrap_or_else(|error| panic!("{name}: {error:#}"));
         }

@@ -19,6 +19,9 @@ use std::{env, process};
 use terapage_config::Size;
 use terapage_figures::median;
 
+/// The command beside `lab` that repeats published experiments.
+pub const PAPER: &str = "paper";
+
 /// The place and the means of all runs.
 pub struct Site {
     /// The device that `--device` has chosen, if any. It is dropped before its janitor.
@@ -39,7 +42,8 @@ pub struct Site {
 
 impl Site {
     /// Undoes what dead labs have left, reports it to `say`, and starts the janitor. `name` is the
-    /// subcommand; the words before it lead to the lab.
+    /// subcommand; the words before it lead to the lab, or to the program that has the lab as `lab`
+    /// beside [`PAPER`].
     ///
     /// # Errors
     /// The path is not a directory, another lab runs, or the janitor cannot be started.
@@ -51,8 +55,9 @@ impl Site {
         say: impl FnMut(&str),
     ) -> anyhow::Result<Site> {
         let program = env::current_exe().context("the lab's own program cannot be found")?;
-        let lab_arguments: Vec<String> =
+        let mut lab_arguments: Vec<String> =
             env::args().skip(1).take_while(|argument| argument != name).collect();
+        lab_arguments.extend((name == PAPER).then(|| "lab".to_owned()));
         let record = Record::begin(say)?;
         let mut janitor = lab_arguments.clone();
         janitor.push("janitor".into());

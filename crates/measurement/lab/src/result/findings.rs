@@ -1,9 +1,8 @@
 //! The papers' findings as predicates over results: data in `findings.toml`, texts in `languages`.
 //! Nothing is claimed that was not measured.
 
-use crate::experiment::{Cell, Only, Value, is_in};
+use crate::experiment::{Cell, Only, SHIPPED, Value, is_in};
 use crate::result::answers::AnswerForm;
-use crate::result::guest;
 use crate::result::journal::{Group, Record};
 use crate::result::language::Texts;
 use crate::result::number::number;
@@ -11,7 +10,6 @@ use crate::result::pairs::{PAIRS_LEAST, Ratio, unpaired};
 use crate::result::solve::{Solved, SolvedCell, SolvedFigure, of_cell, times};
 use serde::Deserialize;
 use std::sync::OnceLock;
-use terapage_guest::Told;
 use terapage_report::{Finding, Language, Verdict};
 
 /// If there are more places than this, only the smallest and the largest value are listed.
@@ -85,8 +83,6 @@ enum Measure {
     Times,
     /// The largest figure over the smallest, of all cells.
     LargestOverSmallest,
-    /// The ratio of an I/O's instructions by virtio-scsi to those by nvme, in the emulated machine.
-    GuestScsi,
 }
 
 /// The findings, and the answers of the first page.
@@ -183,7 +179,9 @@ impl Form {
         let name = names.first().map_or("all", String::as_str);
         let sides = [&self.of, &self.to].into_iter().flatten();
         let far = sides.map(|whose| &whose.contender).any(|contender| contender.starts_with("far"));
-        format!("terapage lab run {name}{}", if far { " --far" } else { "" })
+        let shipped = name == "all" || SHIPPED.iter().any(|(known, _)| *known == name);
+        let command = if shipped { "lab" } else { "paper" };
+        format!("terapage {command} run {name}{}", if far { " --far" } else { "" })
     }
 
     /// Whether the report has only a first impression of one of its experiments.
@@ -196,19 +194,7 @@ impl Form {
     }
 
     /// The values, with their places.
-    fn found(&self, parts: &[Part<'_>], guests: &[Told]) -> Vec<Found> {
-        if self.measure == Measure::GuestScsi {
-            let told = guests.last().map(guest::scsi_over_nvme).unwrap_or_default();
-            return told
-                .into_iter()
-                .map(|(m, times)| Found {
-                    place: [("calls".to_owned(), m.to_string())].into(),
-                    cell: Cell::new(),
-                    // A count needs no rounds.
-                    ratio: Ratio { center: times, low: times, high: times, pairs: PAIRS_LEAST },
-                })
-                .collect();
-        }
+    fn found(&self, parts: &[Part<'_>]) -> Vec<Found> {
         let Some(of) = &self.of else { return Vec::new() };
         let of = self.side(of);
         let ours = places(parts, &of);
@@ -266,10 +252,10 @@ impl Form {
         self.least.is_none_or(|least| value >= least) && self.most.is_none_or(|most| value <= most)
     }
 
-    fn finding(&self, parts: &[Part<'_>], guests: &[Told], texts: &Texts) -> Finding {
+    fn finding(&self, parts: &[Part<'_>], texts: &Texts) -> Finding {
         let none = Default::default();
         let text = texts.finding(&self.id).unwrap_or(&none);
-        let found = self.found(parts, guests);
+        let found = self.found(parts);
         let verdict = match found.as_slice() {
             _ if self.gone => Verdict::NoLonger,
             [] => Verdict::NotMeasured,
@@ -353,10 +339,6 @@ impl Form {
 
     /// The positions of its plots among those of all parts.
     fn figures(&self, parts: &[Part<'_>]) -> Vec<usize> {
-        if self.measure == Measure::GuestScsi {
-            // The emulated machine's part is the last.
-            return vec![parts.iter().map(|part| part.plots.len()).sum()];
-        }
         let names = self.experiments();
         let mut before = 0;
         let mut all = Vec::new();
@@ -413,19 +395,19 @@ fn owned((key, values): (&String, &Vec<Value>)) -> (String, Vec<Value>) {
 
 /// The papers' findings: all of them for a report on several experiments, otherwise those of the
 /// one experiment.
-pub fn findings(parts: &[Part<'_>], guests: &[Told], texts: &Texts) -> Vec<Finding> {
+pub fn findings(parts: &[Part<'_>], texts: &Texts) -> Vec<Finding> {
     let about = |form: &&Form| {
         let names = form.experiments();
         let own = |part: &Part<'_>| names.contains(&part.group.head.name);
-        let of_guest = form.measure == Measure::GuestScsi && !guests.is_empty();
-        parts.len() > 1 || of_guest || parts.iter().any(own)
+        parts.len() > 1 || parts.iter().any(own)
     };
-    all().finding.iter().filter(about).map(|form| form.finding(parts, guests, texts)).collect()
+    all().finding.iter().filter(about).map(|form| form.finding(parts, texts)).collect()
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::{Measure, Part, all, findings};
+    use crate::experiment::tests::every;
     use crate::experiment::{Cell, Experiment, Published, is_in};
     use crate::ground::system::Machine;
     use crate::result::journal::tests::record;
@@ -449,36 +431,34 @@ pub mod tests {
                                                           not computed",
                     form.id
                 );
-                let has_value = form.of.is_some() || form.measure == Measure::GuestScsi;
-                assert_eq!(has_value, !text.value.is_empty(), "{}: what its value is", form.id);
+                assert_eq!(form.of.is_some(), !text.value.is_empty(), "{}: what its value is", form.id);
                 assert!(form.gone || form.of.is_none() || form.least.or(form.most).is_some(), "{}", form.id);
             }
             assert!(all().answer.iter().all(|form| !texts.answer(&form.id).is_empty()));
         }
+        let known = every();
         for form in &all().finding {
             for side in [&form.of, &form.to].into_iter().flatten() {
                 let side = form.side(side);
-                let Ok((_, experiment)) = Experiment::find(&side.experiment) else {
-                    println!("SKIPPED: {}: no experiment is called {}", form.id, side.experiment);
-                    continue;
-                };
+                let own = known.iter().find(|(name, _)| *name == side.experiment);
+                let (_, experiment) = own.unwrap_or_else(|| panic!("{}: {}", form.id, side.experiment));
                 let names = experiment.all_contenders().expect("contenders");
                 assert!(names.iter().any(|known| known.name == side.contender), "{}", form.id);
                 for (key, values) in &side.at {
                     let known = |value: &&crate::experiment::Value| {
                         let of = |experiment: &Experiment| experiment.matrix[key].contains(value);
-                        of(&experiment) || of(&experiment.clone().quick())
+                        of(experiment) || of(&experiment.clone().quick())
                     };
                     assert!(experiment.matrix.contains_key(key), "{}: {key}", form.id);
                     assert!(values.iter().all(|value| known(&value)), "{}: {values:?}", form.id);
                 }
             }
             let titles = |name: &String| -> Vec<String> {
-                let found = Experiment::find(name).ok();
-                found.into_iter().flat_map(|(_, experiment)| experiment.plot).map(|plot| plot.title).collect()
+                let own = known.iter().filter(|(known, _)| known == name);
+                own.flat_map(|(_, experiment)| experiment.plot.clone()).map(|plot| plot.title).collect()
             };
-            let known: Vec<String> = form.experiments().iter().flat_map(titles).collect();
-            let is_known = |title| known.is_empty() || known.contains(title);
+            let titles: Vec<String> = form.experiments().iter().flat_map(titles).collect();
+            let is_known = |title| titles.is_empty() || titles.contains(title);
             assert!(form.plots.iter().all(is_known), "{}: {:?}", form.id, form.plots);
         }
     }
@@ -544,7 +524,7 @@ pub mod tests {
             .collect();
         let texts = Texts::of(Language::En);
         let at = all().finding.iter().position(|form| form.id == id).expect("a finding");
-        (all().finding[at].finding(&parts, &[], texts), findings(&parts, &[], texts).len())
+        (all().finding[at].finding(&parts, texts), findings(&parts, texts).len())
     }
 
     #[test]
@@ -573,12 +553,14 @@ pub mod tests {
         let (finding, _) = found(&[arrays(80.0, 2)], "teramem-faster-than-disk");
         assert!(finding.here.contains("terapage lab run scan --far measures it"), "{}", finding.here);
         // Repeating a first impression without it does not measure it.
-        let mut quick = measured("bonnie", 1, "flush, 1/s", |_, _| 1.0);
-        let (finding, _) = found(std::slice::from_ref(&quick), "martin-raid");
-        assert!(finding.here.ends_with("bonnie measures it."), "{}", finding.here);
+        let (finding, _) = found(&[], "martin-raid");
+        assert!(finding.here.ends_with("terapage paper run bonnie measures it."), "{}", finding.here);
+        let mut quick = measured("poisson", 1, "flush", |_, _| 1.0);
+        let (finding, _) = found(std::slice::from_ref(&quick), "midorikawa-himeno-worse");
+        assert!(finding.here.ends_with("poisson measures it."), "{}", finding.here);
         quick.head.experiment.quick.applied = true;
-        let (finding, _) = found(&[quick], "martin-raid");
-        assert!(finding.here.contains("bonnie measures it in full"), "{}", finding.here);
+        let (finding, _) = found(&[quick], "midorikawa-himeno-worse");
+        assert!(finding.here.contains("poisson measures it in full"), "{}", finding.here);
         let (finding, _) = found(&[], "sato-twice");
         assert_eq!(finding.verdict, Verdict::NoLonger);
         assert!(finding.here.contains("5.0"), "{}", finding.here);

@@ -6,10 +6,10 @@ use crate::experiment::{Cell, Experiment};
 use crate::ground::system::{Machine, Watched};
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use terapage_guest::Told;
 use twox_hash::xxhash3_128::Hasher;
 
 /// The form of the lines.
@@ -23,8 +23,6 @@ pub enum Line {
     Head(Box<Head>),
     /// A run.
     Run(Box<Record>),
-    /// Counts of emulated machines.
-    Guest(Box<Told>),
 }
 
 /// A group of runs that belong together: of one experiment on one machine with its settings.
@@ -144,7 +142,7 @@ impl Journal {
     }
 }
 
-/// Reads files of lines.
+/// Reads files of lines; a run that is there several times counts once.
 ///
 /// # Errors
 /// A file cannot be read, or has other contents.
@@ -159,7 +157,14 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Group>> {
             }
         }
     }
-    ensure!(!all.is_empty() || !guests(paths)?.is_empty(), "no results in {}", names(paths));
+    ensure!(!all.is_empty(), "no results in {}", names(paths));
+    // Files may have the same runs.
+    for group in &mut all {
+        let mut known = HashSet::new();
+        let lines: Result<Vec<_>, _> = group.runs.iter().map(serde_json::to_string).collect();
+        let mut lines = lines?.into_iter();
+        group.runs.retain(|_| lines.next().is_some_and(|line| known.insert(line)));
+    }
     Ok(all)
 }
 
@@ -190,24 +195,7 @@ fn groups(text: &str, path: &Path) -> anyhow::Result<Vec<Group>> {
                 let Some(group) = group else { bail!("{}: a run without a head", place()) };
                 group.runs.push(*run);
             }
-            Line::Guest(_) => {}
         }
-    }
-    Ok(all)
-}
-
-/// The counts of emulated machines in files of lines that [`read`] or [`Journal::open`] accepts.
-///
-/// # Errors
-/// A file cannot be read.
-pub fn guests(paths: &[PathBuf]) -> anyhow::Result<Vec<Told>> {
-    let mut all = Vec::new();
-    for path in paths {
-        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        all.extend(text.lines().filter_map(|line| match serde_json::from_str(line) {
-            Ok(Line::Guest(told)) => Some(*told),
-            _ => None,
-        }));
     }
     Ok(all)
 }

@@ -4,7 +4,6 @@ pub mod answers;
 pub mod checks;
 pub mod compare;
 pub mod findings;
-pub mod guest;
 pub mod journal;
 pub mod language;
 pub mod number;

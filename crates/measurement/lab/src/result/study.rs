@@ -13,9 +13,8 @@ use crate::result::pairs::PAIRS_LEAST;
 use crate::result::plots::plot;
 use crate::result::solve::{Solved, SolvedCell};
 use crate::result::tables::{figures, published, targets};
-use crate::result::{guest, remarks, steady, verdict};
+use crate::result::{remarks, steady, verdict};
 use terapage_config::Size;
-use terapage_guest::Told;
 use terapage_report::{Answer, Origin, Parameter, Study};
 
 /// The name for the cost of a flush among the machine's properties.
@@ -27,18 +26,9 @@ struct Drawn {
     titles: Vec<String>,
 }
 
-/// The study of groups of runs, the results computed from them, and the counts of emulated
-/// machines; `title` is the title for several.
-///
-/// # Errors
-/// The emulated machines counted different things.
-pub fn study(
-    title: &str,
-    groups: &[Group],
-    solved: &[Solved],
-    guests: &[Told],
-    texts: &Texts,
-) -> anyhow::Result<Study> {
+/// The study of groups of runs and the results computed from them; `title` is the title for
+/// several.
+pub fn study(title: &str, groups: &[Group], solved: &[Solved], texts: &Texts) -> Study {
     let mut drawn: Vec<Drawn> =
         groups.iter().zip(solved).map(|(group, solved)| of_group(group, solved, texts)).collect();
     // One warning for a device is enough.
@@ -58,19 +48,11 @@ pub fn study(
     let overview = overview(&parts, texts);
     let mut first = answers(&parts, texts);
     first.extend(parts.iter().flat_map(|part| verdict::of_program(part.group, part.solved, texts)));
-    let findings = findings(&parts, guests, texts);
-    let guest = guests.last().map(|told| guest::study(told, texts)).transpose()?;
-    first.extend(guests.last().and_then(|told| answer_of_guest(told, texts)));
+    let findings = findings(&parts, texts);
     first.extend(doubts(&parts, texts));
-    let mut study = match (drawn.len(), guest) {
-        (0, Some(guest)) => guest,
-        (1, None) => drawn.remove(0).study,
-        (_, guest) => {
-            let mut all = together(title, drawn);
-            // This part comes from another machine than the others.
-            all.parts.extend(guest);
-            all
-        }
+    let mut study = match drawn.len() {
+        1 => drawn.remove(0).study,
+        _ => together(title, drawn),
     };
     if groups.len() > 1 && !first.is_empty() {
         first.push(Answer {
@@ -80,14 +62,7 @@ pub fn study(
     }
     (study.answers, study.findings, study.language) = (first, findings, texts.language());
     study.overview.extend(overview);
-    Ok(study)
-}
-
-fn answer_of_guest(told: &Told, texts: &Texts) -> Option<Answer> {
-    let times = guest::scsi_over_nvme(told).into_iter().map(|(_, times)| times);
-    let (least, most) = (times.clone().min_by(f64::total_cmp)?, times.max_by(f64::total_cmp)?);
-    let values = [("least", &*format!("{least:.2}")), ("most", &*format!("{most:.2}"))];
-    Some(Answer { text: texts.say("guest", &values), command: "terapage lab stack --guest".into() })
+    study
 }
 
 /// The study of one group.
@@ -299,7 +274,8 @@ fn parameters(experiment: &Experiment, texts: &Texts) -> Vec<Parameter> {
 #[cfg(test)]
 mod tests {
     use super::study;
-    use crate::experiment::{Cell, Experiment, SHIPPED};
+    use crate::experiment::Cell;
+    use crate::experiment::tests::every;
     use crate::ground::runner::End;
     use crate::result::journal::Group;
     use crate::result::journal::tests::{group, record};
@@ -366,7 +342,7 @@ relative = true
 
     fn drawn(group: &Group, language: Language) -> Study {
         let solved = [solve(group)];
-        study("", std::slice::from_ref(group), &solved, &[], Texts::of(language)).expect("a study")
+        study("", std::slice::from_ref(group), &solved, Texts::of(language))
     }
 
     #[test]
@@ -413,8 +389,7 @@ relative = true
     #[test]
     fn every_printed_value_has_a_figure() {
         let texts = Texts::of(Language::En);
-        for (name, _) in SHIPPED {
-            let (_, experiment) = Experiment::find(name).expect("it is shipped");
+        for (name, experiment) in every() {
             let forms = experiment.plot.iter();
             let drawn: Vec<f64> = forms
                 .flat_map(|form| printed_points(&experiment, form, true, texts))
@@ -435,7 +410,7 @@ relative = true
     fn several_studies_are_parts_of_one_in_japanese_too() {
         let groups = [whole(6), whole(6)];
         let solved: Vec<_> = groups.iter().map(solve).collect();
-        let all = study("All", &groups, &solved, &[], Texts::of(Language::Ja)).expect("a study");
+        let all = study("All", &groups, &solved, Texts::of(Language::Ja));
         assert_eq!((all.parts.len(), all.all_plots().len()), (2, 2));
         assert!(!all.machine.is_empty() && all.parts.iter().all(|part| part.machine.is_empty()));
         assert!(all.findings.len() > 30 && all.answers.len() == 7);

@@ -106,8 +106,6 @@ pub enum Workload {
     Bonnie(crate::workload::bonnie::Bonnie),
     /// Reads at random places at a fixed rate, or as fast as possible.
     Stack(crate::workload::load::Load),
-    /// The first process of an emulated machine.
-    Guest(terapage_guest::Guest),
     /// likwid-bench's triad, as a cross-check.
     Likwid(crate::workload::likwid::Likwid),
 }
@@ -218,7 +216,6 @@ impl Workload {
             Workload::Temporal(temporal) => temporal.run(),
             Workload::Bonnie(bonnie) => bonnie.run(),
             Workload::Stack(load) => load.run(),
-            Workload::Guest(guest) => guest.run(),
             Workload::Likwid(likwid) => likwid.run(),
             Workload::Device(Device { file, bytes, threads, block, seconds }) => {
                 crate::workload::fio::device(&file, bytes, &threads, block, seconds)

@@ -3,10 +3,10 @@
 //! user.
 
 pub(crate) mod events;
-pub(crate) mod look;
+pub(crate) mod hash;
 pub(crate) mod mover;
 
-use look::{Look, hash};
+use hash::{Hashed, hash};
 use mover::{Lost, Mover, Taken};
 use terapage_sys::{memory, page_bytes};
 
@@ -75,7 +75,7 @@ pub(crate) struct LoadIn {
     pub buffer: Option<usize>,
     pub blocks: Vec<Arrival>,
     /// Whether to compute their hashes.
-    pub look: bool,
+    pub checks: bool,
     /// Whether to install them only if their hashes are as expected.
     pub verify: bool,
     pub runs: Vec<Run>,
@@ -93,7 +93,7 @@ impl LoadIn {
                 // SAFETY: the buffer is as long as its blocks, and only this load uses it.
                 bytes.copy_from_slice(unsafe { memory::bytes(buffer + index * block, block) });
             }
-            if self.look {
+            if self.checks {
                 // Now, while the first-level cache has the bytes.
                 arrival.hash = hash(bytes);
             }
@@ -112,7 +112,7 @@ pub(crate) struct Departure {
     pub place: usize,
     /// The result of inspecting its bytes; `None` if something else holds the block: then it is
     /// still in the program.
-    pub look: Option<Look>,
+    pub hashed: Option<Hashed>,
 }
 
 /// Takes blocks out of the program, in runs: neighbours in the program and in the pool.
@@ -137,10 +137,10 @@ fn take(mover: &mut Mover, block: usize, run: &mut [Departure]) -> Result<(), Lo
     let places: Vec<usize> = run.iter().map(|departure| departure.place).collect();
     for (index, departure) in run.iter_mut().enumerate() {
         if let Some(&next) = places.get(index + 1) {
-            look::ask_for(next, block);
+            hash::ask_for(next, block);
         }
         // SAFETY: the place is filled, and only this load uses it.
-        departure.look = Some(Look::at(unsafe { memory::bytes(departure.place, block) }));
+        departure.hashed = Some(Hashed::at(unsafe { memory::bytes(departure.place, block) }));
     }
     Ok(())
 }

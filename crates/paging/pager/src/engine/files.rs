@@ -11,7 +11,7 @@
 
 use super::Engine;
 use super::table::State;
-use crate::carry::look;
+use crate::carry::hash;
 use crate::error::Error;
 use crate::pager::Pager;
 use std::fs::File;
@@ -266,9 +266,9 @@ impl Engine {
                     // SAFETY: the block is mapped, and only this thread takes it away. If the
                     // program writes to it meanwhile, the write counts as a change now, or is found
                     // at the next sync.
-                    look::hash(unsafe { memory::bytes(at, self.block) }) != hash
+                    hash::hash(unsafe { memory::bytes(at, self.block) }) != hash
                 }
-                State::Watched if from_file => look::hash(self.frames.pool.bytes(entry.place)) != entry.hash,
+                State::Watched if from_file => hash::hash(self.frames.pool.bytes(entry.place)) != entry.hash,
                 _ => true,
             };
             if mark && from_file {
@@ -417,7 +417,7 @@ impl Pager {
             // Behind the end of the file, a page-in gives zeros.
             copy[inside..].fill(0);
             for (hash, bytes) in hashes[first..].iter_mut().zip(copy.chunks(block)) {
-                *hash = look::hash(bytes);
+                *hash = hash::hash(bytes);
             }
             total += inside as u64;
             first += run;

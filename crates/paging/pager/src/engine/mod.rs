@@ -21,7 +21,7 @@ mod trial;
 pub(crate) mod usage;
 mod waits;
 
-use crate::carry::look::hash;
+use crate::carry::hash::hash;
 use crate::carry::mover::{Lost, Mover};
 use crate::error::Error;
 use crate::follow::Follow;

@@ -386,7 +386,7 @@ impl Engine {
         let mut load = LoadIn {
             buffer: operation.buffer.as_ref().map(Buffer::at),
             blocks,
-            look: of_a_file || self.options.verify,
+            checks: of_a_file || self.options.verify,
             verify: self.options.verify,
             runs,
             good: false,
@@ -434,7 +434,7 @@ impl Engine {
         }
         self.io.put_buffer(&mut operation);
         for (&block, arrival) in operation.blocks.iter().zip(&load.blocks) {
-            if arrival.expected.is_none() || arrival.half && load.look {
+            if arrival.expected.is_none() || arrival.half && load.checks {
                 let entry = self.table.get_mut(block);
                 (entry.hash, entry.half) = (arrival.hash, false);
             }

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::table::{LEARNT, MARKER, SAMPLE, State, WANTED};
-use crate::carry::look::Look;
+use crate::carry::hash::Hashed;
 use crate::carry::mover::Taken;
 use crate::carry::{self, Departure};
 use crate::io::transfers::Operation;
@@ -112,7 +112,7 @@ impl Engine {
             if self.table.state(first) == State::Watched {
                 self.unwatch(first);
                 let place = self.frames.pool.address(self.table.get(first).place);
-                departures.push(Departure { program: None, place, look: None });
+                departures.push(Departure { program: None, place, hashed: None });
                 rest = &rest[1..];
                 continue;
             }
@@ -130,7 +130,7 @@ impl Engine {
                 let program = Some(self.table.address(block));
                 let entry = self.table.get_mut(block);
                 (entry.place, entry.flags) = (place, 0);
-                departures.push(Departure { program, place: self.frames.pool.address(place), look: None });
+                departures.push(Departure { program, place: self.frames.pool.address(place), hashed: None });
             }
             rest = &rest[places.len()..];
         }
@@ -144,13 +144,13 @@ impl Engine {
     fn taken_out(&mut self, blocks: &[u32], departures: &[Departure]) {
         let mut dirty = Vec::with_capacity(blocks.len());
         for (&block, departure) in blocks.iter().zip(departures) {
-            match departure.look {
+            match departure.hashed {
                 None => {
                     self.stays(block);
                     self.give_grace(block);
                 }
                 // A block that is zero, or whose bytes the store has, needs no write.
-                Some(look) if self.is_clean(block, look) => self.make_soft(block),
+                Some(hashed) if self.is_clean(block, hashed) => self.make_soft(block),
                 Some(_) => dirty.push(block),
             }
         }
@@ -198,17 +198,17 @@ impl Engine {
     }
 
     /// Whether a block that was just taken out needs no write. If it needs one, its hash is noted.
-    fn is_clean(&mut self, block: u32, look: Look) -> bool {
+    fn is_clean(&mut self, block: u32, hashed: Hashed) -> bool {
         let entry = self.table.get(block);
         let (slot, old) = (entry.slot(), entry.hash);
-        let hash = if look.zero { self.zero_hash } else { look.hash };
-        if look.zero && slot.is_some() && self.is_file(entry.origin) && hash == old && !entry.half {
+        let hash = if hashed.zero { self.zero_hash } else { hashed.hash };
+        if hashed.zero && slot.is_some() && self.is_file(entry.origin) && hash == old && !entry.half {
             // A hole in a mapped file, which must not be filled.
             Counters::add(&self.counters.clean_page_outs, 1);
             self.record(Kind::PageOutClean, [block]);
             return true;
         }
-        if look.zero {
+        if hashed.zero {
             self.drop_slot(block);
             Counters::add(&self.counters.zero_page_outs, 1);
             self.record(Kind::PageOutZero, [block]);
@@ -219,7 +219,7 @@ impl Engine {
             self.record(Kind::PageOutClean, [block]);
             return true;
         }
-        self.table.set_hash(block, hash, look.parts);
+        self.table.set_hash(block, hash, hashed.parts);
         Counters::add(&self.counters.dirty_page_outs, 1);
         self.record(Kind::PageOutDirty, [block]);
         false

@@ -12,7 +12,7 @@ use super::ahead::Ahead;
 use super::grace::Grace;
 use super::table::State;
 use super::trial::Trials;
-use crate::carry::look::{PARTS, hash};
+use crate::carry::hash::{PARTS, hash};
 use crate::error::Error;
 use crate::options::Options;
 use std::sync::atomic::Ordering::Relaxed;

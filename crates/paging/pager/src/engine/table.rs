@@ -2,7 +2,7 @@
 
 use super::files::UNKNOWN;
 use super::usage::Usage;
-use crate::carry::look::{PARTS, Parts};
+use crate::carry::hash::{PARTS, Parts};
 use crate::spans::Spans;
 use terapage_stats::RegionTable;
 use terapage_sys::{PAGE_LEAST, memory, page_bytes};

@@ -7,7 +7,7 @@
 use super::Engine;
 use super::table::State;
 use crate::carry::Run;
-use crate::carry::look::PARTS;
+use crate::carry::hash::PARTS;
 use std::collections::BTreeMap;
 use terapage_policy::splitting::Splitting;
 use terapage_sys::page_bytes;

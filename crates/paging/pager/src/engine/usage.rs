@@ -7,7 +7,7 @@
 //! loses a frame or its only copy in the store.
 
 use super::table::{Entry, State};
-use crate::carry::look::Parts;
+use crate::carry::hash::Parts;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_stats::{RegionCounters, RegionTable};

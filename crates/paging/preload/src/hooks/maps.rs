@@ -6,6 +6,7 @@ use crate::elf::each_segment;
 use crate::{borrowed, limits, paged, places, set_errno, setup, untracked};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
+use terapage_sys::runtimes::JAVA;
 use terapage_sys::{memory, page_bytes, thread};
 
 /// Smaller mappings are left to the kernel.
@@ -221,25 +222,20 @@ fn reserve(place: usize, len: usize) -> Option<usize> {
 }
 
 /// Whether to refuse a Java machine a reservation at the place that it names, as if the place were
-/// in use. From about version 21 on, Java names places for its heap in this way, low addresses
-/// first. In the end it accepts any place, and the arena's place is paged. Java with ZGC insists on
-/// its places.
+/// in use ([`terapage_sys::runtimes`] says why).
 fn is_offer_declined(len: usize, prot: c_int, flags: c_int) -> bool {
     flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE
         && flags & MAP_FIXED == 0
-        && len >= JAVA_LEAST
+        && len >= JAVA.heap_least
         && is_reservation(len, prot, flags & !MAP_FIXED_NOREPLACE)
         && is_served()
         && is_java()
         && ARENA.lock().reserving.declines()
 }
 
-/// The least bytes of a Java heap.
-const JAVA_LEAST: usize = 1 << 20;
-
 fn is_java() -> bool {
     let mut found = false;
-    each_segment(|segment| found |= segment.path.to_bytes().ends_with(b"/libjvm.so"));
+    each_segment(|segment| found |= segment.path.to_bytes().ends_with(JAVA.library));
     found
 }
 

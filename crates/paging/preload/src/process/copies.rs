@@ -10,7 +10,7 @@ use libc::{c_int, c_void};
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
-use terapage_pager::host::{Host, advice};
+use terapage_pager::owner::{Owner, advice};
 use terapage_pager::{Error, FDATASYNC, Pager};
 use terapage_stats::Counters;
 use terapage_sys::page_bytes;
@@ -18,13 +18,13 @@ use terapage_sys::page_bytes;
 /// The most bytes that leave memory in one request, so that faults are served in between.
 const DONE_WITH: usize = 4 << 20;
 
-static HOST: Host =
-    Host { begin, block, whole, take, give, is_used, advise, map_file, unmap_file, sync_file, counters };
+static OWNER: Owner =
+    Owner { begin, block, whole, take, give, is_used, advise, map_file, unmap_file, sync_file, counters };
 
 /// The table, for other copies of Terapage in the process; null if the process is not paged.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
-pub extern "C" fn terapage_host_3() -> *const c_void {
-    if arena::is_open() { (&raw const HOST).cast() } else { std::ptr::null() }
+pub extern "C" fn terapage_owner_3() -> *const c_void {
+    if arena::is_open() { (&raw const OWNER).cast() } else { std::ptr::null() }
 }
 
 /// The pager, once it has begun. It is used without the arena's lock, because a request may take

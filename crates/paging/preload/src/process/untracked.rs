@@ -16,6 +16,7 @@ use terapage_config::Heap;
 use terapage_stats::{Counters, Shared};
 use terapage_sys::fd::Fd;
 use terapage_sys::file::Early;
+use terapage_sys::runtimes::JAVA;
 use terapage_sys::thread;
 
 /// The promise: at most the budget, a hundredth of it, and this many bytes.
@@ -374,7 +375,7 @@ pub fn remedy(what: &Untracked) -> &'static str {
     let may_load_host = !crate::hosted::is_host() && !cfg!(target_env = "musl");
     let is_malloc_paged = setup::settings().is_some_and(|settings| settings.heap == Heap::All);
     // The loader's list of libraries cannot be asked: the pager's thread must not wait for it.
-    remedy_for(what, may_load_host && is_malloc_paged, || name() == "java")
+    remedy_for(what, may_load_host && is_malloc_paged, || name() == JAVA.program)
 }
 
 /// The same. `hosts`: whether a host could page what goes past the C library.
@@ -382,9 +383,7 @@ fn remedy_for(what: &Untracked, hosts: bool, is_java: impl Fn() -> bool) -> &'st
     const LIMIT: &str = "--enforce limits all of it";
     let largest = parts(what).into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, kind)| kind);
     match largest {
-        Some(SHARED) if is_java() => {
-            "Java's -XX:+UseZGC has its heap there: -XX:+UseG1GC is paged; --enforce limits all of it"
-        }
+        Some(SHARED) if is_java() => JAVA.shared_remedy,
         Some(BY_BRK | NAMED | REST) if hosts => {
             "try --static all, which pages what is mapped past the C library, too; --enforce limits all of it"
         }

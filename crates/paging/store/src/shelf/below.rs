@@ -114,6 +114,37 @@ impl BelowMut<'_> {
     }
 }
 
+/// Methods of a store that stands on the store in one field, with the same slots and nothing of its
+/// own about them. The names `Below`, `BelowMut` and `Error` must be known where this is used.
+#[macro_export]
+macro_rules! stands_on {
+    ($field:ident) => {
+        fn slots(&self) -> u32 {
+            self.$field.slots()
+        }
+
+        fn grow(&mut self) -> Result<(), Error> {
+            self.$field.grow()
+        }
+
+        fn below(&self) -> Below<'_> {
+            Below::Same(&self.$field)
+        }
+
+        fn below_mut(&mut self) -> BelowMut<'_> {
+            BelowMut::Same(&mut self.$field)
+        }
+
+        fn may_split(&self, more: usize) -> bool {
+            self.$field.may_split(more)
+        }
+
+        fn split(&mut self, more: usize) {
+            self.$field.split(more);
+        }
+    };
+}
+
 impl Store for Box<dyn Store> {
     fn name(&self) -> String {
         (**self).name()

@@ -1,6 +1,6 @@
 //! `terapage paper run fukuchi-sweep`: every combination of parameters.
 
-use super::{pair, read_fitted};
+use super::{fitted, is_none, pair};
 use anyhow::{Context, bail};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -43,14 +43,12 @@ pub struct SweepCommand {
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     memory: Size,
     /// Simulations at the same time [default: as many as there are cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
-    /// Read fitted values from a file, for parameters that are not set [default: built-in values]
-    #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
+    /// Read fitted values from a file, for parameters that are not set, or none: use the profiles
+    /// as they are [default: built-in values]
+    #[arg(long, value_name = "FILE|none")]
     fitted: Option<PathBuf>,
-    /// Use the profiles as they are, without fitted values
-    #[arg(long)]
-    unfitted: bool,
     /// List the parameters
     #[arg(long, exclusive = true)]
     list: bool,
@@ -77,7 +75,7 @@ impl SweepCommand {
             (workload.name.clone(), workload.path().map(|path| path.display().to_string()))
         };
         let names: Vec<_> = workloads.iter().map(named).collect();
-        let all = points(&self.axes()?, &names, !self.unfitted)?;
+        let all = points(&self.axes()?, &names, !self.fitted.as_deref().is_some_and(is_none))?;
         // Every value is checked before the first simulation.
         let each = workloads.iter().flat_map(|workload| {
             let name = named(workload);
@@ -141,11 +139,7 @@ impl SweepCommand {
     }
 
     fn fitted_values(&self) -> anyhow::Result<Fitted> {
-        match &self.fitted {
-            Some(path) => read_fitted(path),
-            None if self.unfitted => Ok(Fitted::default()),
-            None => Ok(Fitted::built_in()),
-        }
+        fitted(self.fitted.as_deref())
     }
 
     /// As many simulations as cores and memory allow.

@@ -42,7 +42,6 @@ const SIMULATED_NS: u64 = 60 * MILLISECOND;
 Examples:
   terapage paper run stack-calibrate --output here.toml
   terapage paper run stack-calibrate --dir /nvme/tmp --output nvme.toml --html nvme.html
-  terapage paper run stack-calibrate --fio d1.json --fio d8.json --fio d32.json --output here.toml
   terapage paper run stack --stack virtio --machine here.toml --set threads=1 --set calls=8
 
 This measures the clock, a system call, a switch, a wake-up, an interrupt, the transfer of a cache
@@ -57,7 +56,7 @@ pub struct Calibrate {
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=65536))]
     size: u64,
     /// Use fio's results (JSON) instead of reads by this command; may be given several times
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide = true, value_name = "FILE")]
     fio: Vec<PathBuf>,
     /// Write the machine file here
     #[arg(short, long, value_name = "FILE")]

@@ -28,7 +28,7 @@ pub struct Options {
     #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=5000))]
     pub time: u64,
     /// Read costs from a TOML file in the form of the model's own.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide = true, value_name = "FILE")]
     pub costs: Option<PathBuf>,
     /// Set one cost, in CPU cycles: aio-dio=3000.
     #[arg(long, value_name = "NAME=VALUE")]

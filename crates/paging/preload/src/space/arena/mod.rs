@@ -45,8 +45,8 @@ const HUGE_FROM: usize = 8 << 20;
 /// a system call.
 const DUMP_STEP: usize = 64 << 20;
 
-/// With `--overcommit no` the store is asked for this much more than is in use, if it has that:
-/// then not every allocation must ask.
+/// With `--store-size SIZE,strict` the store is asked for this much more than is in use, if it has
+/// that: then not every allocation must ask.
 const BACKED_STEP: usize = 16 << 20;
 
 /// The most bytes of the arena's first part.
@@ -257,9 +257,9 @@ impl Arena {
     }
 
     /// Whether the store could hold all memory in use and `more` bytes, if that is required
-    /// (`--overcommit no`).
+    /// (`--store-size SIZE,strict`).
     pub fn is_backed(&mut self, more: usize) -> bool {
-        let wants = setup::settings().is_some_and(|settings| !settings.overcommit);
+        let wants = setup::settings().is_some_and(|settings| settings.store_size.strict);
         let Some(pager) = self.pager.as_ref().filter(|_| wants) else { return true };
         let in_use = self.in_use() + more;
         if in_use > self.backed && pager.reserve(in_use + BACKED_STEP).is_ok() {

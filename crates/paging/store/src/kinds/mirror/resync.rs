@@ -6,6 +6,7 @@
 //! One step at a time is under way, and the steps have a bounded rate. A write of the program's to
 //! slots of the step waits until the step is over.
 
+use super::copies::Side;
 use super::repair::Saved;
 use super::{Inner, Mirror};
 use crate::EXTENT;
@@ -68,6 +69,11 @@ impl Resync {
     pub fn split(&mut self, more: u32) {
         self.at *= more;
     }
+}
+
+/// Whether a copy lacks these slots and takes them now.
+fn is_target(copy: &Side, slots: &Range<u32>, now_ns: u64) -> bool {
+    copy.lacks(slots) && copy.takes_again(now_ns) && slots.end <= copy.store.slots()
 }
 
 impl Mirror {
@@ -165,16 +171,21 @@ impl Mirror {
     fn check_target(&mut self, ring: &mut StoreRing<'_>) {
         let Some(step) = &self.resync.step else { return };
         let now_ns = now_ns();
-        let is_target = |&index: &usize| {
-            let copy = &self.copies.0[index];
-            copy.lacks(&step.slots) && copy.takes_again(now_ns) && step.slots.end <= copy.store.slots()
+        let mut copies = self.copies.0.iter();
+        let Some(index) = copies.position(|copy| is_target(copy, &step.slots, now_ns)) else {
+            return self.end_step(ring);
         };
-        let Some(index) = (0..self.copies.0.len()).find(is_target) else { return self.end_step(ring) };
+        self.read_step(index, ring, Inner::Check);
+    }
+
+    /// Reads the slots of the step from a copy.
+    fn read_step(&mut self, index: usize, ring: &mut StoreRing<'_>, what: Inner) {
+        let Some(step) = &self.resync.step else { return };
         let slot = step.slots.start;
         // SAFETY: the step has the array until its operations have ended.
         let array = unsafe { KeptPieces::new(&step.pieces) };
         // SAFETY: the step has the memory, which nobody else uses, until its operations have ended.
-        unsafe { self.begin_in(index, ring, Inner::Check, (OpKind::Read, slot, false), array) };
+        unsafe { self.begin_in(index, ring, what, (OpKind::Read, slot, false), array) };
     }
 
     /// A copy has given what it lacked, or has not.
@@ -217,11 +228,7 @@ impl Mirror {
             return self.end_step(ring);
         };
         step.tried |= 1 << index;
-        let slot = step.slots.start;
-        // SAFETY: the step has the array until its operations have ended.
-        let array = unsafe { KeptPieces::new(&step.pieces) };
-        // SAFETY: the step has the memory, which nobody else uses, until its operations have ended.
-        unsafe { self.begin_in(index, ring, Inner::Source, (OpKind::Read, slot, false), array) };
+        self.read_step(index, ring, Inner::Source);
     }
 
     /// The read of the step from a copy has completed.
@@ -260,10 +267,7 @@ impl Mirror {
         let slots = step.slots.clone();
         // SAFETY: the step has the array until its operations have ended.
         let array = unsafe { KeptPieces::new(&step.pieces) };
-        let lacks = |&index: &usize| {
-            let copy = &self.copies.0[index];
-            copy.lacks(&slots) && copy.takes_again(now_ns) && slots.end <= copy.store.slots()
-        };
+        let lacks = |&index: &usize| is_target(&self.copies.0[index], &slots, now_ns);
         let targets: Vec<usize> = (0..self.copies.0.len()).filter(lacks).collect();
         step.left = targets.len() as u32;
         if targets.is_empty() {

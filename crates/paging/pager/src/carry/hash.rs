@@ -55,7 +55,7 @@ pub(crate) fn ask_for(at: usize, len: usize) {
 
 /// The result of inspecting a block's bytes: all zero, or their hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct Hashed {
     pub zero: bool,
     /// The hash, if the bytes are not all zero.
     pub hash: u128,
@@ -63,13 +63,13 @@ pub(crate) struct Look {
     pub parts: Parts,
 }
 
-impl Look {
-    pub fn at(bytes: &[u8]) -> Look {
+impl Hashed {
+    pub fn at(bytes: &[u8]) -> Hashed {
         if is_zero(bytes) {
-            return Look { zero: true, hash: 0, parts: [0; PARTS] };
+            return Hashed { zero: true, hash: 0, parts: [0; PARTS] };
         }
         let (hash, parts) = hash_with_parts(bytes);
-        Look { zero: false, hash, parts }
+        Hashed { zero: false, hash, parts }
     }
 }
 
@@ -82,7 +82,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Look, PARTS, hash};
+    use super::{Hashed, PARTS, hash};
     use terapage_sys::page_bytes;
 
     /// The expected hashes come from the reference implementation: they must not depend on the
@@ -97,26 +97,26 @@ mod tests {
     #[test]
     fn each_page_of_a_block_has_its_part_in_the_hash() {
         let mut bytes: Vec<u8> = (0..PARTS * page_bytes()).map(|at| (at * 7 % 251) as u8).collect();
-        let before = Look::at(&bytes);
+        let before = Hashed::at(&bytes);
         for (page, part) in before.parts.into_iter().enumerate() {
             assert_eq!(hash(&bytes[page * page_bytes()..][..page_bytes()]) as u64, part);
             bytes[page * page_bytes() + 9] ^= 1;
-            let after = Look::at(&bytes);
+            let after = Hashed::at(&bytes);
             assert_ne!(after.hash, before.hash, "page {page}");
             assert!((0..PARTS).all(|at| (after.parts[at] == before.parts[at]) == (at != page)));
             bytes[page * page_bytes() + 9] ^= 1;
         }
-        assert_eq!(Look::at(&bytes), before);
+        assert_eq!(Hashed::at(&bytes), before);
     }
 
     #[test]
     fn one_bit_is_not_zero() {
         let mut bytes = vec![0u8; 4096];
-        assert!(Look::at(&bytes).zero);
+        assert!(Hashed::at(&bytes).zero);
         for at in [0, 1, 255, 256, 2000, 4095] {
             bytes[at] = 0x80;
-            let look = Look::at(&bytes);
-            assert!(!look.zero && look.hash == hash(&bytes), "at {at}");
+            let hashed = Hashed::at(&bytes);
+            assert!(!hashed.zero && hashed.hash == hash(&bytes), "at {at}");
             bytes[at] = 0;
         }
     }

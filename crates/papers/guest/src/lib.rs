@@ -2,16 +2,20 @@
 //! KVM, whose clock counts instructions. Two machines boot at the same time, and their results must
 //! agree.
 //!
-//! [`boot`] runs on the host, which provides files and runs programs ([`Host`]); [`Guest`] is the
+//! [`Run`] runs on the host, which provides files and runs programs ([`Host`]); [`Guest`] is the
 //! first process of the machine.
 
+mod command;
 mod init;
 mod machine;
 mod second;
+mod study;
 
-pub use init::{Counted, Files, Guest, MULTIPLICITIES};
-pub use machine::{Boot, Kernel, LIMIT, boot, can_be, pack};
-pub use second::{Arrayed, Limited, MULTIPLICITIES as QUEUE_MULTIPLICITIES, Queued};
+pub use command::Run;
+pub use init::Guest;
+
+use init::Counted;
+use machine::Boot;
 
 use anyhow::{bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -21,14 +25,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The expected time of two machines, and the disk space that they need meanwhile.
-pub const SECONDS: f64 = 45.0;
-/// See [`SECONDS`].
-pub const DISK_BYTES: u64 = 256 << 20;
-
 /// The counts of two machines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Told {
+struct Told {
     /// The package of the kernel.
     pub kernel: String,
     /// The command that started the measurement.
@@ -42,7 +41,7 @@ pub struct Told {
 }
 
 /// What the host does for machines.
-pub trait Host: Sync {
+trait Host: Sync {
     /// Makes a file whose name ends in `suffix`. Dropping the first part of the result removes the
     /// file.
     ///
@@ -55,13 +54,10 @@ pub trait Host: Sync {
     /// # Errors
     /// The program cannot be started, or everything must stop.
     fn run(&self, program: PathBuf, arguments: Vec<OsString>, limit: Duration) -> anyhow::Result<Ran>;
-
-    /// The arguments that lead to the lab in its program's command line.
-    fn lab_arguments(&self) -> &[String];
 }
 
 /// A program on the host that has ended.
-pub struct Ran {
+struct Ran {
     /// The run time.
     pub seconds: f64,
     /// The failure, if there was one.
@@ -72,7 +68,7 @@ pub struct Ran {
 ///
 /// # Errors
 /// The machines counted different things.
-pub fn together(both: &[Boot]) -> anyhow::Result<Vec<(Counted, f64)>> {
+fn together(both: &[Boot]) -> anyhow::Result<Vec<(Counted, f64)>> {
     let [one, other] = both else { bail!("two boots are needed") };
     ensure!(one.cells.len() == other.cells.len(), "the two boots counted different things");
     let pairs = one.cells.iter().zip(&other.cells);
@@ -87,12 +83,12 @@ pub fn together(both: &[Boot]) -> anyhow::Result<Vec<(Counted, f64)>> {
 }
 
 /// A cell in words.
-pub fn name(cell: &Counted) -> String {
+fn name(cell: &Counted) -> String {
     format!("{}, {}, {}", cell.path, cell.scheduler, column(cell.multiplicity))
 }
 
 /// The name of a number of I/Os of a call.
-pub fn column(multiplicity: usize) -> String {
+fn column(multiplicity: usize) -> String {
     match multiplicity {
         0 => "pread".into(),
         m => format!("m = {m}"),

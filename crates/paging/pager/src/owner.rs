@@ -8,9 +8,9 @@ use std::ffi::{CStr, c_int};
 use terapage_stats::Counters;
 
 /// The name of the function that returns the table, or a null pointer if the process is not paged.
-pub const NAME: &CStr = c"terapage_host_3";
+pub const NAME: &CStr = c"terapage_owner_3";
 
-/// Advice by number, for [`Host::advise`]: as in `terapage.h`.
+/// Advice by number, for [`Owner::advise`]: as in `terapage.h`.
 pub mod advice {
     use std::ffi::c_int;
     /// Touched soon.
@@ -27,7 +27,7 @@ pub mod advice {
 /// blocks. Each function may wait for a page, or for the pager.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Host {
+pub struct Owner {
     /// Starts the pager if it does not run yet.
     pub begin: extern "C" fn() -> c_int,
     /// Bytes of a block.

@@ -1,20 +1,36 @@
 //! The counts of two machines as a page: tables, plots, and words.
 
-use crate::result::language::Texts;
-use crate::result::number::number;
+use crate::init::{Counted, Files, MULTIPLICITIES};
+use crate::machine::Boot;
+use crate::second::{Arrayed, Limited, MULTIPLICITIES as QUEUE_MULTIPLICITIES, Queued};
+use crate::{Told, column, name, together};
 use std::iter::zip;
-use terapage_guest::{
-    Arrayed, Boot, Counted, Files, Limited, MULTIPLICITIES, QUEUE_MULTIPLICITIES, Queued, Told, column, name,
-    together,
+use std::sync::OnceLock;
+use terapage_lab::{Texts, number};
+use terapage_report::{
+    Answer, Axis, Finding, Language, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Verdict,
+    X,
 };
-use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
+
+/// The ratios with which "close, slightly behind" holds. Chosen, not measured.
+const CLOSE: [f64; 2] = [1.0, 1.5];
+
+/// The texts in a language.
+pub fn texts(language: Language) -> &'static Texts {
+    static ALL: [OnceLock<Texts>; 2] = [OnceLock::new(), OnceLock::new()];
+    let read = |file| move || Texts::read(file, language);
+    match language {
+        Language::En => ALL[0].get_or_init(read(include_str!("../languages/en.toml"))),
+        Language::Ja => ALL[1].get_or_init(read(include_str!("../languages/ja.toml"))),
+    }
+}
 
 /// Two boots may differ by this, as a share. Chosen, not measured.
 const BOOTS_DIFFER: f64 = 0.01;
 
 /// The ratio of an I/O's instructions by virtio-scsi to those by nvme, with 1, 4 and 32 I/Os in a
 /// call. The experiment of Sato et al. predicts this ratio.
-pub fn scsi_over_nvme(told: &Told) -> Vec<(usize, f64)> {
+fn scsi_over_nvme(told: &Told) -> Vec<(usize, f64)> {
     let Ok(cells) = together(&told.boots) else { return Vec::new() };
     [1, 4, 32].into_iter().filter_map(|m| Some((m, ratio(&cells, "virtio-scsi", "nvme", m)?))).collect()
 }
@@ -50,8 +66,12 @@ pub fn study(told: &Told, texts: &Texts) -> anyhow::Result<Study> {
             (texts.text("its kernel"), told.kernel.clone()),
             (texts.text("seconds, both at once"), texts.list(&seconds)),
         ],
+        language: texts.language(),
         ..Study::default()
     };
+    let ratios = scsi_over_nvme(told);
+    study.answers.extend(first_answer(&ratios, texts));
+    study.findings.extend((!ratios.is_empty()).then(|| finding(&ratios, texts)));
     study.summary.push(answer(&cells, texts));
     let nvme = |m| of(&cells, "nvme", "none", m);
     if let Some(saved) = nvme(1).zip(nvme(32)).map(|(one, many)| 1.0 - many / one) {
@@ -102,6 +122,33 @@ pub fn study(told: &Told, texts: &Texts) -> anyhow::Result<Study> {
         study.tables.push(table_of_limits(&limits, texts));
     }
     Ok(study)
+}
+
+/// The answer of the first page.
+fn first_answer(ratios: &[(usize, f64)], texts: &Texts) -> Option<Answer> {
+    let times = ratios.iter().map(|(_, times)| *times);
+    let (least, most) = (times.clone().min_by(f64::total_cmp)?, times.max_by(f64::total_cmp)?);
+    let values = [("least", &*format!("{least:.2}")), ("most", &*format!("{most:.2}"))];
+    Some(Answer { text: texts.say("guest", &values), command: "terapage paper run stack-guest".into() })
+}
+
+/// The prediction of Sato et al., and whether it holds.
+fn finding(ratios: &[(usize, f64)], texts: &Texts) -> Finding {
+    let [least, most] = CLOSE;
+    let holds = ratios.iter().all(|(_, times)| (least..=most).contains(times));
+    let values: Vec<String> = ratios
+        .iter()
+        .map(|(m, times)| texts.say("value-at", &[("value", &number(*times)), ("place", &column(*m))]))
+        .collect();
+    let found = texts.say("finding-value", &[("values", &texts.list(&values))]);
+    let asked = texts.say("asked-between", &[("least", &number(least)), ("most", &number(most))]);
+    Finding {
+        printed: format!("Sato et al. {}", texts.text("section 4")),
+        claim: texts.say("finding-claim", &[]),
+        verdict: if holds { Verdict::Holds } else { Verdict::Differs },
+        here: format!("{found} {asked}"),
+        figures: vec![0],
+    }
 }
 
 /// The differences between two boots in each cell, as shares, with the cell's name.
@@ -346,10 +393,13 @@ fn plots(cells: &[(Counted, f64)], texts: &Texts) -> Vec<Plot> {
 
 #[cfg(test)]
 mod tests {
-    use super::{apart, differ, scsi_over_nvme, study, together};
-    use crate::result::language::Texts;
-    use terapage_guest::{Arrayed, Boot, Counted, Files, Limited, Queued, Told};
-    use terapage_report::Language;
+    use super::{apart, differ, scsi_over_nvme, study, texts, together};
+    use crate::Told;
+    use crate::init::{Counted, Files};
+    use crate::machine::Boot;
+    use crate::second::{Arrayed, Limited, Queued};
+    use std::collections::BTreeSet;
+    use terapage_report::{Language, Verdict};
 
     fn counted(path: &str, multiplicity: usize, busy: f64) -> Counted {
         Counted { path: path.into(), scheduler: "none".into(), multiplicity, busy, thread: busy / 2.0 }
@@ -397,7 +447,7 @@ mod tests {
     fn the_open_question_is_answered_from_two_boots() {
         let told = Told {
             kernel: "a kernel".into(),
-            command: "terapage lab all".into(),
+            command: "terapage paper run stack-guest".into(),
             terapage: "1".into(),
             started_s: 1,
             boots: vec![boot(1.0), boot(1.004)],
@@ -407,11 +457,15 @@ mod tests {
             ratios.len() == 3 && ratios.iter().all(|(_, ratio)| (ratio - 1.35).abs() < 1e-9),
             "{ratios:?}"
         );
-        let texts = Texts::of(Language::En);
-        let text = terapage_report::render_text(&study(&told, texts).expect("a study"), 100);
+        let english = texts(Language::En);
+        let found = study(&told, english).expect("a study").findings;
+        assert_eq!((found.len(), found[0].verdict), (1, Verdict::Holds), "{found:?}");
+        assert!(found[0].here.contains("1.35 at m = 4") && found[0].here.contains("between 1.00 and 1.50"));
+        let text = terapage_report::render_text(&study(&told, english).expect("a study"), 100);
         let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "takes 1.35 (one I/O a call) to 1.35 (32)",
+            "takes 1.35 to 1.35 times as many instructions by virtio-scsi as by nvme",
             "null_blk) 1.20 to 1.20 times",
             "save 20 %",
             "agree within 0.4 %",
@@ -422,11 +476,11 @@ mod tests {
         ] {
             assert!(plain.contains(part), "{part}: {text}");
         }
-        let far = differ(&apart(&[boot(1.0), boot(1.02)]).expect("the same cells"), texts);
+        let far = differ(&apart(&[boot(1.0), boot(1.02)]).expect("the same cells"), english);
         assert!(far.contains("in 4 of 25 cells") && far.contains("2.0 %"), "{far}");
-        let same = differ(&apart(&[boot(1.0), boot(1.0)]).expect("the same cells"), texts);
+        let same = differ(&apart(&[boot(1.0), boot(1.0)]).expect("the same cells"), english);
         assert!(same.contains("the same in all 25 cells"), "{same}");
-        let japanese = study(&told, Texts::of(Language::Ja)).expect("a study");
+        let japanese = study(&told, texts(Language::Ja)).expect("a study");
         let titles = japanese.plots.iter().map(|plot| &plot.title).chain(&japanese.summary);
         let titles = titles.chain(japanese.tables.iter().flat_map(|table| [&table.title, &table.note]));
         let plain: Vec<&String> = titles.filter(|text| text.is_ascii()).collect();
@@ -434,5 +488,16 @@ mod tests {
         let mut short = boot(1.0);
         short.cells.pop();
         assert!(together(&[boot(1.0), short]).is_err());
+    }
+
+    #[test]
+    fn every_sentence_that_is_asked_for_is_there() {
+        let parts = include_str!("study.rs").split("say(\"").skip(1).filter_map(|part| part.split_once('"'));
+        let keys: BTreeSet<&str> = parts.map(|(key, _)| key).collect();
+        for language in [Language::En, Language::Ja] {
+            let missing: Vec<&&str> =
+                keys.iter().filter(|key| texts(language).say(key, &[]) == ***key).collect();
+            assert!(missing.is_empty(), "{language:?}: {missing:?}");
+        }
     }
 }

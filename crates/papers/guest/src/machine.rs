@@ -1,7 +1,7 @@
 //! The emulated machine: its kernel, its first file system, its devices, and its output.
 //!
-//! The machine boots from an archive in memory, with the lab's own program, the libraries that this
-//! program has loaded, and the drivers. Nothing is installed; the kernel is kept in the user's
+//! The machine boots from an archive in memory, with terapage's own program, the libraries that
+//! this program has loaded, and the drivers. Nothing is installed; the kernel is kept in the user's
 //! cache.
 
 use crate::Host;
@@ -66,16 +66,16 @@ impl Kernel {
     pub fn get(named: Option<&Path>) -> anyhow::Result<Kernel> {
         let cache = cache()?;
         if let Some(package) = named {
-            ensure!(package.is_file(), "--kernel {}: no such file", package.display());
+            ensure!(package.is_file(), "{}: no such file", package.display());
             let name = package.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             return unpack(package, &cache, &name);
         }
         tools::find("apt-cache")
-            .map_err(|why| Cannot(format!("{why}; or name a kernel with --kernel FILE.deb")))?;
+            .map_err(|why| Cannot(format!("{why}; or name a kernel: stack-guest FILE.deb")))?;
         let Some(name) = known_to_apt()? else {
             bail!(Cannot(
-                "apt knows no kernel for the machine (apt-get update; or name a kernel with \
-                 --kernel FILE.deb)"
+                "apt knows no kernel for the machine (apt-get update; or name a kernel: \
+                 stack-guest FILE.deb)"
                     .into()
             ));
         };
@@ -236,9 +236,9 @@ impl<W: Write> Archive<W> {
 /// A file cannot be read or written.
 pub fn pack(to: File, kernel: &Kernel) -> anyhow::Result<()> {
     let mut archive = Archive::new(BufWriter::new(to));
-    let program = fs::read("/proc/self/exe").context("the lab's own program")?;
-    let parts = Parts::of(&program).context("the lab's own program is no ELF file")?;
-    archive.file(Path::new("/lab"), 0o755, &program[..parts.end])?;
+    let program = fs::read("/proc/self/exe").context("terapage's own program")?;
+    let parts = Parts::of(&program).context("terapage's own program is no ELF file")?;
+    archive.file(Path::new("/terapage"), 0o755, &program[..parts.end])?;
     let mut libraries = loaded(&fs::read_to_string("/proc/self/maps")?);
     if let Some(interpreter) = parts.interpreter {
         // The interpreter has its usual name, which may be a link.
@@ -398,7 +398,7 @@ fn machine(
     let (results, console): (&Path, &Path) = ((*results).as_ref(), (*console).as_ref());
     let mut words = at_once(number);
     words.push(qemu.into());
-    words.extend([arguments, &devices, &line(host.lab_arguments(), part)].concat());
+    words.extend([arguments, &devices, &line(part)].concat());
     for path in [results, console] {
         let mut text = OsString::from("file:");
         text.push(path);
@@ -457,12 +457,12 @@ fn arguments(part: Part, kernel: &Kernel, initramfs: &Path) -> Vec<OsString> {
 }
 
 /// The line for the machine's kernel.
-fn line(lab: &[String], part: Part) -> Vec<OsString> {
-    let first = [lab, &["workload", "guest", "--part", part.name()].map(str::to_owned)].concat().join(" ");
+fn line(part: Part) -> Vec<OsString> {
+    let first = format!("paper guest --part {}", part.name());
     // The kernel's tests of its own ciphers would take half of the start.
     let line = "console=ttyS1 loglevel=4 panic=-1 mitigations=off nokaslr norandmaps tsc=reliable \
                 cryptomgr.notests=1";
-    vec!["-append".into(), format!("{line} rdinit=/lab -- {first}").into()]
+    vec!["-append".into(), format!("{line} rdinit=/terapage -- {first}").into()]
 }
 
 /// A device of the emulator that answers at once and does nothing: if I/O ended in the host's time,
