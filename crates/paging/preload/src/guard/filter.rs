@@ -56,6 +56,8 @@ enum When {
     Given(u8, u8),
     /// If the call comes from a guarded program's code.
     Always,
+    /// The same, except to the standard streams.
+    ToFiles,
 }
 
 /// When a call of this number is trapped.
@@ -82,6 +84,8 @@ fn when(number: usize) -> When {
         | libc::SYS_io_destroy
         | libc::SYS_io_cancel => When::Never,
         libc::SYS_io_uring_setup | libc::SYS_io_setup => When::Always,
+        // So the loader writes its messages, before there is a handler. Hooks serve the program's.
+        libc::SYS_writev => When::ToFiles,
         // A blocked or replaced SIGSYS would let the kernel end the process.
         libc::SYS_rt_sigaction | libc::SYS_rt_sigsuspend | libc::SYS_sigaltstack => When::Always,
         libc::SYS_rt_sigprocmask => When::Given(pointers.unwrap_or(0), 1),
@@ -131,6 +135,10 @@ fn ends(when: When) -> Vec<Step> {
     let (pointers, given) = match when {
         When::Never => return vec![step(GIVE, ALLOW)],
         When::Always => return [&FROM_CODE[..], &trap()].concat(),
+        When::ToFiles => {
+            let files = [step(LOAD, argument(0)), branch(FROM, 3, 1, 0), step(GIVE, ALLOW)];
+            return [&files[..], &FROM_CODE, &trap()].concat();
+        }
         When::Pointers(pointers) => (pointers, None),
         When::Given(pointers, given) => (pointers, Some(given)),
     };
@@ -170,7 +178,7 @@ fn ends_within(when: When, ranges: &[Range<usize>]) -> Vec<Step> {
     let pointers = match when {
         When::Pointers(pointers) | When::Given(pointers, _) => pointers,
         // The first filter traps those calls.
-        When::Never | When::Always => 0,
+        When::Never | When::Always | When::ToFiles => 0,
     };
     let mut tests = Vec::new();
     for index in bits(pointers) {
@@ -374,6 +382,7 @@ mod tests {
             }
             assert_eq!(run(&steps, number, gate::PLACE, &[3, INSIDE]), ALLOW);
         }
+        assert_eq!(run(&steps, libc::SYS_writev, CODE, &[2, STACK]), ALLOW);
         assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, CODE, &[0, STACK, 0]), TRAP);
         assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, OTHERS[0], &[0, STACK, 0]), ALLOW);
         assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, OTHERS[3], &[0, STACK, 0]), ALLOW);
@@ -396,6 +405,7 @@ mod tests {
                 let trapped = match when {
                     When::Never => false,
                     When::Always => true,
+                    When::ToFiles => index == 0,
                     When::Pointers(pointers) => pointers >> index & 1 != 0,
                     When::Given(pointers, given) => pointers >> index & 1 != 0 || usize::from(given) == index,
                 };
