@@ -93,8 +93,8 @@ pub fn mask(blocked: &mut u64, [how, new, old, len, ..]: [usize; 6]) -> isize {
     0
 }
 
-/// Ends `sigaltstack`, which the kernel has done: the stack after the handler stands in the context.
-/// The old one does, too, since the kernel disarms some stacks before it calls a handler.
+/// Ends `sigaltstack`, which the kernel has done: the stack after the handler stands in the
+/// context. The old one does, too, since the kernel disarms some stacks before it calls a handler.
 pub fn stack(aside: &mut libc::stack_t, [new, old, ..]: [usize; 6], depth: usize) -> isize {
     /// The kernel does not use the stack while a handler runs on it.
     const DISARMED: i32 = i32::MIN;
