@@ -14,7 +14,8 @@ use crate::{
 use anyhow::Context;
 use anyhow::bail;
 use clap::Args;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -22,6 +23,7 @@ use terapage_config::{
     Group, Hosted, Io, PATH_VARIABLES, SETTINGS, Settings, Size, UnknownVariable, memory_bytes,
 };
 use terapage_lease::JOB_VARIABLE;
+use terapage_sys::executable;
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
 use terapage_trace::Learnt;
 
@@ -121,13 +123,13 @@ impl Run {
         let is_hosted = match (&unpaged, settings.hosted) {
             (_, Hosted::Off) => false,
             (Some(unpaged), _) => unpaged.is_hostable,
+            // The host does not guard calls.
+            (None, _) if userfaultfd::guards() => false,
             (None, wanted) => (wanted == Hosted::All || library::IS_IN_HOST) && program::is_dynamic(&path),
         };
         let host = if is_hosted { library::host(&library) } else { None };
         let unpaged = unpaged.or_else(|| without_host(&path, settings.hosted)).filter(|_| host.is_none());
-        if unpaged.is_none() && userfaultfd::guards() {
-            complain(userfaultfd::GUARDED);
-        }
+        let is_guarded = unpaged.is_none() && host.is_none() && guards(&path);
         if let Some(Unpaged { why, .. }) = &unpaged {
             if self.require {
                 bail!("{shown} is not run, since its memory would not be paged (--require): {why}");
@@ -163,6 +165,9 @@ impl Run {
             command.env(library::HOSTED, library::hosted(program, self.require));
         }
         signals::keep(&mut command);
+        if is_guarded {
+            userfaultfd::lay_out_guarded().context("personality")?;
+        }
         // This step is the last that can fail: once made, a cgroup is either entered or removed.
         limit.map(|limit| enforce::Cage::make(limit)?.enter()).transpose()?;
         Ok(not_executed(name, &command.exec()))
@@ -220,6 +225,17 @@ fn find(name: &OsStr) -> Result<PathBuf, ExitCode> {
     };
     complain(&format!("{shown}: {why}"));
     Err(ExitCode::from(status))
+}
+
+/// Whether a program's calls are guarded, which is said: it loads the library, and may have the
+/// layout of guarded programs.
+fn guards(path: &Path) -> bool {
+    let has_loader = |path: CString| executable::loader_of(&path).is_some();
+    let guards = userfaultfd::guards() && CString::new(path.as_os_str().as_bytes()).is_ok_and(has_loader);
+    if guards {
+        complain(userfaultfd::GUARDED);
+    }
+    guards
 }
 
 /// Whether a word reads as a budget, such as `1G` or `50%`.

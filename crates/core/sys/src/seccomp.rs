@@ -11,6 +11,14 @@ pub struct Step {
     value: u32,
 }
 
+impl Step {
+    /// The same branch, which skips `no` steps if it does not hold.
+    #[must_use]
+    pub const fn or_skip(self, no: u8) -> Step {
+        Step { no, ..self }
+    }
+}
+
 /// A filter in the kernel's form (`struct sock_fprog`).
 #[repr(C)]
 #[derive(Clone, Copy)]
