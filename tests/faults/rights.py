@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import random
 import re
 import shutil
 import subprocess
@@ -135,44 +134,22 @@ def pinned(bench):
 
 
 def no_permission(bench):
-    """A user who may not handle page faults: one line before the program, which runs; with --require it does not run."""
+    """A user who may have no userfaultfd at all: one line before the program, which runs; with --require it does not run."""
     need_restricted()
-    run = [*NOBODY, *for_everybody(bench), "run", "--memory", "64M", "--store", bench.store]
+    lacks = [*NOBODY, bench.build("forbid.c"), "323"]
+    run = [*lacks, *for_everybody(bench), "run", "--memory", "64M", "--store", bench.store]
     for more, expected in (((), (0, "ran\n")), (("--require",), (125, ""))):
         with Child([*run, *more, "--", "echo", "ran"], bench.place) as child:
             status = bench.end(child)
             lines = child.errors().splitlines()
             check((status, child.output()) == expected, f"status {status}: {child.last_words()}")
             check(len(lines) == 1 and re.search("not (be )?paged.*sudo terapage doctor --fix", lines[0]), f"{lines}")
-    with Child([*NOBODY, bench.path("terapage"), "doctor"], bench.place) as child:
+    with Child([*lacks, bench.path("terapage"), "doctor"], bench.place) as child:
         bench.end(child)
         lines_of_doctor = [line.strip() for line in child.output().splitlines()]
         begins = ["failure  userfaultfd", f"fix: sudo {bench.path('terapage')} doctor --fix", "or:  sudo setpriv", "or:  sudo sysctl vm.unprivileged_userfaultfd=1"]
         check(all(line.startswith(begin) for line, begin in zip(lines_of_doctor, begins)), f"not the gentlest way first, each on its line: {child.output()}")
     return lines[0]
-
-
-def guarded_user(bench):
-    """The same user with TERAPAGE_GUARD=1 is paged: system calls give what they give on unpaged memory, and a sort the same bytes."""
-    need_restricted()
-    need("sort")
-    program = bench.build("guarded.c", "-pthread")
-    run = [*NOBODY, "env", "TERAPAGE_GUARD=1", *for_everybody(bench), "run", "--store", bench.store, "--require"]
-    with Child([*run, "--memory", "24M", "--summary", "--", program, "64", "300", "1"], bench.place) as child:
-        status = bench.end(child)
-        check(status == 0 and " 0 differences, 0 failures" in child.output(), f"status {status}: {child.output()}{child.last_words()}")
-        check("without rights: system calls are guarded" in child.errors(), child.errors())
-        check(re.search(r"page-in [1-9]", child.errors()), f"nothing was read from the store: {child.errors()}")
-    text = bench.path("text")
-    with open(text, "w", encoding="ascii") as file:
-        words = random.Random(1)
-        file.writelines(f"{words.getrandbits(200):x}\n" for _ in range(300_000))
-    sort = ["sort", "-S", "400M", "--parallel=2", text]
-    native = subprocess.run(sort, capture_output=True, check=True, env={**os.environ, "LC_ALL": "C"}, timeout=120)
-    with Child([*run, "--memory", "16M", "--", *sort], bench.place, env={"LC_ALL": "C"}) as child:
-        status = bench.end(child)
-        check(status == 0 and child.output().encode() == native.stdout, f"status {status}, or other bytes: {child.last_words()}")
-    return "64 MiB in 24, and a sort"
 
 
 def pages(bench, words, *options, env=None, errors=""):

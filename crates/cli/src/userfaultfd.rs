@@ -89,12 +89,33 @@ pub fn features() -> Result<u64, Refusal> {
 /// What is said of guarded mode.
 pub const GUARDED: &str = "without rights: system calls are guarded";
 
-/// Whether programs are paged without the right, if that is wished.
+/// Whether programs are paged without the right: this user lacks it, or a test wants to know how
+/// that is (`TERAPAGE_GUARD=force`).
 pub fn guards() -> bool {
-    let wish = std::env::var("TERAPAGE_GUARD").unwrap_or_default();
+    let is_forced = std::env::var_os("TERAPAGE_GUARD").is_some_and(|wish| wish == "force");
+    let is_upwards =
+        || std::fs::read_to_string("/proc/sys/vm/legacy_va_layout").is_ok_and(|text| text.trim() != "0");
     cfg!(all(target_arch = "x86_64", not(target_env = "musl")))
-        && (wish == "force" || wish == "1" && matches!(features(), Err(Refusal::Permission)))
+        && (is_forced || matches!(features(), Err(Refusal::Permission)))
         && terapage_sys::userfaultfd::may_serve_programs()
+        // Guarded programs are known by the layout of their addresses.
+        && !is_upwards()
+        && set_layout(0).is_ok()
+}
+
+/// What is executed gets the layout of guarded programs (`preload`: `guard/layout.rs`).
+pub fn lay_out_guarded() -> io::Result<()> {
+    set_layout(libc::ADDR_COMPAT_LAYOUT as libc::c_ulong)
+}
+
+/// Adds flags to the process's personality.
+fn set_layout(flags: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: no memory is touched.
+    let set = unsafe {
+        let now = libc::personality(0xffff_ffff);
+        libc::personality(now as libc::c_ulong | flags)
+    };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The descriptor that an outer `terapage run` has passed on.

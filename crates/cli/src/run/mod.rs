@@ -14,7 +14,8 @@ use crate::{
 use anyhow::Context;
 use anyhow::bail;
 use clap::Args;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -22,6 +23,7 @@ use terapage_config::{
     Group, Hosted, Io, PATH_VARIABLES, SETTINGS, Settings, Size, UnknownVariable, memory_bytes,
 };
 use terapage_lease::JOB_VARIABLE;
+use terapage_sys::executable;
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
 use terapage_trace::Learnt;
 
@@ -121,11 +123,14 @@ impl Run {
         let is_hosted = match (&unpaged, settings.hosted) {
             (_, Hosted::Off) => false,
             (Some(unpaged), _) => unpaged.is_hostable,
+            // The host does not guard calls.
+            (None, _) if userfaultfd::guards() => false,
             (None, wanted) => (wanted == Hosted::All || library::IS_IN_HOST) && program::is_dynamic(&path),
         };
         let host = if is_hosted { library::host(&library) } else { None };
         let unpaged = unpaged.or_else(|| without_host(&path, settings.hosted)).filter(|_| host.is_none());
-        if unpaged.is_none() && userfaultfd::guards() {
+        let is_guarded = unpaged.is_none() && host.is_none() && userfaultfd::guards() && has_loader(&path);
+        if is_guarded {
             complain(userfaultfd::GUARDED);
         }
         if let Some(Unpaged { why, .. }) = &unpaged {
@@ -163,6 +168,9 @@ impl Run {
             command.env(library::HOSTED, library::hosted(program, self.require));
         }
         signals::keep(&mut command);
+        if is_guarded {
+            userfaultfd::lay_out_guarded().context("personality")?;
+        }
         // This step is the last that can fail: once made, a cgroup is either entered or removed.
         limit.map(|limit| enforce::Cage::make(limit)?.enter()).transpose()?;
         Ok(not_executed(name, &command.exec()))
@@ -220,6 +228,11 @@ fn find(name: &OsStr) -> Result<PathBuf, ExitCode> {
     };
     complain(&format!("{shown}: {why}"));
     Err(ExitCode::from(status))
+}
+
+/// Whether a program loads the library, and may have the layout of guarded programs.
+fn has_loader(path: &Path) -> bool {
+    CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| executable::loader_of(&path).is_some())
 }
 
 /// Whether a word reads as a budget, such as `1G` or `50%`.

@@ -2,6 +2,7 @@
 
 use super::process::{self, Paged};
 use super::regions;
+use crate::userfaultfd::GUARDED;
 use crate::{complain, print};
 use clap::Args;
 use serde_json::{Value, json};
@@ -115,6 +116,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ),
         ("retries", count(now.retries)),
         ("I/O", io(now).to_owned()),
+        ("mode", if now.guarded == 1 { GUARDED } else { "with the right to handle page faults" }.to_owned()),
         ("forks", count(now.forks)),
     ] {
         let _ = writeln!(text, "{what:<20}{value}");

@@ -226,6 +226,8 @@ counters! {
     stalled_us,
     /// How stores are read and written: 1 is io_uring, 2 libaio, 3 threads.
     io_engine,
+    /// Whether the process is paged without rights, so its system calls are guarded (1, or 0).
+    guarded,
     /// Bytes of bookkeeping for blocks, which count in the budget.
     books_bytes,
     /// Copies that the store's mirrors have; 0: there is no mirror.

@@ -111,6 +111,8 @@ const HEAD: usize = 256;
 const DEPTH: usize = 5;
 
 /// Numbers of the ELF format.
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const HEADER: usize = 64;
@@ -234,6 +236,112 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// A file by its device and number, so that two paths to it are equal.
+pub type FileName = (u64, u64);
+
+/// The loader that the program at `path` names, for a script its interpreter; `None` if there is no
+/// such loader, or if the program insists on the usual layout of addresses.
+pub fn loader_of(path: &CStr) -> Option<FileName> {
+    let (mut head, mut next) = ([0; HEAD], [0; HEAD]);
+    let mut look = Look::at(path)?;
+    for _ in 0..=DEPTH {
+        let len = look.read(&mut head, 0).len();
+        match interpreter(&head[..len], &mut next) {
+            Some(interpreter) => look = Look::at(interpreter)?,
+            None => break,
+        }
+    }
+    let mut path = [0; HEAD];
+    let segments = Segments::of(&look)?;
+    let (offset, len) = segments.find(PT_INTERP)?;
+    let len = len as usize;
+    if look.read(path.get_mut(..len)?, offset).len() != len || segments.has_layout() {
+        return None;
+    }
+    let status = Look::at(CStr::from_bytes_until_nul(&path).ok()?)?.status()?;
+    Some((status.st_dev, status.st_ino))
+}
+
+/// The table of segments of an executable of this machine.
+struct Segments<'a> {
+    look: &'a Look,
+    table: u64,
+    size: u64,
+    count: u64,
+}
+
+impl<'a> Segments<'a> {
+    fn of(look: &'a Look) -> Option<Segments<'a>> {
+        let mut head = [0; HEADER];
+        let head = look.read(&mut head, 0);
+        if !head.starts_with(b"\x7fELF\x02\x01") || half(head, 18)? != MACHINE {
+            return None;
+        }
+        let (table, size, count) = (long(head, 32)?, half(head, 54)?, half(head, 56)?);
+        Some(Segments { look, table, size: size.into(), count: count.into() })
+    }
+
+    /// Calls `each` with the kind, the offset, the address and the length in the file of each
+    /// segment, until there is an answer.
+    fn each<T>(&self, mut each: impl FnMut(u32, u64, u64, u64) -> Option<T>) -> Option<T> {
+        (0..self.count).find_map(|i| {
+            let mut bytes = [0; PROGRAM_HEADER];
+            let header = self.look.read(&mut bytes, self.table.checked_add(i * self.size)?);
+            each(word(header, 0)?, long(header, 8)?, long(header, 16)?, long(header, 32)?)
+        })
+    }
+
+    /// The offset and length of the first segment of a kind.
+    fn find(&self, kind: u32) -> Option<(u64, u64)> {
+        self.each(|this, offset, _, len| (this == kind).then_some((offset, len)))
+    }
+
+    /// Whether the runtime of a sanitizer that lays out all addresses is linked in, or needed.
+    fn has_layout(&self) -> bool {
+        self.names().is_some_and(|(mut offset, mut left)| {
+            const NAMES: [&[u8]; 4] = [b"__tsan_init", b"__msan_init", b"libtsan.so", b"libmsan.so"];
+            // Parts overlap by what a name may lack.
+            const PART: u64 = 4096;
+            const LAP: u64 = 16;
+            let mut bytes = [0; PART as usize];
+            while left > LAP {
+                let part = self.look.read(&mut bytes[..left.min(PART) as usize], offset);
+                if NAMES.iter().any(|name| part.windows(name.len()).any(|window| window == *name)) {
+                    return true;
+                }
+                let step = PART - LAP;
+                (offset, left) = (offset + step, left.saturating_sub(step));
+            }
+            false
+        })
+    }
+
+    /// The offset and length of the names of dynamic symbols.
+    fn names(&self) -> Option<(u64, u64)> {
+        const DT_STRTAB: u64 = 5;
+        const DT_STRSZ: u64 = 10;
+        let (at, len) = self.find(PT_DYNAMIC)?;
+        let (mut address, mut bytes) = (None, None);
+        for i in 0..len / 16 {
+            let mut entry = [0; 16];
+            let entry = self.look.read(&mut entry, at.checked_add(i * 16)?);
+            match long(entry, 0)? {
+                0 => break,
+                DT_STRTAB => address = long(entry, 8),
+                DT_STRSZ => bytes = long(entry, 8),
+                _ => {}
+            }
+        }
+        let address = address?;
+        let offset = self.each(|kind, offset, start, len| {
+            let within = address.checked_sub(start).filter(|&within| kind == PT_LOAD && within < len)?;
+            offset.checked_add(within)
+        })?;
+        // Larger tables are of programs whose start takes long anyway.
+        Some((offset, bytes?.min(1 << 20)))
+    }
 }
 
 /// The property of an executable's format that keeps the library out.
@@ -484,5 +592,19 @@ mod tests {
     fn a_name_is_shown_in_one_line() {
         assert_eq!(Name::of(b"/a/b\n\xffc").to_string(), "b??c");
         assert_eq!(Name::of(&[b'x'; 100]).bytes().len(), 48);
+    }
+
+    #[test]
+    fn loaders_are_compared_by_their_files() {
+        let own = loader_of(c"/proc/self/exe");
+        if cfg!(target_env = "gnu") {
+            assert!(own.is_some());
+        }
+        let here = tempfile::tempdir().unwrap();
+        let script = write(here.path(), "script", b"#!/bin/sh -e\n");
+        let path_of = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
+        assert_eq!(loader_of(&path_of(&script)), loader_of(c"/bin/sh"));
+        let fixed = write(here.path(), "static", &elf(2, MACHINE, PT_NOTE, b""));
+        assert_eq!(loader_of(&path_of(&fixed)), None);
     }
 }

@@ -275,7 +275,16 @@ pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
 /// No code relies on the bytes.
 pub unsafe fn drop_bytes(at: usize, len: usize, advice: i32) -> Result<()> {
     // SAFETY: the caller promises that no code relies on the bytes.
-    check("madvise", unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) }).map(|_| ())
+    check("madvise", unsafe { madvise(at, len, advice) }).map(|_| ())
+}
+
+/// The kernel's `madvise`.
+///
+/// # Safety
+/// No code relies on the bytes that the advice drops.
+pub unsafe fn madvise(at: usize, len: usize, advice: i32) -> i64 {
+    // SAFETY: the caller promises that no code relies on the bytes.
+    unsafe { libc::passing(libc::SYS_madvise, [at, len, advice as usize, 0, 0, 0]) }
 }
 
 /// Gives advice about a range that changes no bytes (huge pages, dump, fork). Returns whether the
@@ -283,7 +292,7 @@ pub unsafe fn drop_bytes(at: usize, len: usize, advice: i32) -> Result<()> {
 pub fn advise(at: usize, len: usize, advice: i32) -> bool {
     debug_assert!(![libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE].contains(&advice));
     // SAFETY: such advice changes no bytes.
-    unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) == 0 }
+    unsafe { madvise(at, len, advice) == 0 }
 }
 
 /// Whether any of the first pages of a mapping, or its last page, is in memory: whether its use has
@@ -303,7 +312,7 @@ pub fn is_begun(at: usize, len: usize) -> bool {
 pub fn populate(at: usize, len: usize) -> Result<()> {
     const MADV_POPULATE_WRITE: i32 = 23;
     // SAFETY: populating changes no visible bytes.
-    let answer = unsafe { libc::syscall(libc::SYS_madvise, at, len, MADV_POPULATE_WRITE) };
+    let answer = unsafe { madvise(at, len, MADV_POPULATE_WRITE) };
     check("madvise(MADV_POPULATE_WRITE)", answer).map(|_| ())
 }
 

@@ -446,7 +446,7 @@ fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFil
 /// between, the program may discard a place that is pinned.
 fn call(number: usize, at: usize, own: usize, running: Running) {
     let pins = running.pins;
-    let caller = Caller { owner: number + 1, thread: number + 1, depth: 1 };
+    let caller = Caller { owner: number + 1, thread: number + 1, depth: 1, hint: 0 };
     let mut call = pins.begin(caller);
     let end = (at + program::WORD).next_multiple_of(BLOCK);
     let places = [at, end - program::WORD];

@@ -406,7 +406,7 @@ fn pin_and_take(waits: bool) {
         }
     });
     let (pins, present) = &*shared;
-    let mut call = pins.begin(Caller { owner: 1, thread: 1, depth: 1 });
+    let mut call = pins.begin(Caller { owner: 1, thread: 1, depth: 1, hint: 0 });
     assert!(pins.add(&mut call, page + 8, page + 16));
     if waits {
         pins.settle(&call, threads::yield_now);

@@ -46,6 +46,11 @@ impl Slot {
             ranges: std::array::from_fn(|_| [AtomicUsize::new(0), AtomicUsize::new(0)]),
         }
     }
+
+    fn free_again(&self) {
+        self.count.store(0, Release);
+        self.owner.store(0, Release);
+    }
 }
 
 /// The pins of a process.
@@ -72,15 +77,27 @@ pub struct Caller {
     pub thread: usize,
     /// Its stack pointer.
     pub depth: usize,
+    /// The slot that it used last: tried first, so that threads do not search.
+    pub hint: usize,
 }
 
-/// The pins of a call: slots, newest first. Dropping it has no effect: a handler that leaves a call
+/// The pins of a call. Dropping it has no effect: a handler that leaves a call
 /// by `longjmp` drops nothing either.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     caller: Caller,
+    /// The newest slot.
     slot: Option<usize>,
+    /// How many slots the call has.
+    slots: usize,
     bytes: usize,
+}
+
+impl Call {
+    /// The slot to try first next time.
+    pub fn hint(&self) -> usize {
+        self.slot.unwrap_or(self.caller.hint)
+    }
 }
 
 /// Whether two ranges, from and to, have a common byte.
@@ -100,7 +117,7 @@ impl Pins {
 
     /// Begins the pins of a call.
     pub fn begin(&self, caller: Caller) -> Call {
-        Call { caller, slot: None, bytes: 0 }
+        Call { caller, slot: None, slots: 0, bytes: 0 }
     }
 
     /// Adds a range to a call's pins. Returns whether there was room: if not, other calls must end
@@ -118,7 +135,10 @@ impl Pins {
         let (slot, count) = match call.slot {
             Some(slot) if count < RANGES => (slot, count),
             _ => match self.claim(call.caller) {
-                Some(slot) => (slot, 0),
+                Some(slot) => {
+                    call.slots += 1;
+                    (slot, 0)
+                }
                 None => return false,
             },
         };
@@ -139,14 +159,20 @@ impl Pins {
 
     /// Takes a free slot.
     fn claim(&self, caller: Caller) -> Option<usize> {
-        let is_free = |slot: &Slot| slot.owner.compare_exchange(0, caller.owner, Acquire, Relaxed).is_ok();
-        let at = self.slots.iter().position(is_free)?;
+        let take = |slot: &Slot| {
+            slot.owner.load(Relaxed) == 0
+                && slot.owner.compare_exchange(0, caller.owner, Acquire, Relaxed).is_ok()
+        };
+        let hinted = self.slots.get(caller.hint).filter(|slot| take(slot)).map(|_| caller.hint);
+        let at = hinted.or_else(|| self.slots.iter().position(take))?;
         let slot = &self.slots[at];
         slot.thread.store(caller.thread, Relaxed);
         slot.depth.store(caller.depth, Relaxed);
         // A pager that does not see the new mark yet has announced before: then the caller sees the
         // announcement.
-        self.used.fetch_max(at + 1, SeqCst);
+        if self.used.load(Relaxed) <= at {
+            self.used.fetch_max(at + 1, SeqCst);
+        }
         Some(at)
     }
 
@@ -181,7 +207,9 @@ impl Pins {
 
     /// Ends the pins of a call.
     pub fn end(&self, call: Call) {
-        if call.slot.is_some() {
+        if let (Some(slot), 1) = (call.slot, call.slots) {
+            self.slots[slot].free_again();
+        } else if call.slots > 0 {
             let caller = call.caller;
             self.drop_where(|slot| {
                 slot.owner.load(Relaxed) == caller.owner && slot.depth.load(Relaxed) == caller.depth
@@ -216,8 +244,7 @@ impl Pins {
 
     fn drop_where(&self, is_over: impl Fn(&Slot) -> bool) {
         for slot in self.slots[..self.used.load(Relaxed)].iter().filter(|slot| is_over(slot)) {
-            slot.count.store(0, Release);
-            slot.owner.store(0, Release);
+            slot.free_again();
         }
     }
 

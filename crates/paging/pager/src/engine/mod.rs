@@ -234,6 +234,7 @@ impl Engine {
         let entries = if self.io.is_child() { ENTRIES_OF_CHILD } else { ENTRIES };
         let io = self.io.begin_ring(self.options.io, entries, may_begin_threads);
         self.counters.io_engine.store(io.number(), Relaxed);
+        self.counters.guarded.store(u64::from(self.mover.pins().is_some()), Relaxed);
         let processors = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
         if processors == 1 {
             // With one processor, spinning would keep the program from working.

@@ -2,10 +2,49 @@
 
 use super::gate;
 use crate::arena::{self, ARENA};
-use terapage_sys::page_bytes;
+use crate::{paged, reasons, statics};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+use terapage_sys::{page_bytes, thread};
 
 /// The most parts of a range that are looked up at once.
 const PARTS: usize = 8;
+
+thread_local! {
+    /// A range that this thread has found to be all paged.
+    static SEEN: Seen = const {
+        Seen { turn: Cell::new(0), from: Cell::new(0), to: Cell::new(0), changes: Cell::new(0) }
+    };
+}
+
+struct Seen {
+    /// How often this was replaced: a signal handler may do so while the thread reads it.
+    turn: Cell<usize>,
+    from: Cell<usize>,
+    to: Cell<usize>,
+    /// How often reasons had changed then.
+    changes: Cell<usize>,
+}
+
+impl Seen {
+    #[inline]
+    fn contains(&self, from: usize, to: usize) -> bool {
+        let turn = self.turn.get();
+        compiler_fence(SeqCst);
+        let contains = self.from.get() <= from && to <= self.to.get();
+        let is_new = self.changes.get() == reasons::changes();
+        compiler_fence(SeqCst);
+        contains && is_new && turn == self.turn.get()
+    }
+
+    /// Notes a range. The arena's lock is held, so signals are blocked.
+    fn replace(&self, (from, to): (usize, usize)) {
+        self.turn.set(self.turn.get() + 1);
+        self.from.set(from);
+        self.to.set(to);
+        self.changes.set(reasons::changes());
+    }
+}
 
 /// Calls `each` with the parts of a range that are paged, or will be: memory that is there,
 /// readable and writable, though its pages may be out. Parts of the arena that the program has
@@ -13,12 +52,26 @@ const PARTS: usize = 8;
 pub fn paged_parts(at: usize, len: usize, mut each: impl FnMut(usize, usize)) {
     let page = page_bytes();
     let Some(end) = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(page)) else { return };
-    let Some((mut from, to)) = arena::part_of(at / page * page, end) else { return };
+    for (from, to) in statics::within(at / page * page, end - at / page * page) {
+        look_up(from, to, &mut each);
+    }
+    let Some((from, to)) = arena::part_of(at / page * page, end) else { return };
+    if SEEN.with(|seen| seen.contains(from, to)) {
+        return each(from, to);
+    }
+    look_up(from, to, &mut each);
+}
+
+/// The same, in a part of the arena or of static arrays.
+fn look_up(mut from: usize, to: usize, each: &mut impl FnMut(usize, usize)) {
     while from < to {
         let (mut parts, mut count) = ([(0, 0); PARTS], 0);
         let rest = {
             // Signals are blocked while the list lives: it lies in the library's own heap.
             let arena = ARENA.lock();
+            if let Some(around) = arena.paged_around(from).filter(|_| arena::contains(from)) {
+                SEEN.with(|seen| seen.replace(around));
+            }
             let found = arena.paged_blocks(from, to);
             for &part in found.iter().take(PARTS) {
                 parts[count] = part;
@@ -39,9 +92,36 @@ fn is_paged(at: usize, len: usize) -> bool {
     len > 0 && sum >= (at + len).next_multiple_of(page) - at / page * page
 }
 
+/// The end of the first thread's stack.
+static STACK_END: AtomicUsize = AtomicUsize::new(0);
+
+/// Begins, in the first thread.
+pub fn begin() {
+    // SAFETY: the call only queries. The kernel puts these bytes behind the first thread's stack.
+    STACK_END.store(unsafe { libc::getauxval(libc::AT_RANDOM) } as usize, Relaxed);
+}
+
+/// The most bytes of a stack that are known to be there.
+const NEAR: usize = 1 << 20;
+
+/// Whether a range lies on the stack of this thread, above this function: then it is there.
+fn is_on_stack(at: usize, len: usize) -> bool {
+    let mark = 0_u8;
+    let here = &raw const mark as usize;
+    // The C library puts a thread's descriptor at the end of the thread's stack.
+    let ends = [thread::own_name(), STACK_END.load(Relaxed)];
+    let is_below = |end: usize| here < at && end.wrapping_sub(here) < NEAR && at + len <= end;
+    ends.into_iter().any(is_below)
+}
+
 /// Reads memory of the program. Whether all was read.
 pub fn read(at: usize, into: &mut [u8]) -> bool {
-    if arena::overlaps(at, into.len()) && is_paged(at, into.len()) {
+    if is_on_stack(at, into.len()) {
+        // SAFETY: the memory is there.
+        unsafe { into.as_mut_ptr().copy_from_nonoverlapping(at as *const u8, into.len()) };
+        return true;
+    }
+    if paged::meets(at, into.len()) && is_paged(at, into.len()) {
         // SAFETY: the memory is there.
         unsafe { into.as_mut_ptr().copy_from_nonoverlapping(at as *const u8, into.len()) };
         return true;
@@ -51,7 +131,7 @@ pub fn read(at: usize, into: &mut [u8]) -> bool {
 
 /// Writes memory of the program. Whether all was written.
 pub fn write(at: usize, from: &[u8]) -> bool {
-    if arena::overlaps(at, from.len()) && is_paged(at, from.len()) {
+    if paged::meets(at, from.len()) && is_paged(at, from.len()) {
         // SAFETY: the memory is there, and the program passed it to be written.
         unsafe { (at as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
         return true;

@@ -2,8 +2,13 @@
 //!
 //! Numbers are compared first: the kernel remembers which calls always pass, and does not run the
 //! filter for them. Only the upper halves of pointers are compared.
+//!
+//! The filter survives each exec, so executed programs without this library have it, too. For them
+//! all calls pass: they have no memory at the addresses of the arena, and no code at those from
+//! which calls are trapped whatever their pointers are.
 
-use super::{ARENA, gate};
+use super::{ARENA, CODE, gate};
+use std::ops::Range;
 
 /// The mark of a signal of this filter.
 pub const MARK: u16 = 0x7e4b;
@@ -47,8 +52,9 @@ enum When {
     Never,
     /// If one of these arguments (bits) lies in the arena.
     Pointers(u8),
-    /// The same, or if this argument is not 0.
+    /// The same, or if this argument is not 0 and the call comes from a guarded program's code.
     Given(u8, u8),
+    /// If the call comes from a guarded program's code.
     Always,
 }
 
@@ -67,8 +73,6 @@ fn when(number: usize) -> When {
         | libc::SYS_rseq => When::Never,
         // Only filters and maps of the process have memory that points to memory.
         libc::SYS_prctl => When::Pointers(pointers.unwrap_or(0)),
-        // The library calls these often. Its hooks serve the program's.
-        libc::SYS_madvise | libc::SYS_mlock | libc::SYS_mlock2 => When::Never,
         // Programs get no ring and no context: only the library uses these.
         libc::SYS_io_uring_enter
         | libc::SYS_io_uring_register
@@ -101,44 +105,110 @@ const fn branch(code: u16, value: u32, yes: u8, no: u8) -> Step {
     Step { code, yes, no, value }
 }
 
-/// The steps at which a call of a kind ends.
-fn ends(when: When) -> Vec<Step> {
-    // Traps the call, unless it comes from the gate.
-    let trap = [
+/// Traps the call, unless it comes from the gate.
+fn trap() -> [Step; 6] {
+    [
         step(LOAD, PLACE),
         branch(IS, (gate::PLACE >> 32) as u32, 0, 2),
         step(LOAD, PLACE_LOW),
         branch(IS, gate::PLACE as u32, 1, 0),
         step(GIVE, TRAP),
         step(GIVE, ALLOW),
-    ];
+    ]
+}
+
+/// Lets calls pass that do not come from the code of guarded programs.
+const FROM_CODE: [Step; 4] = [
+    step(LOAD, PLACE),
+    branch(FROM, (CODE.start >> 32) as u32, 0, 1),
+    branch(FROM, (CODE.end >> 32) as u32, 0, 1),
+    step(GIVE, ALLOW),
+];
+
+/// The steps at which a call of a kind ends.
+fn ends(when: When) -> Vec<Step> {
     let mut steps = Vec::new();
     let (pointers, given) = match when {
         When::Never => return vec![step(GIVE, ALLOW)],
-        When::Always => return trap.to_vec(),
+        When::Always => return [&FROM_CODE[..], &trap()].concat(),
         When::Pointers(pointers) => (pointers, None),
         When::Given(pointers, given) => (pointers, Some(given)),
     };
-    let arguments: Vec<u32> = (0..6).filter(|index| pointers >> index & 1 != 0).collect();
     // How many steps lie before those that trap.
-    let total = 3 * arguments.len() + 4 * usize::from(given.is_some()) + 1;
-    for index in arguments {
+    let given_steps = if given.is_some() { 4 + FROM_CODE.len() } else { 0 };
+    let total = 3 * pointers.count_ones() as usize + given_steps + 1;
+    for index in bits(pointers) {
         steps.push(step(LOAD, argument(index) + 4));
         steps.push(branch(FROM, (ARENA.start >> 32) as u32, 0, 1));
         let ahead = (total - steps.len() - 1) as u8;
         steps.push(branch(FROM, (ARENA.end >> 32) as u32, 0, ahead));
     }
     if let Some(given) = given {
+        let begins = total - FROM_CODE.len();
         for half in [0, 4] {
             steps.push(step(LOAD, argument(u32::from(given)) + half));
-            let ahead = (total - steps.len() - 1) as u8;
+            let ahead = (begins - steps.len() - 1) as u8;
             steps.push(branch(IS, 0, 0, ahead));
         }
     }
     steps.push(step(GIVE, ALLOW));
+    if given.is_some() {
+        steps.extend(FROM_CODE);
+    }
     debug_assert_eq!(steps.len(), total);
-    steps.extend(trap);
+    steps.extend(trap());
     steps
+}
+
+fn bits(set: u8) -> impl Iterator<Item = u32> {
+    (0..6).filter(move |index| set >> index & 1 != 0)
+}
+
+/// The same for a program's own ranges, in a filter beside the first one. Executed programs without
+/// this library have memory there, too, so only calls from the code of guarded programs are trapped.
+fn ends_within(when: When, ranges: &[Range<usize>]) -> Vec<Step> {
+    let pointers = match when {
+        When::Pointers(pointers) | When::Given(pointers, _) => pointers,
+        // The first filter traps those calls.
+        When::Never | When::Always => 0,
+    };
+    let mut tests = Vec::new();
+    for index in bits(pointers) {
+        tests.extend(ranges.iter().map(|range| within(index, range)));
+    }
+    let total = tests.iter().map(Vec::len).sum::<usize>() + 1;
+    let mut steps = Vec::new();
+    for test in tests {
+        steps.extend(test);
+        if let Some(last) = steps.len().checked_sub(1) {
+            steps[last].no = (total - steps.len()) as u8;
+        }
+    }
+    steps.push(step(GIVE, ALLOW));
+    if total > 1 {
+        steps.extend(FROM_CODE);
+        steps.extend(trap());
+    }
+    steps
+}
+
+/// A test of an argument: if it lies in the range, the last step does not hold.
+fn within(index: u32, range: &Range<usize>) -> Vec<Step> {
+    let halves = |at: usize| ((at >> 32) as u32, at as u32);
+    let ((high, low), (last_high, last_low)) = (halves(range.start), halves(range.end - 1));
+    match last_low.checked_add(1).filter(|_| high == last_high) {
+        Some(end) => vec![
+            step(LOAD, argument(index) + 4),
+            branch(IS, high, 0, 3),
+            step(LOAD, argument(index)),
+            branch(FROM, low, 0, 1),
+            branch(FROM, end, 0, 0),
+        ],
+        // More than what lies in the range, but rarely.
+        None => {
+            vec![step(LOAD, argument(index) + 4), branch(FROM, high, 0, 1), branch(FROM, last_high + 1, 0, 0)]
+        }
+    }
 }
 
 /// A search for the number among intervals, which begin at these numbers; leaves jump to an end,
@@ -158,8 +228,8 @@ fn search(intervals: &[(usize, usize)]) -> Vec<Step> {
     }
 }
 
-/// The filter.
-fn steps() -> Vec<Step> {
+/// The filter whose calls end as `ends` says.
+fn steps(ends: impl Fn(When) -> Vec<Step>) -> Vec<Step> {
     let (mut kinds, mut intervals) = (Vec::new(), Vec::<(usize, usize)>::new());
     for number in 0..=terapage_calls::END {
         let when = when(number);
@@ -199,20 +269,32 @@ struct Steps {
 /// Sets the filter for all threads of the process and for what it executes. Without a right, the
 /// process first gives up that programs which it executes gain rights.
 pub fn install() -> std::io::Result<()> {
-    let steps = steps();
+    // SAFETY: no memory is touched.
+    let set = unsafe {
+        let [yes, no] = [1_i64, 0];
+        libc::syscall(libc::SYS_prctl, i64::from(libc::PR_SET_NO_NEW_PRIVS), yes, no, no, no)
+    };
+    if set != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    set_filter(&steps(ends))
+}
+
+/// The most ranges of [`install_within`].
+pub const RANGES: usize = 4;
+
+/// Adds a filter that traps calls whose pointers lie in these ranges, [`RANGES`] at most.
+pub fn install_within(ranges: &[Range<usize>]) -> std::io::Result<()> {
+    set_filter(&steps(|when| ends_within(when, ranges)))
+}
+
+fn set_filter(steps: &[Step]) -> std::io::Result<()> {
     let all = Steps { len: steps.len() as u16, first: steps.as_ptr() };
     const SET_FILTER: i64 = 1;
     const ALL_THREADS: i64 = 1;
     // SAFETY: the kernel copies the steps; the handler of the signal is there.
-    unsafe {
-        if libc::syscall(libc::SYS_prctl, i64::from(libc::PR_SET_NO_NEW_PRIVS), 1_i64, 0_i64, 0_i64, 0_i64)
-            != 0
-            || libc::syscall(libc::SYS_seccomp, SET_FILTER, ALL_THREADS, &raw const all) != 0
-        {
-            return Err(std::io::Error::last_os_error());
-        }
-    }
-    Ok(())
+    let set = unsafe { libc::syscall(libc::SYS_seccomp, SET_FILTER, ALL_THREADS, &raw const all) };
+    if set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -254,13 +336,15 @@ mod tests {
         }
     }
 
-    const CODE: usize = 0x7f12_3456_7000;
+    const CODE: usize = super::CODE.start + 0x34_5670;
+    /// Code of programs without this library.
+    const OTHERS: [usize; 4] = [0x40_1000, 0x5555_5555_6000, 0x7f12_3456_7000, super::CODE.end];
     const STACK: usize = 0x7ffc_0000_0000;
     const INSIDE: usize = ARENA.start + 4096;
 
     #[test]
     fn pointers_into_the_arena_are_trapped_except_at_the_gate() {
-        let steps = steps();
+        let steps = steps(ends);
         assert!(steps.len() < 4096, "{} steps", steps.len());
         for at in [INSIDE, ARENA.start, ARENA.end - 1] {
             assert_eq!(run(&steps, libc::SYS_read, CODE, &[3, at, 8]), TRAP);
@@ -275,7 +359,7 @@ mod tests {
 
     #[test]
     fn memory_that_points_to_memory_is_always_trapped() {
-        let steps = steps();
+        let steps = steps(ends);
         for number in [
             libc::SYS_readv,
             libc::SYS_writev,
@@ -285,9 +369,15 @@ mod tests {
             libc::SYS_rt_sigaction,
         ] {
             assert_eq!(run(&steps, number, CODE, &[3, STACK]), TRAP);
+            for code in OTHERS {
+                assert_eq!(run(&steps, number, code, &[3, STACK, STACK]), ALLOW);
+            }
             assert_eq!(run(&steps, number, gate::PLACE, &[3, INSIDE]), ALLOW);
         }
         assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, CODE, &[0, STACK, 0]), TRAP);
+        assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, OTHERS[0], &[0, STACK, 0]), ALLOW);
+        assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, OTHERS[3], &[0, STACK, 0]), ALLOW);
+        assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, OTHERS[3], &[0, INSIDE, 0]), TRAP);
         assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, CODE, &[0, 0, STACK]), ALLOW);
         assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, CODE, &[0, 0, INSIDE]), TRAP);
         assert_eq!(run(&steps, libc::SYS_ppoll, CODE, &[STACK, 1, 0, 0]), ALLOW);
@@ -297,7 +387,7 @@ mod tests {
     /// Each call is decided as by its row alone.
     #[test]
     fn every_number_is_found() {
-        let steps = steps();
+        let steps = steps(ends);
         for number in 0..terapage_calls::END + 50 {
             let when = when(number);
             for index in 0..6 {
@@ -312,6 +402,29 @@ mod tests {
                 let expected = if trapped { TRAP } else { ALLOW };
                 assert_eq!(run(&steps, number as i64, CODE, &arguments), expected, "{number} {index}");
             }
+        }
+    }
+
+    /// A program's static arrays are trapped from its libraries, and from nowhere else.
+    #[test]
+    fn ranges_of_the_program_are_trapped() {
+        let ranges =
+            [0x40_8000..0x90_0000, 0x5555_ffff_0000..0x5556_0001_0000, 0x5600_0000_0000..0x5600_0010_0000];
+        let steps = steps(|when| ends_within(when, &ranges));
+        assert!(steps.len() < 4096, "{} steps", steps.len());
+        for range in &ranges {
+            for at in [range.start, range.end - 1] {
+                assert_eq!(run(&steps, libc::SYS_read, CODE, &[3, at, 8]), TRAP);
+                assert_eq!(run(&steps, libc::SYS_sendto, CODE, &[3, STACK, 8, 0, at]), TRAP);
+                assert_eq!(run(&steps, libc::SYS_read, gate::PLACE, &[3, at, 8]), ALLOW);
+                assert_eq!(run(&steps, libc::SYS_read, CODE, &[at, STACK, at]), ALLOW);
+                for code in OTHERS {
+                    assert_eq!(run(&steps, libc::SYS_read, code, &[3, at, 8]), ALLOW);
+                }
+            }
+        }
+        for at in [0, 0x40_7fff, 0x90_0000, STACK, 0x5600_0010_0000, 0x55ff_ffff_ffff, INSIDE] {
+            assert_eq!(run(&steps, libc::SYS_read, CODE, &[3, at, 8]), ALLOW);
         }
     }
 }

@@ -12,6 +12,34 @@ pub const PLACE: usize = AT + 2;
 /// `syscall; ret`
 const CODE: [u8; 3] = [0x0f, 0x05, 0xc3];
 
+/// How unwinders leave the gate (`.eh_frame`): a thread that is cancelled in a call there runs the
+/// destructors of its functions. First what holds for all code of this form: version 1, augmentation
+/// "zR", addresses as they are; the caller's stack is 8 bytes above, and the return address there.
+#[repr(C, align(8))]
+struct Frames {
+    common: [u8; 24],
+    /// The length of the rest, and the distance from here to the start.
+    begin: [u32; 2],
+    /// The gate, and its length.
+    code: [usize; 2],
+    /// No augmentation; nothing to do.
+    rest: [u8; 8],
+    end: u32,
+}
+
+static FRAMES: Frames = Frames {
+    common: [20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0, 0x0c, 7, 8, 0x90, 1, 0, 0],
+    begin: [28, 28],
+    code: [AT, CODE.len()],
+    rest: [0; 8],
+    end: 0,
+};
+
+unsafe extern "C" {
+    /// Of the compiler's library, which this library needs anyway.
+    fn __register_frame(frames: *const Frames);
+}
+
 /// Makes the gate. Returns whether it is there.
 pub fn open() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -42,6 +70,12 @@ pub fn close() {
 /// From now on the calls that the library makes often go through the gate.
 pub fn use_it() {
     libc::set_gate(AT);
+}
+
+/// Describes the gate to unwinders, which allocate.
+pub fn describe() {
+    // SAFETY: the description is right, and stays.
+    unsafe { __register_frame(&raw const FRAMES) };
 }
 
 /// Makes a system call through the gate. The result is the kernel's: from -4095 to -1 it is an

@@ -7,36 +7,38 @@
 //! ([pins](terapage_pager::pins)), touches it, and makes the call at an address that the filter
 //! lets pass ([gate]).
 //!
-//! The filter survives each exec. It compares addresses at which the kernel puts nothing by itself,
-//! so most calls of an executed program pass. Some are always trapped, so an executed program must
-//! have the handler: it has this library, or is not executed.
+//! The filter survives each exec. So it traps only calls whose pointers lie where the kernel puts
+//! nothing by itself, and calls from code that lies where only the libraries of guarded programs do
+//! ([layout]). What is executed without this library has neither, and runs as natively.
 
 mod copy;
 mod filter;
 mod gate;
+mod layout;
 mod masks;
 mod pieces;
 mod trap;
 
+pub use layout::executing;
 pub use trap::forget_ended;
 
 use crate::hosted;
 use libc::{c_int, c_long, ssize_t};
-use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_pager::pins::Pins;
 use terapage_sys::thread;
-use terapage_sys::userfaultfd::{self, Kind, Userfaultfd};
-
-/// The setting: `1` guards if the right to handle the kernel's faults is missing, `force` always.
-pub const VARIABLE: &str = "TERAPAGE_GUARD";
+use terapage_sys::userfaultfd;
 
 /// Where the arena lies in guarded mode. The kernel puts nothing there by itself: it begins at the
-/// upper end of all addresses, with position-independent programs at two thirds of them, and with
-/// an unlimited stack at one third.
-pub const ARENA: Range<usize> = 0x3000_0000_0000..0x5000_0000_0000;
+/// upper end of all addresses, or, with the layout of guarded programs, at one third of them; and
+/// with position-independent programs at two thirds. Programs that name random places (V8, with 46
+/// bits) stay below.
+pub const ARENA: Range<usize> = 0x4000_0000_0000..0x5400_0000_0000;
+
+/// Where code of guarded programs lies: their libraries, by the [layout], and what a host loads.
+pub const CODE: Range<usize> = terapage_sys::hosting::AREA.start..ARENA.start;
 
 /// The answer of PR_GET_SECCOMP for a process with a filter.
 const FILTERED: c_long = 2;
@@ -63,12 +65,6 @@ pub fn pins() -> Option<&'static Pins> {
     PINS.get()
 }
 
-/// Whether this process lacks the right to handle faults inside the kernel, and could guard calls.
-fn is_needed() -> bool {
-    Userfaultfd::open(Kind::Faults).is_err_and(|error| error.is_forbidden())
-        && userfaultfd::may_serve_programs()
-}
-
 /// The first step of the library: if a process that this one descends from has set the filter, the
 /// handler must be there before any call is trapped.
 pub fn arrive() {
@@ -90,11 +86,10 @@ pub fn arrive() {
     }
 }
 
-/// Begins, before the process has read its settings: `wish` is the setting, and `is_paged` whether
-/// its memory should be paged.
-pub fn begin(wish: Option<&OsStr>, is_paged: bool) {
-    let is_wished = wish.is_some_and(|wish| wish == "force" || wish == "1" && is_needed());
-    if !is_paged || hosted::is_host() || !is_wished {
+/// Begins, before the process has read its settings: `is_paged` is whether its memory should be
+/// paged. A process is guarded if it was executed with the [layout] of guarded programs.
+pub fn begin(is_paged: bool) {
+    if !layout::begin() || !is_paged || hosted::is_host() {
         return;
     }
     if !is_active() {
@@ -112,9 +107,26 @@ pub fn begin(wish: Option<&OsStr>, is_paged: bool) {
         thread::leaves_open(libc::SIGSYS);
         ACTIVE.store(true, Relaxed);
     }
+    copy::begin();
     PINS.get_or_init(|| Pins::new(SLOTS));
     userfaultfd::serve_programs_only();
     ON.store(true, Relaxed);
+}
+
+/// Guards calls on static arrays as well, before they are paged. Returns those that are guarded: the
+/// largest ones.
+pub fn watch(ranges: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+    let mut ranges: Vec<_> = ranges.collect();
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.len()));
+    ranges.truncate(filter::RANGES);
+    if ranges.is_empty() || filter::install_within(&ranges).is_err() { Vec::new() } else { ranges }
+}
+
+/// The last step of the library's start, when there is memory.
+pub fn end_start() {
+    if is_active() {
+        gate::describe();
+    }
 }
 
 unsafe extern "C" {
@@ -147,6 +159,7 @@ pub unsafe fn transfer(number: c_long, arguments: [usize; 6]) -> ssize_t {
 
 /// In the child of a fork, which has one thread.
 pub fn in_child() {
+    trap::in_child();
     if let Some(pins) = pins() {
         pins.in_child(thread::own_name(), thread::id() as usize);
     }

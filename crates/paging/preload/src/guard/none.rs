@@ -1,10 +1,9 @@
 //! Guarded mode exists for glibc on x86-64 only.
 
-use std::ffi::OsStr;
+use std::ffi::CStr;
 use std::ops::Range;
 use terapage_pager::pins::Pins;
 
-pub const VARIABLE: &str = "TERAPAGE_GUARD";
 pub const ARENA: Range<usize> = 0..0;
 
 pub fn is_on() -> bool {
@@ -19,7 +18,17 @@ pub fn pins() -> Option<&'static Pins> {
     None
 }
 
-pub fn begin(_wish: Option<&OsStr>, _is_paged: bool) {}
+pub fn begin(_is_paged: bool) {}
+
+pub fn executing<R>(_path: Option<&CStr>, _library: &CStr, execute: impl FnOnce() -> R) -> R {
+    execute()
+}
+
+pub fn watch(_ranges: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+    Vec::new()
+}
+
+pub fn end_start() {}
 
 pub fn in_child() {}
 

@@ -3,7 +3,7 @@
 //! they may return less. Sockets that keep messages apart get the whole.
 
 use super::{copy, trap};
-use crate::setup;
+use crate::{paged, setup};
 use libc::{c_long, iovec};
 use terapage_calls::Pieces;
 use terapage_pager::pins::{Caller, Pins};
@@ -83,6 +83,17 @@ fn offset(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
 /// # Safety
 /// The same as for the system call.
 pub unsafe fn serve(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
+    // SAFETY: the caller answers for the call.
+    unsafe {
+        match number {
+            libc::SYS_sendmsg | libc::SYS_recvmsg => message(pins, caller, number, arguments),
+            libc::SYS_vmsplice => splice(pins, caller, arguments),
+            _ => transfer(pins, caller, number, arguments),
+        }
+    }
+}
+
+unsafe fn transfer(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
     let most = piece_bytes();
     let (at, is_vector) = match terapage_calls::pieces(number as usize) {
         Pieces::Bytes(at) => (usize::from(at), false),
@@ -132,12 +143,89 @@ pub unsafe fn serve(pins: &Pins, caller: Caller, number: c_long, arguments: [usi
     }
 }
 
+/// `sendmsg` and `recvmsg`: long ones on a stream in pieces, the address and the control data with
+/// the first.
+unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [usize; 6]) -> isize {
+    let (most, at) = (piece_bytes(), arguments[1]);
+    let Some(mut header) = plain::<libc::msghdr>(at) else {
+        // SAFETY: the caller answers for the call, which fails.
+        return unsafe { trap::whole(pins, caller, number, arguments) };
+    };
+    let (vector, count) = (header.msg_iov as usize, header.msg_iovlen as usize);
+    if total(vector, count) <= most || kind(arguments[0]) != File::Stream {
+        // SAFETY: the caller answers for the call.
+        return unsafe { trap::whole(pins, caller, number, arguments) };
+    }
+    arguments[1] = &raw mut header as usize;
+    let mut done = 0;
+    loop {
+        let mut buffers = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BUFFERS];
+        let (used, len) = part(vector, count, done, most, &mut buffers);
+        if len == 0 {
+            return done as isize;
+        }
+        (header.msg_iov, header.msg_iovlen) = (buffers.as_mut_ptr(), used as _);
+        // SAFETY: the caller answers for the call, of which this is a piece.
+        let answer = unsafe { trap::whole(pins, caller, number, arguments) };
+        if answer < 0 {
+            return if done > 0 { done as isize } else { answer };
+        }
+        done += answer as usize;
+        if number == libc::SYS_recvmsg {
+            (header.msg_iov, header.msg_iovlen) = (vector as *mut iovec, count as _);
+            // SAFETY: a header is plain data.
+            let bytes = unsafe {
+                std::slice::from_raw_parts((&raw const header).cast::<u8>(), size_of::<libc::msghdr>())
+            };
+            return if copy::write(at, bytes) { answer } else { -(libc::EFAULT as isize) };
+        }
+        (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);
+        (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
+        if (answer as usize) < len {
+            return done as isize;
+        }
+    }
+}
+
+/// `vmsplice` would leave pages in a pipe for any time, so paged memory is copied.
+unsafe fn splice(pins: &Pins, caller: Caller, arguments: [usize; 6]) -> isize {
+    let [fd, vector, count, flags, ..] = arguments;
+    let is_paged = |buffer: iovec| paged::meets(buffer.iov_base as usize, buffer.iov_len);
+    if !(0..count.min(1024)).filter_map(|index| buffer(vector, index)).any(is_paged) {
+        let mut buffers = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BUFFERS];
+        let (used, _) = part(vector, count, 0, ALL, &mut buffers);
+        // SAFETY: the caller answers for the call, which touches no paged memory.
+        return unsafe { trap::pass(libc::SYS_vmsplice, [fd, buffers.as_ptr() as usize, used, flags, 0, 0]) };
+    }
+    // SAFETY: no memory is touched but the description of the descriptor.
+    let answer = unsafe {
+        let mode = libc::syscall(libc::SYS_fcntl, fd as i64, i64::from(libc::F_GETFL), 0_i64);
+        let reads = mode as i32 & libc::O_ACCMODE == libc::O_RDONLY;
+        let events = if reads { libc::POLLIN } else { libc::POLLOUT };
+        let mut ready = libc::pollfd { fd: fd as i32, events, revents: 0 };
+        let waits = flags as u32 & libc::SPLICE_F_NONBLOCK == 0;
+        let number = if reads { libc::SYS_readv } else { libc::SYS_writev };
+        if waits || libc::syscall(libc::SYS_poll, &raw mut ready, 1_i64, 0_i64) != 0 {
+            Ok(transfer(pins, caller, number, [fd, vector, count, 0, 0, 0]))
+        } else {
+            Err(libc::EAGAIN)
+        }
+    };
+    answer.unwrap_or_else(|errno| -(errno as isize))
+}
+
+/// A structure of the program's, any bytes of which are valid.
+fn plain<T>(at: usize) -> Option<T> {
+    let mut value = std::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: the value has so many bytes, all written.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
+    // SAFETY: zeros, or the bytes that were read, are a valid value.
+    copy::read(at, bytes).then(|| unsafe { value.assume_init() })
+}
+
 /// A buffer of the program's array.
 fn buffer(vector: usize, index: usize) -> Option<iovec> {
-    let mut words = [0_u8; size_of::<iovec>()];
-    let at = vector.checked_add(index.checked_mul(size_of::<iovec>())?)?;
-    // SAFETY: a buffer is two words, and any bytes are words.
-    copy::read(at, &mut words).then(|| unsafe { std::mem::transmute_copy(&words) })
+    plain(vector.checked_add(index.checked_mul(size_of::<iovec>())?)?)
 }
 
 /// Bytes of all buffers; 0 if the kernel will refuse them.

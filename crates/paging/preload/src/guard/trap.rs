@@ -6,9 +6,10 @@
 
 use super::filter::MARK;
 use super::{copy, gate, is_on, masks, pieces, pins};
-use crate::arena::{self, ARENA};
-use crate::{locked, setup};
+use crate::arena::ARENA;
+use crate::{locked, paged, setup};
 use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_calls::{Memory, Outcome, Range};
 use terapage_pager::pins::{Call, Caller, Pins};
@@ -40,10 +41,18 @@ const RESTORER: u64 = 0x0400_0000;
 /// Bytes of a set of signals.
 const SET: usize = size_of::<u64>();
 
-/// Returns from the handler. Unwinders know these bytes.
-#[unsafe(naked)]
-unsafe extern "C" fn restore() {
-    std::arch::naked_asm!(".byte 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00", "syscall")
+// Returns from the handler. Unwinders know these bytes. They look one byte before, where no function
+// with a description must end.
+std::arch::global_asm!(
+    ".p2align 4",
+    ".skip 16, 0x90",
+    "terapage_restore:",
+    ".byte 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00",
+    "syscall",
+);
+unsafe extern "C" {
+    #[link_name = "terapage_restore"]
+    fn restore();
 }
 
 /// Sets the handler. Returns the action before.
@@ -111,6 +120,34 @@ unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut 
     }
 }
 
+thread_local! {
+    /// What a thread knows about itself, so that a call asks nobody.
+    static OWN: Own = const { Own { thread: Cell::new(0), hint: Cell::new(usize::MAX), calls: Cell::new(0) } };
+}
+
+struct Own {
+    /// Its id; 0 if it has not asked yet.
+    thread: Cell<u32>,
+    /// The slot of its last pins.
+    hint: Cell<usize>,
+    /// Its calls under way, and those that a handler has left by `longjmp`.
+    calls: Cell<usize>,
+}
+
+impl Own {
+    fn thread(&self) -> u32 {
+        if self.thread.get() == 0 {
+            self.thread.set(thread::id());
+        }
+        self.thread.get()
+    }
+}
+
+/// In the child of a fork: its thread has another id.
+pub fn in_child() {
+    OWN.with(|own| own.thread.set(0));
+}
+
 /// Makes a call for the program, which meets no absent page. `depth` is the stack pointer of the
 /// call. The result has the form of a system call's.
 ///
@@ -129,16 +166,25 @@ pub unsafe fn call(number: c_long, arguments: [usize; 6], depth: usize) -> isize
             // use other calls.
             return -(libc::ENOSYS as isize);
         }
-        let caller = Caller { owner: me, thread: thread::id() as usize, depth };
-        if pins.has_any(me) {
-            forget_left(pins, caller);
-        }
-        pieces::serve(pins, caller, number, arguments)
+        OWN.with(|own| {
+            let thread = own.thread() as usize;
+            let caller = Caller { owner: me, thread, depth, hint: own.hint.get() };
+            if own.calls.get() > 0 && pins.has_any(me) {
+                forget_left(pins, caller);
+            }
+            if own.calls.get() > 0 && !pins.has_any(me) {
+                own.calls.set(0);
+            }
+            pieces::serve(pins, caller, number, arguments)
+        })
     }
 }
 
 /// Makes a call at the gate that touches nothing that could be out.
-unsafe fn pass(number: c_long, mut arguments: [usize; 6]) -> isize {
+///
+/// # Safety
+/// The same as for the system call.
+pub unsafe fn pass(number: c_long, mut arguments: [usize; 6]) -> isize {
     let mut waiting = masks::Waiting::default();
     waiting.edit(number, &mut arguments);
     // SAFETY: the caller answers for the call.
@@ -182,7 +228,7 @@ struct Touched<'a> {
 
 impl Memory for Touched<'_> {
     fn range(&mut self, range: Range) -> bool {
-        if !arena::overlaps(range.start, range.len) {
+        if !paged::meets(range.start, range.len) {
             return true;
         }
         if range.kept {
@@ -225,8 +271,9 @@ impl Memory for Touched<'_> {
 pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
     let most = setup::settings().map_or(0, |settings| settings.memory.0 as usize) / 2;
     let mut touched = Touched { pins, call: pins.begin(caller), most };
+    OWN.with(|own| own.calls.set(own.calls.get() + 1));
     let outcome = terapage_calls::visit(number as usize, &arguments, &mut touched);
-    let in_arena = || arguments.iter().any(|&argument| arena::contains(argument));
+    let in_arena = || arguments.iter().any(|&argument| paged::meets(argument, 1));
     let refusal = match outcome {
         Outcome::Known | Outcome::Kept | Outcome::Partly => None,
         // A device's command with other memory.
@@ -241,6 +288,10 @@ pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usi
         None => unsafe { pass(number, arguments) },
     };
     pins.end(touched.call);
+    OWN.with(|own| {
+        own.hint.set(touched.call.hint());
+        own.calls.set(own.calls.get().saturating_sub(1));
+    });
     answer
 }
 

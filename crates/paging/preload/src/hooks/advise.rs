@@ -11,7 +11,7 @@ const MADV_COLLAPSE: c_int = 25;
 
 unsafe fn kernel_madvise(from: usize, len: usize, advice: c_int) -> c_int {
     // SAFETY: the caller keeps the contract of `madvise`.
-    unsafe { libc::syscall(libc::SYS_madvise, from, len, i64::from(advice)) as c_int }
+    unsafe { memory::madvise(from, len, advice) as c_int }
 }
 
 /// # Safety

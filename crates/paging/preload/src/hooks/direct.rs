@@ -10,7 +10,7 @@
 //! Only I/O for which the caller waits is seen here; `docs/limits.md` describes the consequences
 //! for asynchronous I/O.
 
-use crate::{arena, guard, own_memory, paged, real};
+use crate::{guard, own_memory, paged, real};
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use terapage_sys::{memory, page_bytes};
@@ -158,6 +158,7 @@ unsafe fn vector_around(
     // An array that the kernel would refuse is not read here, because there may be no pieces at the
     // address.
     if LEAVE.load(Relaxed) == NEVER
+        || guard::is_on()
         || !(1..=memory::PIECES as c_int).contains(&count)
         || !is_direct(flags_of_file())
         || !memory::are_readable(vector, count as usize)
@@ -248,17 +249,19 @@ macro_rules! single {
         /// The contract is that of the C library's function.
         #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $here(fd: c_int, at: $type, len: size_t) -> ssize_t {
-            if goes_around(Way::$way, fd, at, len) {
+            // What a guarded call uses stays in place, so direct I/O needs no bounce buffer.
+            let is_guarded = guard::is_on() && paged::meets(at as usize, len);
+            if !is_guarded && goes_around(Way::$way, fd, at, len) {
                 // SAFETY: the caller keeps the contract of this function.
                 return unsafe { go_around(Way::$way, fd, at, len, HERE, 0) };
             }
-            if guard::is_on() && arena::overlaps(at as usize, len) {
-                let arguments = [fd as usize, at as usize, len, 0, 0, 0];
-                // SAFETY: the caller keeps the contract of this function.
-                return unsafe { guard::transfer(libc::$here_number, arguments) };
-            }
             // SAFETY: the caller keeps the contract of this function.
-            let answer = unsafe { real::call!($here(fd, at, len) or -1) };
+            let answer = unsafe {
+                match is_guarded {
+                    true => guard::transfer(libc::$here_number, [fd as usize, at as usize, len, 0, 0, 0]),
+                    false => real::call!($here(fd, at, len) or -1),
+                }
+            };
             if answer == -1 {
                 // SAFETY: the caller's buffer.
                 return unsafe { own_memory::after_refusal(Way::$way, fd, &[piece(at, len)]) };
@@ -270,17 +273,19 @@ macro_rules! single {
         /// The contract is that of the C library's function.
         #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $at64(fd: c_int, at: $type, len: size_t, offset: off64_t) -> ssize_t {
-            if offset >= 0 && goes_around(Way::$way, fd, at, len) {
+            let is_guarded = guard::is_on() && paged::meets(at as usize, len);
+            if !is_guarded && offset >= 0 && goes_around(Way::$way, fd, at, len) {
                 // SAFETY: the caller keeps the contract of this function.
                 return unsafe { go_around(Way::$way, fd, at, len, offset, 0) };
             }
-            if guard::is_on() && arena::overlaps(at as usize, len) {
-                let arguments = [fd as usize, at as usize, len, offset as usize, 0, 0];
-                // SAFETY: the caller keeps the contract of this function.
-                return unsafe { guard::transfer(libc::$at_number, arguments) };
-            }
+            let arguments = [fd as usize, at as usize, len, offset as usize, 0, 0];
             // SAFETY: the caller keeps the contract of this function.
-            let answer = unsafe { real::call!($at64(fd, at, len, offset) or -1) };
+            let answer = unsafe {
+                match is_guarded {
+                    true => guard::transfer(libc::$at_number, arguments),
+                    false => real::call!($at64(fd, at, len, offset) or -1),
+                }
+            };
             if answer < len as ssize_t && own_memory::may_be(offset, len) {
                 // SAFETY: the caller's buffer.
                 return unsafe { own_memory::go_on(Way::$way, fd, &[piece(at, len)], offset, answer) };
@@ -296,7 +301,10 @@ macro_rules! single {
 
 /// Transfers of several pieces: at the file's position, at an offset, and with flags.
 macro_rules! several {
-    ($way:ident, $here:ident $here_number:ident, $at:ident $at64:ident, $flags:ident $flags64:ident) => {
+    (
+        $way:ident, $here:ident $here_number:ident, $at:ident $at64:ident $at_number:ident,
+        $flags:ident $flags64:ident $flags_number:ident
+    ) => {
         /// # Safety
         /// The contract is that of the C library's function.
         #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
@@ -306,11 +314,11 @@ macro_rules! several {
                 if let Some(done) = vector_around(Way::$way, fd, vector, count, HERE, 0) {
                     return done;
                 }
-                if guard::is_on() {
-                    let arguments = [fd as usize, vector as usize, count as usize, 0, 0, 0];
-                    return guard::transfer(libc::$here_number, arguments);
-                }
-                let answer = real::call!($here(fd, vector, count) or -1);
+                let arguments = [fd as usize, vector as usize, count as usize, 0, 0, 0];
+                let answer = match guard::is_on() {
+                    true => guard::transfer(libc::$here_number, arguments),
+                    false => real::call!($here(fd, vector, count) or -1),
+                };
                 checked(Way::$way, fd, vector, count, HERE, answer)
             }
         }
@@ -331,7 +339,11 @@ macro_rules! several {
                 {
                     return done;
                 }
-                let answer = real::call!($at64(fd, vector, count, offset) or -1);
+                let arguments = [fd as usize, vector as usize, count as usize, offset as usize, 0, 0];
+                let answer = match guard::is_on() {
+                    true => guard::transfer(libc::$at_number, arguments),
+                    false => real::call!($at64(fd, vector, count, offset) or -1),
+                };
                 checked(Way::$way, fd, vector, count, offset, answer)
             }
         }
@@ -357,7 +369,12 @@ macro_rules! several {
                 {
                     return done;
                 }
-                let answer = real::call!($flags64(fd, vector, count, offset, flags) or -1);
+                let arguments =
+                    [fd as usize, vector as usize, count as usize, offset as usize, 0, flags as usize];
+                let answer = match guard::is_on() {
+                    true => guard::transfer(libc::$flags_number, arguments),
+                    false => real::call!($flags64(fd, vector, count, offset, flags) or -1),
+                };
                 checked(Way::$way, fd, vector, count, offset, answer)
             }
         }
@@ -409,8 +426,8 @@ alias! {
 
 single!(Read, *mut c_void, read SYS_read, pread pread64 SYS_pread64);
 single!(Write, *const c_void, write SYS_write, pwrite pwrite64 SYS_pwrite64);
-several!(Read, readv SYS_readv, preadv preadv64, preadv2 preadv64v2);
-several!(Write, writev SYS_writev, pwritev pwritev64, pwritev2 pwritev64v2);
+several!(Read, readv SYS_readv, preadv preadv64 SYS_preadv, preadv2 preadv64v2 SYS_preadv2);
+several!(Write, writev SYS_writev, pwritev pwritev64 SYS_pwritev, pwritev2 pwritev64v2 SYS_pwritev2);
 
 #[cfg(test)]
 mod tests {

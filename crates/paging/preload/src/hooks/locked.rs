@@ -80,7 +80,7 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
         }
     }
     // SAFETY: the caller keeps the contract of `mlock2`.
-    let answer = unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
+    let answer = unsafe { libc::passing(call, [at as usize, len, flags as usize, 0, 0, 0]) as c_int };
     if answer != 0 && !locked.is_empty() {
         after_refusal(|| {
             for &(from, to) in &locked {

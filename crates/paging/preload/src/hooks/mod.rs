@@ -36,4 +36,6 @@ pub mod remap;
 pub mod rights;
 pub mod shm;
 #[cfg(not(target_env = "musl"))]
+pub mod waits;
+#[cfg(not(target_env = "musl"))]
 pub mod zero_copy;

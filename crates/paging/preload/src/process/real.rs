@@ -8,7 +8,10 @@
 //!
 //! Each static has the name of its function. To add a function, add a line to the table.
 
-use libc::{FILE, c_char, c_int, c_uint, c_void, iovec, off64_t, pid_t, size_t, ssize_t, uid_t};
+use libc::{
+    FILE, c_char, c_int, c_uint, c_void, epoll_event, iovec, msghdr, nfds_t, off64_t, pid_t, pollfd, size_t,
+    sockaddr, socklen_t, ssize_t, uid_t,
+};
 #[cfg(not(target_env = "musl"))]
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -159,6 +162,14 @@ table! {
     fn __pread64_chk(c_int, *mut c_void, size_t, off64_t, size_t) -> ssize_t;
     fn close(c_int) -> c_int;
     fn vmsplice(c_int, *const iovec, size_t, c_uint) -> ssize_t;
+    fn recv(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+    fn recvfrom(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+    fn recvmsg(c_int, *mut msghdr, c_int) -> ssize_t;
+    fn send(c_int, *const c_void, size_t, c_int) -> ssize_t;
+    fn sendto(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+    fn sendmsg(c_int, *const msghdr, c_int) -> ssize_t;
+    fn epoll_wait(c_int, *mut epoll_event, c_int, c_int) -> c_int;
+    fn poll(*mut pollfd, nfds_t, c_int) -> c_int;
 
     fn __xpg_strerror_r(c_int, *mut c_char, size_t) -> c_int;
     fn strerrordesc_np(c_int) -> *const c_char;

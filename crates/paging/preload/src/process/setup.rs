@@ -61,7 +61,7 @@ pub unsafe fn begin(environment: Texts) {
     // too.
     real::find();
     let is_wanted = start.is_wanted();
-    crate::guard::begin(start.variable(crate::guard::VARIABLE).as_deref(), is_wanted);
+    crate::guard::begin(is_wanted);
     if !is_wanted {
         return stand_back();
     }
@@ -69,7 +69,7 @@ pub unsafe fn begin(environment: Texts) {
 }
 
 /// The steps of the start, in order.
-const ORDER: [fn(&Start); 17] = [
+const ORDER: [fn(&Start); 18] = [
     // Whether this is a host: some of the following steps differ there.
     |start| {
         if start.variable(crate::hosted::VARIABLE).is_some() {
@@ -110,6 +110,8 @@ const ORDER: [fn(&Start); 17] = [
     |_| open_arena(),
     // `malloc`: needs the arena.
     |_| heap::open(settings().map_or(terapage_config::Heap::Off, |settings| settings.heap)),
+    // What guarded calls need `malloc` for.
+    |_| crate::guard::end_start(),
     // Forks: no other library has registered for them yet, so this one is called first and last.
     |_| crate::fork::open(),
     // The end of the process: registered first, so called last.

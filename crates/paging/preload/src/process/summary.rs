@@ -6,7 +6,7 @@
 //! library, has no numbers, but is counted.
 
 use crate::arena::ARENA;
-use crate::{exit, untracked};
+use crate::{exit, guard, untracked};
 use std::ffi::OsString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -365,11 +365,12 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
     let seconds = |us: u64| us as f64 / 1e6;
     let share = all.waited_percent();
     let mut text = format!(
-        "terapage: summary: {:.1} s, {many}, {} paged; peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB untracked; page-in {} MiB, \
+        "terapage: summary: {:.1} s, {many}, {} paged{}; peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB untracked; page-in {} MiB, \
          page-out {} MiB, blocks of {} KiB; threads worked {:.1} s and waited {:.1} s for memory ({share:.0}% of both): {:.1} s for {} major faults, \
          {:.1} s for {} minor faults and first touches, {:.1} s for {} requests{}\n",
         run.seconds,
         all.paged,
+        if guard::is_on() { " without rights" } else { "" },
         mib(peak),
         mib(run.budget),
         mib(all.untracked_peak),

@@ -30,6 +30,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::BitOr;
+use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
+
+/// How often reasons have changed: what was learnt under the lock holds while this stays the same.
+static CHANGES: AtomicUsize = AtomicUsize::new(0);
+
+/// How often the reasons of any page have changed.
+pub fn changes() -> usize {
+    CHANGES.load(Acquire)
+}
 
 /// A set of reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +155,15 @@ impl Reasons {
         gaps(from, to, self.loose_within(from, to))
     }
 
+    /// The largest range without loose blocks around an address, within `from` to `to`.
+    pub fn paged_around(&self, at: usize, from: usize, to: usize) -> Option<(usize, usize)> {
+        let before = self.ranges.range(..=at).next_back().map(|(&start, &(end, _))| self.blocks(start, end));
+        let after = self.ranges.range(at + 1..).next().map(|(&start, &(end, _))| self.blocks(start, end));
+        let from = before.map_or(from, |(_, end)| end.max(from));
+        let to = after.map_or(to, |(start, _)| start.min(to));
+        (from <= at && at < to).then_some((from, to))
+    }
+
     /// Whether any block of `from` to `to` is loose.
     pub fn any_loose(&self, from: usize, to: usize) -> bool {
         let (first, last) = self.blocks(from, to);
@@ -249,6 +267,7 @@ impl Reasons {
             at = next;
         }
         self.join(to);
+        CHANGES.fetch_add(1, Release);
     }
 
     /// Takes a part out of the range from `start` to `end`.

@@ -24,12 +24,7 @@ static HOSTED: [OnceLock<Arrays>; 4] = [const { OnceLock::new() }; 4];
 
 /// Finds the static arrays: the anonymous part of each data segment, in whole blocks, behind the
 /// part that the loader has made read only.
-///
-/// In guarded mode there are none: the filter compares addresses of the arena only.
 pub fn find(block: usize) {
-    if guard::is_on() {
-        return;
-    }
     let mut found = Vec::new();
     each_segment(|segment| {
         let Range { start, end } = segment.range;
@@ -43,6 +38,10 @@ pub fn find(block: usize) {
             found.push(Arrays { start: from, len: to - from, object: name_of(segment.path) });
         }
     });
+    if guard::is_on() {
+        let guarded = guard::watch(found.iter().map(|arrays| arrays.start..arrays.start + arrays.len));
+        found.retain(|arrays| guarded.iter().any(|range| range.start == arrays.start));
+    }
     RANGES.set(found).ok();
 }
 

@@ -2,7 +2,6 @@
 
 use super::unpaged::{Seen, look};
 use super::*;
-use crate::guard;
 
 /// The name of the library's file, by which it is found in `LD_PRELOAD`.
 pub(super) const FILE: &[u8] = b"libterapage_preload.so";
@@ -16,7 +15,7 @@ pub(super) const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
 /// Data for executed programs.
 pub(super) struct Kept {
     /// The path of the library.
-    pub(super) own_path: Vec<u8>,
+    pub(super) own_path: CString,
     /// The path of the host, if there is one and programs may be hosted.
     pub(super) host: Option<CString>,
     /// Whether dynamic programs are hosted, too.
@@ -40,6 +39,7 @@ pub fn open(settings: Vec<CString>, hosted: Hosted) {
     });
     // The host's handler does not know the filter of guarded mode.
     let host = if hosted == Hosted::Off || guard::is_active() { None } else { instead::find(&own_path) };
+    let Ok(own_path) = CString::new(own_path) else { return };
     // For musl there is no library to load: the host pages all programs.
     let hosts_all = cfg!(target_arch = "x86_64") && (hosted == Hosted::All || cfg!(target_env = "musl"));
     KEPT.set(Kept { own_path, host, hosts_all, settings, errors: standard_error(), reported }).ok();
@@ -142,6 +142,12 @@ impl<'a> Found<'a> {
         found
     }
 
+    /// Whether the library at this path is named, or will be added.
+    pub(super) fn would_load(&self, library: &CStr) -> bool {
+        !self.has_library()
+            || self.preload.is_some_and(|value| libraries(value).any(|named| named == library.to_bytes()))
+    }
+
     /// Whether the library need not be added.
     pub(super) fn has_library(&self) -> bool {
         cfg!(target_env = "musl") || self.preload.is_some_and(|value| libraries(value).any(is_ours))
@@ -190,14 +196,6 @@ pub(super) const TEXTS: usize = 384;
 /// The most bytes of new texts on the stack.
 pub(super) const BYTES: usize = 3 << 10;
 
-const NEEDS_LIBRARY: &str = "terapage: a program that loads no library (static, Go, musl) cannot be executed here: \
-                             system calls are guarded, since this user has no right to handle page faults\n";
-
-/// Whether a program would end at its first call that the filter of guarded mode always traps.
-fn ends_at_once(path: &CStr) -> bool {
-    executable::cannot_be_paged(path, &mut |_| {}).is_some_and(|why| why.is_hostable())
-}
-
 const NEEDS_HOST: &str = "terapage: a static executable cannot be executed here, in what a paged static program has \
                           begun: terapage-host is missing, or TERAPAGE=off is set (try: --static off)\n";
 
@@ -219,18 +217,11 @@ pub(in crate::process) unsafe fn with_library(
             crate::set_errno(libc::ENOEXEC);
             return -1;
         }
-        if guard::is_active() && path.is_some_and(ends_at_once) {
-            thread::say(NEEDS_LIBRARY);
-            crate::set_errno(libc::ENOEXEC);
-            return -1;
-        }
         execute(instead, environment)
     };
     // SAFETY: the caller passes an environment that ends in a null pointer.
     let found = unsafe { Found::of(environment) };
-    let Some(kept) = KEPT.get().filter(|_| !found.off || guard::is_active()) else {
-        return execute(None, environment);
-    };
+    let Some(kept) = KEPT.get().filter(|_| !found.off) else { return execute(None, environment) };
     let seen = path.and_then(|path| look(kept, path));
     let hosted = match (seen, path) {
         (Some(Seen { is_hosted: true, .. }), Some(path)) => instead::Hosted::of(path),
@@ -238,12 +229,17 @@ pub(in crate::process) unsafe fn with_library(
     };
     let bars = |seen: Seen| seen.why.is_some_and(|why| why.bars_library());
     let barred = hosted.is_none() && seen.is_some_and(bars);
+    let is_loaded = hosted.is_none() && seen.is_none() && found.would_load(&kept.own_path);
+    let guarded = path.filter(|_| is_loaded);
+    let execute = |instead: Option<Instead>, environment| {
+        guard::executing(guarded, &kept.own_path, || execute(instead, environment))
+    };
     let is_fine = if barred { !found.has_library() } else { found.has_library() && found.settings };
     if is_fine && hosted.is_none() {
         return execute(None, environment);
     }
     let change = Change { kept, found: &found, environment, arguments, barred, hosted: hosted.as_ref() };
-    let preload = found.preload.unwrap_or_default().len() + kept.own_path.len();
+    let preload = found.preload.unwrap_or_default().len() + kept.own_path.count_bytes();
     // SAFETY: the caller passes arguments that end in a null pointer.
     let more = hosted.as_ref().map_or(0, |hosted| unsafe { hosted.arguments_of_script(arguments) });
     let need =
@@ -339,7 +335,7 @@ pub(super) unsafe fn make(
     if barred {
         made.preload(others);
     } else if adds {
-        made.preload([&*kept.own_path].into_iter().chain(others));
+        made.preload([kept.own_path.to_bytes()].into_iter().chain(others));
     }
     let options = found.sanitizer.unwrap_or_default();
     let orders = adds && !options.windows(LINK_ORDER.len()).any(|part| part == LINK_ORDER);
@@ -385,7 +381,7 @@ mod tests {
     /// The environment that results from `environment`.
     fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
         let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
-        let own_path = b"/l/libterapage_preload.so".to_vec();
+        let own_path = c"/l/libterapage_preload.so".to_owned();
         let kept = Kept { own_path, host: None, settings, hosts_all: false, errors: None, reported: &[] };
         let given: Vec<*const c_char> =
             environment.iter().map(|text| text.as_ptr()).chain([null()]).collect();

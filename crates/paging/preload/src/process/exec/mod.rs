@@ -15,6 +15,7 @@ mod unpaged;
 pub(super) use environment::with_library;
 pub use environment::{open, texts};
 
+use crate::guard;
 use crate::instead;
 pub use crate::instead::Instead;
 use crate::maps::refuse;
@@ -395,7 +396,7 @@ unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
     };
     if !found.has_library() {
         let others = libraries(found.preload.unwrap_or_default());
-        let all: Vec<&[u8]> = [&*kept.own_path].into_iter().chain(others).collect();
+        let all: Vec<&[u8]> = [kept.own_path.to_bytes()].into_iter().chain(others).collect();
         add(&[PRELOAD, &all.join(&b":"[..])].concat());
         let options = found.sanitizer.unwrap_or_default();
         add(&[SANITIZER, LINK_ORDER, b"0:", options].concat());
@@ -409,6 +410,18 @@ unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
     CString::new(all).ok()
 }
 
+/// Calls a function that executes the shell with the environment of this process.
+fn with_shell<R>(execute: impl FnOnce() -> R) -> R {
+    // SAFETY: this is the process's environment; a program must not change it in another thread
+    // now.
+    let found = unsafe { Found::of(own_environment()) };
+    let names = |kept: &&Kept| found.has_library() && found.would_load(&kept.own_path) && !found.off;
+    match KEPT.get().filter(names) {
+        Some(kept) => guard::executing(Some(c"/bin/sh"), &kept.own_path, execute),
+        None => execute(),
+    }
+}
+
 /// # Safety
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
@@ -417,7 +430,7 @@ pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
     unsafe {
         let with_library = command_with_library(command);
         let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
-        binding::freed(|| real::call!(system(command) or -1))
+        with_shell(|| binding::freed(|| real::call!(system(command) or -1)))
     }
 }
 
@@ -429,6 +442,6 @@ pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *
     unsafe {
         let with_library = command_with_library(command);
         let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
-        binding::freed(|| real::call!(popen(command, mode) or null_mut()))
+        with_shell(|| binding::freed(|| real::call!(popen(command, mode) or null_mut())))
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
     // Only the kernel can run a script whose interpreter is a script.
     let is_hosted = files <= 2 && is_hostable && kept.host.as_deref().is_some_and(instead::is_there);
     if let (Some(why), Some(first), false) = (why, first, is_hosted)
-        && !(is_hostable && (instead::is_barred(path) || crate::guard::is_active()))
+        && !(is_hostable && instead::is_barred(path))
     {
         report(kept, |line| match first == last {
             true => write!(line, "terapage: {first} runs, but its memory is not paged: it is {why}"),
@@ -39,14 +39,18 @@ pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
         });
     }
     if let (Some(first), true) = (first, executable::is_denied_rights(path))
-        && (crate::hosted::is_host() || hosting::has_filter())
+        && (crate::guard::is_active() || crate::hosted::is_host() || hosting::has_filter())
     {
-        report(kept, |line| {
-            write!(
+        report(kept, |line| match crate::guard::is_active() {
+            true => write!(
+                line,
+                "terapage: {first} gains no rights: it is started without rights, with guarded calls"
+            ),
+            false => write!(
                 line,
                 "terapage: {first} gains no rights: a paged static or Go program that lacks CAP_SYS_ADMIN has \
                  started it (try: --static off)"
-            )
+            ),
         });
     }
     crate::set_errno(errno.unwrap_or(0));

@@ -114,6 +114,11 @@ impl Arena {
         self.reasons.paged_within(at, to)
     }
 
+    /// The largest paged range around an address of the arena.
+    pub fn paged_around(&self, at: usize) -> Option<(usize, usize)> {
+        self.reasons.paged_around(at, START.load(Relaxed), END.load(Relaxed))
+    }
+
     /// The parts of a range that may have nonzero bytes.
     pub fn filled_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         let Some(pager) = &self.pager else { return vec![(at, to)] };

@@ -1,0 +1,66 @@
+//! How the filter tells guarded programs from others: by where the kernel puts their libraries.
+//!
+//! With `ADDR_COMPAT_LAYOUT` the kernel gives addresses from one third of all upwards, and otherwise
+//! from the upper end downwards. The flag is set just before the exec of a program that will load
+//! this library, and the library takes the flag back, so that nothing else is executed with it.
+
+use super::{CODE, is_active};
+use std::ffi::CStr;
+use std::sync::OnceLock;
+use terapage_sys::executable::{self, FileName};
+
+/// The flag of `personality`.
+const UPWARDS: usize = 0x020_0000;
+/// The argument of `personality` that only asks.
+const ASKS: usize = 0xffff_ffff;
+
+/// The loader of this process.
+static LOADER: OnceLock<FileName> = OnceLock::new();
+
+fn personality(wish: usize) -> usize {
+    // SAFETY: no memory is touched.
+    unsafe { libc::syscall(libc::SYS_personality, wish) as usize }
+}
+
+/// Takes the flag back. Returns whether this process was executed with the layout.
+pub fn begin() -> bool {
+    let has_layout = CODE.contains(&(begin as *const () as usize));
+    if has_layout || is_active() {
+        if let Some(loader) = executable::loader_of(c"/proc/self/exe") {
+            LOADER.set(loader).ok();
+        }
+    }
+    if has_layout {
+        let now = personality(ASKS);
+        if now & UPWARDS != 0 {
+            personality(now & !UPWARDS);
+        }
+    }
+    has_layout
+}
+
+/// Whether a program will certainly load this library: it has the loader of this process, and the
+/// library's file is there.
+fn loads(path: &CStr, library: &CStr) -> bool {
+    // SAFETY: the path ends in a zero byte.
+    let is_there = || unsafe {
+        libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, library.as_ptr(), i64::from(libc::R_OK)) == 0
+    };
+    LOADER.get().is_some_and(|own| executable::loader_of(path).as_ref() == Some(own)) && is_there()
+}
+
+/// Executes a program by `execute`, with the layout of guarded programs if it will be one. `path` is
+/// its file, if its environment names `library`.
+pub fn executing<R>(path: Option<&CStr>, library: &CStr, execute: impl FnOnce() -> R) -> R {
+    if !is_active() {
+        return execute();
+    }
+    let before = personality(ASKS);
+    let is_guarded = path.is_some_and(|path| loads(path, library));
+    personality(if is_guarded { before | UPWARDS } else { before & !UPWARDS });
+    let answer = execute();
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    personality(before);
+    crate::set_errno(errno.unwrap_or(0));
+    answer
+}

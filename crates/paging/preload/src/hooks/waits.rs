@@ -1,0 +1,75 @@
+//! Calls of sockets, and calls that wait for descriptors. In guarded mode they are made without a
+//! trap, if their memory may be paged.
+
+use crate::{guard, paged, real};
+use libc::{
+    SYS_recvfrom, SYS_recvmsg, SYS_sendmsg, SYS_sendto, c_int, c_void, epoll_event, msghdr, nfds_t, pollfd,
+    size_t, sockaddr, socklen_t, ssize_t,
+};
+
+/// Where calls are not guarded, these numbers do not exist.
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_EPOLL_WAIT: libc::c_long = -1;
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_POLL: libc::c_long = -1;
+#[cfg(target_arch = "x86_64")]
+use libc::{SYS_epoll_wait as SYS_EPOLL_WAIT, SYS_poll as SYS_POLL};
+
+/// Hooks, each with its system call, the address by which they are guarded, and its length.
+macro_rules! guarded {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $out:ty
+        = $number:ident[$($value:expr),*] if $at:expr, $len:expr;)*) => {
+        $(
+            /// # Safety
+            /// The contract is that of the C library's function.
+            #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> $out {
+                // SAFETY: the caller keeps the contract of the function of the same name.
+                unsafe {
+                    if guard::is_on() && paged::meets($at as usize, $len) {
+                        let mut arguments = [0; 6];
+                        for (into, from) in arguments.iter_mut().zip([$($value as usize),*]) {
+                            *into = from;
+                        }
+                        return guard::transfer($number, arguments) as $out;
+                    }
+                    real::call!($name($($argument),*) or -1)
+                }
+            }
+        )*
+    };
+}
+
+/// The same, of which every call would be trapped.
+const ALWAYS: (usize, usize) = (0, usize::MAX);
+
+guarded! {
+    fn recv(fd: c_int, at: *mut c_void, len: size_t, flags: c_int) -> ssize_t
+        = SYS_recvfrom[fd, at, len, flags] if at, len;
+    fn recvfrom(
+        fd: c_int,
+        at: *mut c_void,
+        len: size_t,
+        flags: c_int,
+        from: *mut sockaddr,
+        from_len: *mut socklen_t
+    ) -> ssize_t = SYS_recvfrom[fd, at, len, flags, from, from_len] if at, len;
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t
+        = SYS_recvmsg[fd, message, flags] if ALWAYS.0, ALWAYS.1;
+    fn send(fd: c_int, at: *const c_void, len: size_t, flags: c_int) -> ssize_t
+        = SYS_sendto[fd, at, len, flags] if at, len;
+    fn sendto(
+        fd: c_int,
+        at: *const c_void,
+        len: size_t,
+        flags: c_int,
+        to: *const sockaddr,
+        to_len: socklen_t
+    ) -> ssize_t = SYS_sendto[fd, at, len, flags, to, to_len] if at, len;
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t
+        = SYS_sendmsg[fd, message, flags] if ALWAYS.0, ALWAYS.1;
+    fn epoll_wait(fd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int
+        = SYS_EPOLL_WAIT[fd, events, most, timeout] if events, 1;
+    fn poll(descriptors: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int
+        = SYS_POLL[descriptors, count, timeout] if descriptors, 1;
+}

@@ -1,0 +1,109 @@
+"""Guarded mode: a user without rights is paged, and what the user's programs start runs as natively."""
+
+import os
+import random
+import re
+import subprocess
+
+from harness import Child, check, need
+from bench import NOBODY, for_everybody, need_restricted
+
+SAID = "terapage: without rights: system calls are guarded\n"
+
+
+def guarded_user(bench):
+    """A user without rights is paged: system calls give what they give on unpaged memory, and a sort the same bytes."""
+    need_restricted()
+    need("sort")
+    program = bench.build("guarded.c", "-pthread")
+    run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--require"]
+    with Child([*run, "--memory", "24M", "--summary", "--", program, "64", "300", "1"], bench.place) as child:
+        status = bench.end(child)
+        check(status == 0 and " 0 differences, 0 failures" in child.output(), f"status {status}: {child.output()}{child.last_words()}")
+        check("without rights: system calls are guarded" in child.errors(), child.errors())
+        check(re.search(r"page-in [1-9]", child.errors()), f"nothing was read from the store: {child.errors()}")
+    text = bench.path("text")
+    with open(text, "w", encoding="ascii") as file:
+        words = random.Random(1)
+        file.writelines(f"{words.getrandbits(200):x}\n" for _ in range(300_000))
+    sort = ["sort", "-S", "400M", "--parallel=2", text]
+    native = subprocess.run(sort, capture_output=True, check=True, env={**os.environ, "LC_ALL": "C"}, timeout=120)
+    with Child([*run, "--memory", "16M", "--", *sort], bench.place, env={"LC_ALL": "C"}) as child:
+        status = bench.end(child)
+        check(status == 0 and child.output().encode() == native.stdout, f"status {status}, or other bytes: {child.last_words()}")
+    return "64 MiB in 24, and a sort"
+
+
+def guarded_says_so(bench):
+    """One line before the program, which is paged with --require; the counters, the summary and doctor name the mode."""
+    need_restricted()
+    stats, program = bench.path("stats"), bench.build("victim.c")
+    os.chmod(bench.place, 0o777)
+    run = [*NOBODY, *for_everybody(bench), "run", "--memory", "32M", "--store", bench.store, "--require"]
+    os.chmod(bench.place, 0o777)
+    with Child([*run, "--stats", stats, "--summary", "--", program, "96", "once"], bench.place) as child:
+        status = bench.end(child)
+        check(status == 0 and child.errors().startswith(SAID), f"status {status}: {child.last_words()}")
+        check("1 paged without rights;" in child.errors(), child.errors())
+    with open(stats, encoding="utf-8") as file:
+        check('"guarded": 1' in file.read().replace('":1', '": 1'), "the counters do not name the mode")
+    with Child([*NOBODY, bench.path("terapage"), "doctor", "--store", bench.store], bench.place) as child:
+        bench.end(child)
+        check("Paging works here (without rights: system calls are guarded)." in child.output(), child.output())
+    return "said once"
+
+
+# What runs under the inherited filter, but without the library: each line is a command.
+OTHERS = """
+busybox seq 3
+./static-pie one two
+env -u LD_PRELOAD ./dynamic three
+setarch -L ./static-pie four
+env TERAPAGE=off ./dynamic five
+env LD_PRELOAD=nowhere.so ./dynamic six 2>&1
+./lacks-library; echo $?
+mv libterapage_preload.so hidden.so; ./dynamic seven 2>/dev/null; mv hidden.so libterapage_preload.so
+"""
+
+
+def guarded_others(bench):
+    """Programs that a guarded program starts, and that cannot be guarded, run as natively: static ones, and those that do not find the library."""
+    need_restricted()
+    need("busybox", "setarch")
+    for name, flags in (("static-pie", ("-static-pie",)), ("static", ("-static",)), ("dynamic", ())):
+        os.rename(bench.build("unguarded.c", *flags), bench.path(name))
+    empty = bench.path("empty.c")
+    with open(empty, "w", encoding="ascii"):
+        pass
+    subprocess.run(["gcc", "-shared", "-o", bench.path("libgone.so"), empty], check=True, timeout=60)
+    lacking = bench.build("unguarded.c", libraries=("-Wl,--no-as-needed", "-L" + bench.place, "-lgone"))
+    os.rename(lacking, bench.path("lacks-library"))
+    os.remove(bench.path("libgone.so"))
+    command = for_everybody(bench)
+    os.chmod(bench.place, 0o777)
+    lines = OTHERS.strip().splitlines() + ["./static eight"]
+    for line in lines:
+        script = ["sh", "-c", line + " | cat"]
+        with Child([*NOBODY, *script], bench.place) as child:
+            native = (child.wait(60), child.output())
+        run = [*NOBODY, *command, "run", "--store", bench.store, "--memory", "32M", "--require", "--", *script]
+        with Child(run, bench.place) as child:
+            found = (bench.end(child), child.output().replace(SAID, ""))
+            paged = [text for text in found[1].splitlines(True) if not text.startswith("ERROR: ld.so: object")]
+            expected = [text for text in native[1].splitlines(True) if not text.startswith("ERROR: ld.so: object")]
+            check((found[0], paged) == (native[0], expected), f"{line}: {found}, natively {native}; {child.last_words()}")
+    return f"{len(lines)} programs"
+
+
+def guarded_cancelled(bench):
+    """A thread that is cancelled while it reads into paged memory runs its destructors, with and without a trap."""
+    need_restricted()
+    need("g++")
+    program = bench.path("cancelled")
+    source = os.path.join(os.path.dirname(os.path.dirname(__file__)), "programs", "src", "cancelled.cpp")
+    subprocess.run(["g++", "-O2", "-pthread", source, "-o", program], check=True, timeout=120)
+    run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", "16M", "--require", "--", program]
+    with Child(run, bench.place) as child:
+        status = bench.end(child)
+        check((status, child.output()) == (0, "2 destructors\n"), f"status {status}: {child.output()}{child.last_words()}")
+    return "2 threads"
