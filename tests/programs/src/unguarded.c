@@ -1,4 +1,4 @@
-/* Makes the calls that the filter of guarded mode traps in guarded programs, and prints its words. */
+/* Makes calls that the filter of guarded mode traps in guarded programs, and prints its words. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

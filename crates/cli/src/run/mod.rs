@@ -129,10 +129,7 @@ impl Run {
         };
         let host = if is_hosted { library::host(&library) } else { None };
         let unpaged = unpaged.or_else(|| without_host(&path, settings.hosted)).filter(|_| host.is_none());
-        let is_guarded = unpaged.is_none() && host.is_none() && userfaultfd::guards() && has_loader(&path);
-        if is_guarded {
-            complain(userfaultfd::GUARDED);
-        }
+        let is_guarded = unpaged.is_none() && host.is_none() && guards(&path);
         if let Some(Unpaged { why, .. }) = &unpaged {
             if self.require {
                 bail!("{shown} is not run, since its memory would not be paged (--require): {why}");
@@ -230,9 +227,15 @@ fn find(name: &OsStr) -> Result<PathBuf, ExitCode> {
     Err(ExitCode::from(status))
 }
 
-/// Whether a program loads the library, and may have the layout of guarded programs.
-fn has_loader(path: &Path) -> bool {
-    CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| executable::loader_of(&path).is_some())
+/// Whether a program's calls are guarded, which is said: it loads the library, and may have the
+/// layout of guarded programs.
+fn guards(path: &Path) -> bool {
+    let has_loader = |path: CString| executable::loader_of(&path).is_some();
+    let guards = userfaultfd::guards() && CString::new(path.as_os_str().as_bytes()).is_ok_and(has_loader);
+    if guards {
+        complain(userfaultfd::GUARDED);
+    }
+    guards
 }
 
 /// Whether a word reads as a budget, such as `1G` or `50%`.

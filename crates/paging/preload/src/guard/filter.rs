@@ -165,7 +165,7 @@ fn bits(set: u8) -> impl Iterator<Item = u32> {
 }
 
 /// The same for a program's own ranges, in a filter beside the first one. Executed programs without
-/// this library have memory there, too, so only calls from the code of guarded programs are trapped.
+/// this library have memory there, too, so only calls from guarded programs' code are trapped.
 fn ends_within(when: When, ranges: &[Range<usize>]) -> Vec<Step> {
     let pointers = match when {
         When::Pointers(pointers) | When::Given(pointers, _) => pointers,

@@ -13,8 +13,9 @@ pub const PLACE: usize = AT + 2;
 const CODE: [u8; 3] = [0x0f, 0x05, 0xc3];
 
 /// How unwinders leave the gate (`.eh_frame`): a thread that is cancelled in a call there runs the
-/// destructors of its functions. First what holds for all code of this form: version 1, augmentation
-/// "zR", addresses as they are; the caller's stack is 8 bytes above, and the return address there.
+/// destructors of its functions. First what holds for all code of this form: version 1,
+/// augmentation "zR", addresses as they are; the caller's stack is 8 bytes above, and the return
+/// address there.
 #[repr(C, align(8))]
 struct Frames {
     common: [u8; 24],

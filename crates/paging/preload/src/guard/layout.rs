@@ -1,8 +1,9 @@
 //! How the filter tells guarded programs from others: by where the kernel puts their libraries.
 //!
-//! With `ADDR_COMPAT_LAYOUT` the kernel gives addresses from one third of all upwards, and otherwise
-//! from the upper end downwards. The flag is set just before the exec of a program that will load
-//! this library, and the library takes the flag back, so that nothing else is executed with it.
+//! With `ADDR_COMPAT_LAYOUT` the kernel gives addresses from one third of all upwards, and
+//! otherwise from the upper end downwards. The flag is set just before the exec of a program that
+//! will load this library, and the library takes the flag back, so that nothing else is executed
+//! with it.
 
 use super::{CODE, is_active};
 use std::ffi::CStr;
@@ -49,8 +50,8 @@ fn loads(path: &CStr, library: &CStr) -> bool {
     LOADER.get().is_some_and(|own| executable::loader_of(path).as_ref() == Some(own)) && is_there()
 }
 
-/// Executes a program by `execute`, with the layout of guarded programs if it will be one. `path` is
-/// its file, if its environment names `library`.
+/// Executes a program by `execute`, with the layout of guarded programs if it will be one. `path`
+/// is its file, if its environment names `library`.
 pub fn executing<R>(path: Option<&CStr>, library: &CStr, execute: impl FnOnce() -> R) -> R {
     if !is_active() {
         return execute();

@@ -1,6 +1,7 @@
 //! Signals: the program may handle and block all signals except the one by which trapped calls
 //! arrive. That signal is removed from every set of blocked signals, and the program's action for
-//! it is only noted.
+//! it is only noted. What the return from a handler restores, a call changes in the handler's
+//! context: blocked signals, and the stack for handlers.
 
 use super::{copy, gate};
 use crate::lock::Lock;
@@ -90,6 +91,29 @@ pub fn mask(blocked: &mut u64, [how, new, old, len, ..]: [usize; 6]) -> isize {
     }
     *blocked = after;
     0
+}
+
+/// Ends `sigaltstack`, which the kernel has done: the stack after the handler stands in the context.
+/// The old one does, too, since the kernel disarms some stacks before it calls a handler.
+pub fn stack(aside: &mut libc::stack_t, [new, old, ..]: [usize; 6], depth: usize) -> isize {
+    /// The kernel does not use the stack while a handler runs on it.
+    const DISARMED: i32 = i32::MIN;
+    let (from, size, flags) = (aside.ss_sp as usize, aside.ss_size, aside.ss_flags & DISARMED);
+    // Like the kernel: the first byte of the stack is not in use, the one behind it may be.
+    let is_used = flags == 0 && depth > from && depth - from <= size;
+    let state = match () {
+        () if size == 0 => libc::SS_DISABLE,
+        () if is_used => libc::SS_ONSTACK,
+        () => 0,
+    };
+    if new != 0 {
+        let now = [0, aside as *mut libc::stack_t as usize, 0, 0, 0, 0];
+        // SAFETY: there is room for the answer.
+        unsafe { gate::call(libc::SYS_sigaltstack, now) };
+        aside.ss_flags &= !libc::SS_ONSTACK;
+    }
+    let before = [from as u64, u64::from((state | flags) as u32), size as u64];
+    if old != 0 && !write(old, before) { error(libc::EFAULT) } else { 0 }
 }
 
 /// The copies with which a call waits instead of the program's set of blocked signals.

@@ -113,8 +113,8 @@ pub fn begin(is_paged: bool) {
     ON.store(true, Relaxed);
 }
 
-/// Guards calls on static arrays as well, before they are paged. Returns those that are guarded: the
-/// largest ones.
+/// Guards calls on static arrays as well, before they are paged. Returns those that are guarded:
+/// the largest ones.
 pub fn watch(ranges: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut ranges: Vec<_> = ranges.collect();
     ranges.sort_by_key(|range| std::cmp::Reverse(range.len()));

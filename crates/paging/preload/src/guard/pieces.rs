@@ -44,15 +44,21 @@ fn kind(fd: usize) -> File {
         }
         match status.st_mode & libc::S_IFMT {
             libc::S_IFREG | libc::S_IFBLK => File::Regular,
-            libc::S_IFSOCK => {
-                let (mut kind, mut len) = (0, size_of::<i32>() as u32);
-                let (level, name) = (i64::from(libc::SOL_SOCKET), i64::from(libc::SO_TYPE));
-                libc::syscall(libc::SYS_getsockopt, fd as i64, level, name, &raw mut kind, &raw mut len);
-                if kind == libc::SOCK_STREAM { File::Stream } else { File::Messages }
-            }
+            libc::S_IFSOCK if kind_of_socket(fd) == Ok(libc::SOCK_STREAM) => File::Stream,
+            libc::S_IFSOCK => File::Messages,
             _ => File::Stream,
         }
     }
+}
+
+/// The kind of a socket (`SO_TYPE`), or why there is none.
+pub fn kind_of_socket(fd: usize) -> Result<i32, i32> {
+    let (mut kind, mut len) = (0, size_of::<i32>() as u32);
+    let (level, name) = (libc::SOL_SOCKET as usize, libc::SO_TYPE as usize);
+    let arguments = [fd, level, name, &raw mut kind as usize, &raw mut len as usize, 0];
+    // SAFETY: there is room for the answer.
+    let answer = unsafe { trap::pass(libc::SYS_getsockopt, arguments) };
+    if answer < 0 { Err(-answer as i32) } else { Ok(kind) }
 }
 
 /// Whether a call writes to the file.
@@ -217,7 +223,7 @@ unsafe fn splice(pins: &Pins, caller: Caller, arguments: [usize; 6]) -> isize {
 /// A structure of the program's, any bytes of which are valid.
 fn plain<T>(at: usize) -> Option<T> {
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: the value has so many bytes, all written.
+    // SAFETY: the value has this many bytes, all written.
     let bytes = unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
     // SAFETY: zeros, or the bytes that were read, are a valid value.
     copy::read(at, bytes).then(|| unsafe { value.assume_init() })

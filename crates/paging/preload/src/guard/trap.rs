@@ -41,8 +41,8 @@ const RESTORER: u64 = 0x0400_0000;
 /// Bytes of a set of signals.
 const SET: usize = size_of::<u64>();
 
-// Returns from the handler. Unwinders know these bytes. They look one byte before, where no function
-// with a description must end.
+// Returns from the handler. Unwinders know these bytes. They look one byte before, where no
+// function with a description must end.
 std::arch::global_asm!(
     ".p2align 4",
     ".skip 16, 0x90",
@@ -113,6 +113,10 @@ unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut 
             }
             libc::SYS_rt_sigaction => masks::action(arguments),
             libc::SYS_rt_sigprocmask => masks::mask(&mut *blocked, arguments),
+            libc::SYS_sigaltstack => match call(number, arguments, depth) {
+                0 => masks::stack(&mut (*context).uc_stack, arguments, depth),
+                error => error,
+            },
             _ => call(number, arguments, depth),
         };
         *libc::__errno_location() = errno;
@@ -279,6 +283,9 @@ pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usi
         // A device's command with other memory.
         Outcome::Unknown if !in_arena() => None,
         Outcome::Unknown if number == libc::SYS_ioctl => Some(libc::ENOTTY),
+        Outcome::Unknown if matches!(number, libc::SYS_setsockopt | libc::SYS_getsockopt) => {
+            Some(pieces::kind_of_socket(arguments[0]).err().unwrap_or(libc::ENOPROTOOPT))
+        }
         Outcome::Unknown | Outcome::Asynchronous => Some(libc::ENOSYS),
         Outcome::Stopped => Some(libc::ENOMEM),
     };
