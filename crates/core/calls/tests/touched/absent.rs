@@ -66,12 +66,14 @@ const ALONE: &[&str] = &[
 ];
 /// Calls that guarded mode does not serve, as the documentation says.
 const OTHERWISE: &[&str] = &["clone", "clone3", "io_getevents", "io_pgetevents", "madvise"];
+/// `FS_IOC_FIEMAP`: its answer depends on when the kernel writes the file.
+const PLACES_ON_DISK: usize = 0xc020_660b;
 /// One call in this many is made in a child.
 const SELDOM: usize = 400;
 /// Calls that are prepared together, so that the memory of each has time to leave.
 const TOGETHER: usize = 400;
 /// Pages that are touched between preparing calls and making them.
-const PAGES: usize = 2000;
+const PAGES: usize = 1000;
 /// Descriptors below this are not the calls'.
 const FIRST: i32 = 64;
 
@@ -101,6 +103,8 @@ struct Driver {
     pages: Random,
     /// Of each case, words that differ natively, too: times, numbers of processes.
     varying: HashMap<usize, HashSet<usize>>,
+    /// Room for what files contain.
+    room: Vec<u8>,
     made: u64,
     by_case: BTreeMap<&'static str, u64>,
     different: Vec<String>,
@@ -191,12 +195,17 @@ impl Driver {
             if let Some(Ready { world, arguments, place, descriptors }) = ready {
                 std::env::set_current_dir(&place).expect("the directory of a call");
                 let (number, case) = self.cases[unit.case];
+                if case.name == "ioctl" && arguments[1] == PLACES_ON_DISK {
+                    all.push(seen);
+                    continue;
+                }
                 let (ends, _) = world.visit(number, &arguments);
                 let result = make(case.name, number, arguments, unit.seed % 2 == 0);
                 seen.push(if case.varies && result >= 0 { 0 } else { result as u64 });
+                seen::signals(&mut seen, &world);
                 seen::memory(&mut seen, &world, &ends);
                 seen::directory(&mut seen);
-                seen::descriptors(&mut seen, descriptors[0], descriptors[1]);
+                seen::descriptors(&mut seen, descriptors[0], descriptors[1], &mut self.room);
                 world.clear_up();
             }
             all.push(seen);
@@ -341,6 +350,7 @@ fn compare(groups: &[&'static [Case]], seed: u64, rounds: u64) -> Vec<String> {
         random: Random::from_seed(seed),
         pages: Random::from_seed(seed),
         varying: HashMap::new(),
+        room: vec![0; 32768],
         made: 0,
         by_case: BTreeMap::new(),
         different: Vec::new(),
@@ -348,14 +358,14 @@ fn compare(groups: &[&'static [Case]], seed: u64, rounds: u64) -> Vec<String> {
     let adversary = std::thread::spawn(move || {
         let mut random = Random::from_seed(seed);
         while !OVER.load(Relaxed) {
-            paged.touch(&mut random, 64);
-            std::thread::yield_now();
+            paged.touch(&mut random, 4);
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
     });
     let began = std::time::Instant::now();
     while driver.made < rounds {
         driver.round();
-        if driver.made % 100_000 < TOGETHER as u64 {
+        if driver.made % 10_000 < TOGETHER as u64 {
             println!("{} calls, {} s", driver.made, began.elapsed().as_secs());
         }
     }
@@ -373,7 +383,7 @@ fn compare(groups: &[&'static [Case]], seed: u64, rounds: u64) -> Vec<String> {
 /// Runs the comparison in a child, whose descriptors and directory are its own.
 pub fn run(groups: &[&'static [Case]], seed: u64, rounds: u64) -> bool {
     directory();
-    // SAFETY: the child uses what it has, and ends by `_exit`. Slots of a set of descriptors remain.
+    // SAFETY: the child uses what it has, and ends by `_exit`.
     unsafe {
         let child = libc::fork();
         if child == 0 {

@@ -6,8 +6,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 /// What was seen of one call.
 pub type Seen = Vec<u64>;
 
-/// Bytes of a file that are looked at.
-const MOST: usize = 65536;
 const PAGE: usize = 4096;
 
 fn bytes(seen: &mut Seen, bytes: &[u8]) {
@@ -48,6 +46,20 @@ fn without_address(world: &World, word: &[u8]) -> Option<usize> {
     })
 }
 
+/// Which signals are blocked, and the stack for handlers.
+pub fn signals(seen: &mut Seen, world: &World) {
+    // SAFETY: plain data, for which zeros are a value; room for the answers.
+    unsafe {
+        let mut stack: libc::stack_t = std::mem::zeroed();
+        libc::sigaltstack(std::ptr::null(), &raw mut stack);
+        let at = stack.ss_sp as usize;
+        let same = without_address(world, &at.to_ne_bytes()).unwrap_or(at);
+        let mut blocked = 0_u64;
+        libc::syscall(libc::SYS_rt_sigprocmask, 0, 0, &raw mut blocked, 8);
+        seen.extend([same as u64, stack.ss_size as u64, u64::from(stack.ss_flags as u32), blocked]);
+    }
+}
+
 /// The files of a directory.
 pub fn directory(seen: &mut Seen) {
     let Ok(entries) = std::fs::read_dir(".") else { return };
@@ -80,9 +92,10 @@ fn attributes(seen: &mut Seen, name: &std::ffi::OsStr) {
     }
 }
 
-/// What lies in the open files with these numbers, which is taken out of pipes and sockets.
-pub fn descriptors(seen: &mut Seen, from: i32, to: i32) {
-    let mut room = vec![0_u8; MOST];
+/// What lies in the open files with these numbers, which is taken out of pipes and sockets. There
+/// is room for a part of it.
+pub fn descriptors(seen: &mut Seen, from: i32, to: i32, room: &mut [u8]) {
+    let most = room.len();
     for fd in from..to {
         // SAFETY: plain data, for which zeros are a value; room for the answers.
         let got = unsafe {
@@ -95,13 +108,13 @@ pub fn descriptors(seen: &mut Seen, from: i32, to: i32) {
             match status.st_mode & libc::S_IFMT {
                 libc::S_IFREG => {
                     seen.push(libc::lseek(fd, 0, libc::SEEK_CUR) as u64);
-                    libc::pread(fd, at, MOST, 0)
+                    libc::pread(fd, at, most, 0)
                 }
                 libc::S_IFIFO => {
                     libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK | libc::fcntl(fd, libc::F_GETFL));
-                    libc::read(fd, at, MOST)
+                    libc::read(fd, at, most)
                 }
-                libc::S_IFSOCK => libc::recv(fd, at, MOST, libc::MSG_DONTWAIT),
+                libc::S_IFSOCK => libc::recv(fd, at, most, libc::MSG_DONTWAIT),
                 _ => 0,
             }
         };
