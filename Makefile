@@ -78,6 +78,7 @@ test:
 	$(CARGO_TEST) --workspace
 	tests/programs/run-all ci
 	tests/programs/run-all ci always
+	tests/programs/run-all ci guarded
 	tests/programs/gallery
 	tests/faults/run
 	tools/together tests/far/run "nice tests/guest/run short" "$$BESIDE_FAR"

@@ -11,7 +11,7 @@ import sys
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(TESTS, "lib"))
 
-from harness import Child, Skipped, check, need, need_root  # noqa: E402
+from harness import Child, Skipped, check, copied_for_everybody, need, need_root  # noqa: E402
 
 SOURCES = os.path.join(TESTS, "programs", "src")
 C_HEADERS = os.path.join(os.path.dirname(TESTS), "crates", "paging", "capi", "include")
@@ -39,6 +39,16 @@ class Bench:
         built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         check(built.returncode == 0, f"gcc: {built.stderr.strip()[-300:]}")
         return name
+
+    def test_program(self, package, name):
+        """A copy of a test program of a crate."""
+        need("cargo")
+        words = ["cargo", "test", "--release", "--locked", "-p", package, "--test", name, "--no-run", "--message-format", "json"]
+        built = subprocess.run(words, capture_output=True, text=True, cwd=os.path.dirname(TESTS), timeout=600, check=False)
+        check(built.returncode == 0, f"cargo: {built.stderr.strip()[-300:]}")
+        made = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
+        (program,) = [message["executable"] for message in made if message.get("executable")]
+        return shutil.copy(program, self.path(name))
 
     def start(self, program, *options, store=None, stdin=None, env=None, shell=False):
         """Starts a program with the command; in a shell, which turns signals into statuses, if requested."""
@@ -138,29 +148,11 @@ def goes_on(bench, program, *options, before=(), says=None, env=None, store=None
         check(status == 0 and not said, f"{' '.join(program)}: status {status}: {child.last_words()}")
 
 
-def need_restricted():
-    """Raises Skipped if every user may handle page faults."""
-    need_root()
-    need("setpriv")
-    if os.access("/dev/userfaultfd", os.F_OK) and os.stat("/dev/userfaultfd").st_mode & 0o006:
-        raise Skipped("everybody may use /dev/userfaultfd here")
-    with open("/proc/sys/vm/unprivileged_userfaultfd", encoding="ascii") as file:
-        if file.read().strip() == "1":
-            raise Skipped("everybody may handle page faults here")
-
-
-NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-
-
 def for_everybody(bench):
-    """A copy of the command in the case's place, which other users may enter and in which its store may be written: they may not enter the build directory."""
-    (command,) = bench.command
-    library = os.path.join(os.path.dirname(os.path.realpath(command)), "libterapage_preload.so")
-    for path in (command, library):
-        shutil.copy(path, bench.path(os.path.basename(path)))
+    """A copy of the command in the case's place, which other users may enter and in which its store may be written."""
     os.chmod(bench.place, 0o755)
     os.chmod(bench.store, 0o777)
-    return [bench.path(os.path.basename(command))]
+    return copied_for_everybody(bench.command, bench.place)
 
 
 def counters(bench):

@@ -5,8 +5,8 @@ import random
 import re
 import subprocess
 
-from harness import Child, check, need
-from bench import NOBODY, for_everybody, need_restricted
+from harness import NOBODY, Child, check, need, need_restricted
+from bench import TIMEOUT_S, for_everybody
 
 SAID = "terapage: without rights: system calls are guarded\n"
 
@@ -107,3 +107,19 @@ def guarded_cancelled(bench):
         status = bench.end(child)
         check((status, child.output()) == (0, "2 destructors\n"), f"status {status}: {child.output()}{child.last_words()}")
     return "2 threads"
+
+
+def guarded_calls(bench):
+    """Each call of the table, as that user, with its memory absent: it does what it does on memory that is not paged. TERAPAGE_RUNS says how many calls, TERAPAGE_SEED which."""
+    need_restricted()
+    words = [bench.test_program("terapage-calls", "touched"), "--exact", "calls_on_absent_memory_do_the_same", "--nocapture"]
+    run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--require"]
+    count = os.environ.get("TERAPAGE_RUNS", "1000")
+    places = {"TMPDIR": bench.path("files"), "TERAPAGE_RUNS": count}
+    os.mkdir(places["TMPDIR"])
+    os.chmod(places["TMPDIR"], 0o777)
+    with Child([*run, "--memory", "4M", "--block", "4K", "--prefetch", "off", "--", *words], bench.place, env=places) as child:
+        status = child.wait(TIMEOUT_S + int(count))
+        told = [line for line in child.output().splitlines() if " differences" in line or "; Unit" in line]
+        check(status == 0 and len(told) == 1, f"status {status}: {told}: {child.last_words()}")
+    return told[0]

@@ -7,8 +7,8 @@ import re
 import signal
 import subprocess
 
-from harness import Child, check, session_members, wait_for
-from bench import NOBODY, TIMEOUT_S, for_everybody, need_restricted
+from harness import NOBODY, Child, check, need_restricted, session_members, wait_for
+from bench import TIMEOUT_S, for_everybody
 
 
 def counters_of(bench, pid):

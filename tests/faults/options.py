@@ -3,8 +3,8 @@
 import os
 import pathlib
 
-from harness import Child, check, need, need_root
-from bench import NOBODY, for_everybody, refusals
+from harness import NOBODY, Child, check, need, need_root
+from bench import for_everybody, refusals
 
 SIZES = refusals(
     [

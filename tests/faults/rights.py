@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 
-from harness import Child, Skipped, check, need, need_root
-from bench import BESIDE, NOBODY, NOBODY_ELSE, counters, for_everybody, goes_on, need_restricted, read_first
+from harness import NOBODY, Child, Skipped, check, need, need_restricted, need_root
+from bench import BESIDE, NOBODY_ELSE, counters, for_everybody, goes_on, read_first
 
 # This script runs in a mount namespace, so that nothing on the machine changes.
 FIX_SCRIPT = """

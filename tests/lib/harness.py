@@ -62,6 +62,32 @@ def terapage():
     return [os.path.abspath(found)]
 
 
+# A user without rights and without a home.
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+
+
+def need_restricted():
+    """Raises Skipped if every user may handle page faults."""
+    need_root()
+    need("setpriv")
+    if os.access("/dev/userfaultfd", os.F_OK) and os.stat("/dev/userfaultfd").st_mode & 0o006:
+        raise Skipped("everybody may use /dev/userfaultfd here")
+    with open("/proc/sys/vm/unprivileged_userfaultfd", encoding="ascii") as file:
+        if file.read().strip() == "1":
+            raise Skipped("everybody may handle page faults here")
+
+
+def copied_for_everybody(command, place):
+    """A copy of the command and its libraries in a place that other users may enter: they may not enter the build directory."""
+    (program,) = command
+    beside = os.path.dirname(os.path.realpath(program))
+    for name in ("terapage-host", "libterapage_preload.so"):
+        if os.path.exists(os.path.join(beside, name)):
+            shutil.copy(os.path.join(beside, name), place)
+    shutil.copy(program, os.path.join(place, "terapage"))
+    return [os.path.join(place, "terapage")]
+
+
 def stop_cleanly():
     """Turns the signals that stop a driver into an exception, so that its clean-up runs."""
 

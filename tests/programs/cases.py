@@ -660,3 +660,6 @@ CASES = [
 
 # Cases that `make test` runs a second time, while the kernel gives huge pages to all memory.
 ALWAYS = ("numpy", "forks", "mappings", "reservations", "mapping-walk-wide", "heap-walk", "object-walk", "transfer-walk")
+
+# Cases that `make test` runs as a user without rights, too.
+GUARDED = ("sort", "xz", "sqlite", "redis", "workers", "heap-walk", "transfer-walk", "thread-walk", "begin")

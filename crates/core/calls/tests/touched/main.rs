@@ -6,12 +6,15 @@
 //!
 //! Each call is made in a process of its own, whose end clears up.
 
+mod absent;
 mod descriptors;
 mod paths;
 mod processes;
+mod seen;
 mod sockets;
 mod waits;
 mod world;
+mod zone;
 
 use std::collections::BTreeSet;
 
@@ -52,15 +55,27 @@ fn judge(number: usize, case: &Case, seed: u64) -> Result<(usize, usize), String
     Ok((exact, bounds))
 }
 
+const GROUPS: [&[Case]; 5] =
+    [descriptors::CASES, paths::CASES, processes::CASES, sockets::CASES, waits::CASES];
+
+/// A number that a variable says.
+fn number(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |number| number.parse().unwrap())
+}
+
+#[test]
+fn calls_on_absent_memory_do_the_same() {
+    assert!(absent::run(&GROUPS, number("TERAPAGE_SEED", 1), number("TERAPAGE_RUNS", 400)));
+}
+
 #[test]
 fn the_kernel_touches_what_the_table_says() {
-    let groups = [descriptors::CASES, paths::CASES, processes::CASES, sockets::CASES, waits::CASES];
-    let seed: u64 = std::env::var("TERAPAGE_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let seed = number("TERAPAGE_SEED", 1);
     world::directory();
     let _directory = world::Directory;
     let only = std::env::var("TERAPAGE_CASE").ok();
     let (mut proven, mut wrong, mut exact, mut bounds) = (BTreeSet::new(), Vec::new(), 0, 0);
-    for case in groups.iter().copied().flatten() {
+    for case in GROUPS.iter().copied().flatten() {
         if only.as_ref().is_some_and(|only| only != case.name) {
             continue;
         }

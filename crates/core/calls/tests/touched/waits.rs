@@ -219,13 +219,13 @@ pub const CASES: &[Case] = &[
 
 extern "C" fn nothing(_: i32) {}
 
-/// A sleep that a signal ends, which comes soon.
+/// A sleep that a signal ends, which comes soon, and again.
 fn interrupted(w: &mut World, arguments: fn(usize, usize) -> [usize; 6]) -> [usize; 6] {
     // SAFETY: the handler is a function that does nothing; a timer of 50 ms.
     unsafe {
         libc::signal(libc::SIGALRM, nothing as *const () as usize);
         let soon = libc::itimerval {
-            it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
+            it_interval: libc::timeval { tv_sec: 0, tv_usec: 50_000 },
             it_value: libc::timeval { tv_sec: 0, tv_usec: 50_000 },
         };
         libc::setitimer(libc::ITIMER_REAL, &soon, std::ptr::null_mut());

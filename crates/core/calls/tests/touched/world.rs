@@ -14,6 +14,7 @@ pub const HERE: Machine = if cfg!(target_arch = "aarch64") { Machine::Arm } else
 const PIECES: usize = 16;
 /// Bytes of room of each.
 const ROOM: usize = 1 << 18;
+/// The largest size of a page.
 const PAGE: usize = 65536;
 
 /// A call to make.
@@ -79,21 +80,53 @@ impl std::ops::Deref for Ends {
     }
 }
 
-struct Piece {
-    start: usize,
+/// A piece of memory that a call has been given.
+pub struct Piece {
+    /// Its address.
+    pub start: usize,
     /// Where mapped memory ends.
-    limit: usize,
+    pub limit: usize,
     /// A text ends here.
     text: Option<usize>,
     loose: bool,
 }
 
-/// The memory of a call, and what else the call needs.
-pub struct World {
-    pieces: Vec<Piece>,
+/// Where the pieces of a call's memory lie.
+pub trait Places {
+    /// The place of the next piece, which begins with these bytes and lies at a multiple of `step`,
+    /// and where its mapped memory ends. As many bytes as fit have been copied there.
+    fn place(&mut self, piece: usize, bytes: &[u8], step: usize) -> (usize, usize);
+}
+
+/// Each piece in memory of its own: with room, or with the ends of pieces where memory ends, one of
+/// them moved beyond.
+struct AtEnds {
     ends: Vec<usize>,
     beyond: Option<usize>,
-    /// How far the next piece moves.
+}
+
+impl Places for AtEnds {
+    fn place(&mut self, piece: usize, bytes: &[u8], step: usize) -> (usize, usize) {
+        let base = mapped(ROOM + PAGE);
+        let limit = base + ROOM;
+        let moved = if self.beyond == Some(piece) { step } else { 0 };
+        let start = self.ends.get(piece).map_or(base, |end| limit - end + moved);
+        let fits = bytes.len().min(limit - start);
+        // SAFETY: the memory is new and as long; the last page, behind `limit`, is taken away.
+        unsafe {
+            std::slice::from_raw_parts_mut(start as *mut u8, fits).copy_from_slice(&bytes[..fits]);
+            assert_eq!(libc::munmap(limit as *mut _, PAGE), 0);
+        }
+        (start, limit)
+    }
+}
+
+/// The memory of a call, and what else the call needs.
+pub struct World {
+    /// The pieces of memory so far.
+    pub pieces: Vec<Piece>,
+    places: Box<dyn Places>,
+    /// The next piece lies at a multiple of this.
     step: usize,
     /// Calls that clear up.
     later: Vec<(i64, [usize; 3])>,
@@ -102,21 +135,32 @@ pub struct World {
 }
 
 impl World {
+    /// A world without memory.
+    pub fn new(places: Box<dyn Places>, seed: u64) -> World {
+        World { pieces: Vec::new(), places, step: 1, later: Vec::new(), random: Random::from_seed(seed) }
+    }
+
     fn place(&mut self, bytes: &[u8], text: bool) -> usize {
-        let base = mapped(ROOM + PAGE);
-        let limit = base + ROOM;
-        let piece = self.pieces.len();
-        let moved = if self.beyond == Some(piece) { self.step } else { 0 };
-        let start = self.ends.get(piece).map_or(base, |end| limit - end + moved);
-        let fits = bytes.len().min(limit - start);
-        // SAFETY: the memory is new and as long; the last page, behind `limit`, is taken away.
-        unsafe {
-            std::slice::from_raw_parts_mut(start as *mut u8, fits).copy_from_slice(&bytes[..fits]);
-            assert_eq!(libc::munmap(limit as *mut _, PAGE), 0);
-        }
+        let (start, limit) = self.places.place(self.pieces.len(), bytes, self.step);
         self.pieces.push(Piece { start, limit, text: text.then_some(bytes.len()), loose: false });
         self.step = 1;
         start
+    }
+
+    /// What a visit says: which bytes of each piece the call touches, and the outcome.
+    pub fn visit(&self, number: usize, arguments: &[usize; 6]) -> (Ends, Outcome) {
+        let count = self.pieces.len();
+        let mut notes = Notes { pieces: &self.pieces, ends: Ends { count, ..Ends::default() } };
+        let outcome = visit(number, arguments, &mut notes);
+        (notes.ends, outcome)
+    }
+
+    /// Makes the calls that clear up.
+    pub fn clear_up(&self) {
+        for &(number, [a, b, c]) in &self.later {
+            // SAFETY: these calls touch no memory.
+            unsafe { libc::syscall(number, a, b, c, 0, 0, 0) };
+        }
     }
 
     /// The next piece of memory must lie at multiples of this number.
@@ -188,12 +232,14 @@ pub fn temporary() -> std::fs::File {
 /// A process ends with this status if it may not prepare its call.
 const FORBIDDEN: i32 = 77;
 
+/// The call may not be prepared.
+pub struct Forbidden;
+
 /// The result of a call that must succeed.
 pub fn checked(result: isize) -> usize {
     let error = std::io::Error::last_os_error().raw_os_error();
     if result < 0 && matches!(error, Some(libc::EPERM | libc::EACCES | libc::ENOSYS)) {
-        // SAFETY: a process of a call.
-        unsafe { libc::_exit(FORBIDDEN) };
+        std::panic::resume_unwind(Box::new(Forbidden));
     }
     assert!(result >= 0, "{}", std::io::Error::last_os_error());
     result as usize
@@ -286,8 +332,10 @@ pub fn attempt(number: usize, case: &Case, seed: u64, ends: &[usize], beyond: Op
         let made = std::panic::catch_unwind(|| make(number, case, seed, ends, beyond));
         // SAFETY: the memory is as long; nothing of the parent's is cleared up.
         unsafe {
-            if let Ok(made) = made {
-                left.write(made);
+            match made {
+                Ok(made) => left.write(made),
+                Err(why) if why.is::<Forbidden>() => libc::_exit(FORBIDDEN),
+                Err(_) => {}
             }
             libc::_exit(0)
         }
@@ -309,14 +357,9 @@ fn make(number: usize, case: &Case, seed: u64, ends: &[usize], beyond: Option<us
     let place = format!("{}/{}", directory(), std::process::id());
     std::fs::create_dir(&place).unwrap();
     std::env::set_current_dir(&place).unwrap();
-    let random = Random::from_seed(seed);
-    let mut world =
-        World { pieces: Vec::new(), ends: ends.to_vec(), beyond, step: 1, later: Vec::new(), random };
+    let mut world = World::new(Box::new(AtEnds { ends: ends.to_vec(), beyond }), seed);
     let arguments = (case.arguments)(&mut world);
-    let count = world.pieces.len();
-    let mut notes = Notes { pieces: &world.pieces, ends: Ends { count, ..Ends::default() } };
-    let outcome = visit(number, &arguments, &mut notes);
-    let ends = notes.ends;
+    let (ends, outcome) = world.visit(number, &arguments);
     let loose = world.pieces.iter().enumerate().map(|(i, piece)| u32::from(piece.loose) << i).sum();
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the call touches no memory.
@@ -330,10 +373,7 @@ fn make(number: usize, case: &Case, seed: u64, ends: &[usize], beyond: Option<us
         }
     }
     let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-    for (number, [a, b, c]) in world.later {
-        // SAFETY: these calls touch no memory.
-        unsafe { libc::syscall(number, a, b, c, 0, 0, 0) };
-    }
+    world.clear_up();
     let result = if result == -1 { -error as isize } else { result as isize };
     Left { done: true, result, ends, loose, outcome }
 }
