@@ -536,6 +536,11 @@ def guarded(runner, scale):
     runner.run([runner.shared("guarded"), "64", str(scale.amount), "1"], env={"TERAPAGE_GUARD": "force"})
 
 
+def stopped_guarded(runner, scale):
+    """A stopped program whose memory others read: nobody waits for the pager, which is stopped too."""
+    runner.run([runner.shared("stopped"), str(scale.amount), "guarded"], env={"TERAPAGE_GUARD": "force"})
+
+
 CASES = [
     Case("sort", Scale(80, 60), Scale(768, 600), sort_prepare, sort),
     Case("xz", Scale(32, 30), Scale(32, 300), xz_prepare, xz, outputs=("packed", "stdout")),
@@ -595,6 +600,7 @@ CASES = [
     Case("waits-hosted", Scale(24, 48), Scale(128, 512), **all_hosted(**c_program("waits.c", "-pthread")), per_process=True),
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
     Case("stopped", Scale(16, 64), Scale(128, 512), **c_program("stopped.c"), per_process=True),
+    Case("stopped-guarded", Scale(16, 64), Scale(128, 512), c_program("stopped.c")["prepare"], stopped_guarded, per_process=True),
     Case("own-memory", Scale(16, 64), Scale(128, 512), **c_program("own_memory.c")),
     Case("own-memory-static", Scale(16, 64), Scale(128, 512), **c_program("own_memory.c", "-static", arguments=lambda scale: [str(scale.amount), "offsets"])),
     Case("vforks", Scale(24, 48), Scale(128, 320), **c_program("vforks.c"), per_process=True),
