@@ -44,28 +44,27 @@ impl Host {
 /// With Docker's default seccomp profile, only the device is needed.
 const DOCKER: &str = "\
 docker run --device /dev/userfaultfd -v /mnt/nvme:/store --memory 8g IMAGE terapage run --memory 85% --store /store -- PROGRAM
-if the user in the container is not root: --group-add $(stat -c %g /dev/userfaultfd), and on the host: sudo terapage doctor --fix";
+if the user in the container is not root, or the host has no such device: --security-opt seccomp=unconfined instead (x86-64)";
 
 const PODMAN: &str = "\
-podman run --device /dev/userfaultfd -v /mnt/nvme:/store --memory 8g IMAGE terapage run --memory 85% --store /store -- PROGRAM
-without root: the host's user must be in the device's group (sudo terapage doctor --fix), and --group-add keep-groups";
+podman run --security-opt seccomp=unconfined -v /mnt/nvme:/store IMAGE terapage run --memory 6G --store /store -- PROGRAM
+or with --device /dev/userfaultfd: without root, the host's user must be in the device's group, and --group-add keep-groups";
 
 const KUBERNETES: &str = "\
-on the nodes, a plugin that lends the device: generic-device-plugin --device '{\"name\": \"userfaultfd\", \"groups\": [{\"count\": 100, \"paths\": [{\"path\": \"/dev/userfaultfd\"}]}]}'
-in the pod: resources: {limits: {squat.ai/userfaultfd: 1, memory: 8Gi, ephemeral-storage: 64Gi}}, and an emptyDir or local volume at /store
+in the pod: securityContext: {seccompProfile: {type: Unconfined}} (x86-64), or a plugin that lends /dev/userfaultfd; an emptyDir or local volume at /store
 its command: [terapage, run, --memory, 85%, --store, /store, --store-size, 56G, --, PROGRAM]";
 
 const APPTAINER: &str = "\
 apptainer exec --bind /mnt/nvme:/store IMAGE terapage run --memory 85% --store /store -- PROGRAM
-the host's user must be in the device's group: sudo terapage doctor --fix on the host";
+on Arm, the host's user must be in the device's group: sudo terapage doctor --fix on the host";
 
 const SLURM: &str = "\
 #SBATCH --mem=8G
 srun terapage run --memory 85% --store \"$TMPDIR\" -- PROGRAM
-the user must be in the device's group on the nodes: sudo terapage doctor --fix there";
+on Arm, the user must be in the device's group on the nodes: sudo terapage doctor --fix there";
 
 /// What gives a container the device.
-pub const GIVE_DEVICE: &str = "start it with --device /dev/userfaultfd (docs/containers.md)";
+pub const GIVE_DEVICE: &str = "start it with --device /dev/userfaultfd or, on x86-64, --security-opt seccomp=unconfined (docs/containers.md)";
 
 /// The numbers of the first namespaces of processes and of users, in all kernels.
 const FIRST_PIDS: u64 = 0xEFFF_FFFC;
@@ -166,6 +165,15 @@ mod tests {
         assert_eq!((of_host(7, Some(7)), of_host(FIRST_MOUNTS, None)), (Some(false), Some(false)));
         assert_eq!((of_host(8, Some(7)), of_host(8, None)), (Some(true), None));
         assert_eq!((at(9, FIRST_USERS, 7, None), at(FIRST_PIDS, 9, 7, Some(7))), (Some(true), Some(true)));
+    }
+
+    /// crun refuses a profile that allows calls by default and yet has an error number for them.
+    #[test]
+    fn runtimes_take_the_profile_that_the_page_names() {
+        let profile = include_str!("../../../../contrib/seccomp/terapage.json");
+        let profile: serde_json::Value = serde_json::from_str(profile).expect("the profile is JSON");
+        assert_eq!(profile["defaultAction"], "SCMP_ACT_ALLOW");
+        assert!(profile.get("defaultErrnoRet").is_none());
     }
 
     /// The doctor prints the same lines as the page.
