@@ -121,5 +121,5 @@ def guarded_calls(bench):
     with Child([*run, "--memory", "4M", "--block", "4K", "--prefetch", "off", "--", *words], bench.place, env=places) as child:
         status = child.wait(TIMEOUT_S + int(count))
         told = [line for line in child.output().splitlines() if " differences" in line or "; Unit" in line]
-        check(status == 0 and len(told) == 1, f"status {status}: {told}: {child.last_words()}")
+        check(status == 0 and len(told) == 1, f"status {status}: {told[:20]}: {child.last_words()}")
     return told[0]

@@ -89,7 +89,8 @@ fn is_paged(at: usize, len: usize) -> bool {
     let page = page_bytes();
     let mut sum = 0;
     paged_parts(at, len, |from, to| sum += to - from);
-    len > 0 && sum >= (at + len).next_multiple_of(page) - at / page * page
+    let end = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(page));
+    len > 0 && end.is_some_and(|end| sum >= end - at / page * page)
 }
 
 /// The end of the first thread's stack.
@@ -108,9 +109,10 @@ const NEAR: usize = 1 << 20;
 fn is_on_stack(at: usize, len: usize) -> bool {
     let mark = 0_u8;
     let here = &raw const mark as usize;
+    let Some(last) = at.checked_add(len) else { return false };
     // The C library puts a thread's descriptor at the end of the thread's stack.
     let ends = [thread::own_name(), STACK_END.load(Relaxed)];
-    let is_below = |end: usize| here < at && end.wrapping_sub(here) < NEAR && at + len <= end;
+    let is_below = |end: usize| here < at && end.wrapping_sub(here) < NEAR && last <= end;
     ends.into_iter().any(is_below)
 }
 

@@ -31,9 +31,15 @@ enum When {
     Given(u8, u8),
     /// If the call comes from a guarded program's code.
     Always,
-    /// The same, except to the standard streams.
-    ToFiles,
+    /// The same, or if one of these arguments (bits) lies in the arena.
+    Nested(u8),
+    /// If one of these arguments (bits) lies in the arena, or if the call is not for a standard
+    /// stream and comes from a guarded program's code.
+    ToFiles(u8),
 }
+
+/// All arguments.
+const ALL: u8 = 0x3f;
 
 /// When a call of this number is trapped.
 fn when(number: usize) -> When {
@@ -60,18 +66,20 @@ fn when(number: usize) -> When {
         | libc::SYS_io_cancel => When::Never,
         libc::SYS_io_uring_setup | libc::SYS_io_setup => When::Always,
         // So the loader writes its messages, before there is a handler. Hooks serve the program's.
-        libc::SYS_writev => When::ToFiles,
+        libc::SYS_writev => When::ToFiles(pointers.unwrap_or(ALL)),
         // A blocked or replaced SIGSYS would let the kernel end the process.
-        libc::SYS_rt_sigaction | libc::SYS_rt_sigsuspend | libc::SYS_sigaltstack => When::Always,
+        libc::SYS_rt_sigaction | libc::SYS_rt_sigsuspend | libc::SYS_sigaltstack => {
+            When::Nested(pointers.unwrap_or(ALL))
+        }
         libc::SYS_rt_sigprocmask => When::Given(pointers.unwrap_or(0), 1),
         libc::SYS_ppoll => When::Given(pointers.unwrap_or(0), 3),
         libc::SYS_pselect6 => When::Given(pointers.unwrap_or(0), 5),
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => When::Given(pointers.unwrap_or(0), 4),
-        _ if terapage_calls::nested(number) => When::Always,
+        _ if terapage_calls::nested(number) => When::Nested(pointers.unwrap_or(ALL)),
         _ => match pointers {
             Some(0) => When::Never,
             Some(pointers) => When::Pointers(pointers),
-            None => When::Pointers(0x3f),
+            None => When::Pointers(ALL),
         },
     }
 }
@@ -102,9 +110,15 @@ fn ends(when: When) -> Vec<Step> {
     let (pointers, given) = match when {
         When::Never => return vec![give(ALLOW)],
         When::Always => return [&FROM_CODE[..], &trap()].concat(),
-        When::ToFiles => {
+        When::Nested(pointers) => {
+            push_tests(&mut steps, pointers, 3 * pointers.count_ones() as usize + FROM_CODE.len());
+            return [&steps[..], &FROM_CODE, &trap()].concat();
+        }
+        When::ToFiles(pointers) => {
             let files = [load(argument(0)), branch(FROM, 3, 1, 0), give(ALLOW)];
-            return [&files[..], &FROM_CODE, &trap()].concat();
+            let others = files.len() + FROM_CODE.len();
+            push_tests(&mut steps, pointers, 3 * pointers.count_ones() as usize + others);
+            return [&steps[..], &files, &FROM_CODE, &trap()].concat();
         }
         When::Pointers(pointers) => (pointers, None),
         When::Given(pointers, given) => (pointers, Some(given)),
@@ -112,12 +126,7 @@ fn ends(when: When) -> Vec<Step> {
     // The number of steps before the steps that trap.
     let given_steps = if given.is_some() { 4 + FROM_CODE.len() } else { 0 };
     let total = 3 * pointers.count_ones() as usize + given_steps + 1;
-    for index in bits(pointers) {
-        steps.push(load(argument(index) + 4));
-        steps.push(branch(FROM, (ARENA.start >> 32) as u32, 0, 1));
-        let ahead = (total - steps.len() - 1) as u8;
-        steps.push(branch(FROM, (ARENA.end >> 32) as u32, 0, ahead));
-    }
+    push_tests(&mut steps, pointers, total);
     if let Some(given) = given {
         let begins = total - FROM_CODE.len();
         for half in [0, 4] {
@@ -135,6 +144,16 @@ fn ends(when: When) -> Vec<Step> {
     steps
 }
 
+/// Adds tests of arguments (bits): if one lies in the arena, the call ends at the step `trapped`.
+fn push_tests(steps: &mut Vec<Step>, pointers: u8, trapped: usize) {
+    for index in bits(pointers) {
+        steps.push(load(argument(index) + 4));
+        steps.push(branch(FROM, (ARENA.start >> 32) as u32, 0, 1));
+        let ahead = (trapped - steps.len() - 1) as u8;
+        steps.push(branch(FROM, (ARENA.end >> 32) as u32, 0, ahead));
+    }
+}
+
 fn bits(set: u8) -> impl Iterator<Item = u8> {
     (0..6).filter(move |index| set >> index & 1 != 0)
 }
@@ -145,7 +164,7 @@ fn ends_within(when: When, ranges: &[Range<usize>]) -> Vec<Step> {
     let pointers = match when {
         When::Pointers(pointers) | When::Given(pointers, _) => pointers,
         // The first filter traps those calls.
-        When::Never | When::Always | When::ToFiles => 0,
+        When::Never | When::Always | When::Nested(_) | When::ToFiles(_) => 0,
     };
     let mut tests = Vec::new();
     for index in bits(pointers) {
@@ -267,7 +286,13 @@ mod tests {
             }
             assert_eq!(run(&steps, number, gate::PLACE, &[3, INSIDE]), ALLOW);
         }
+        for number in [libc::SYS_readv, libc::SYS_ioctl, libc::SYS_rt_sigaction] {
+            for code in OTHERS {
+                assert_eq!(run(&steps, number, code, &[3, INSIDE, INSIDE]), TRAP);
+            }
+        }
         assert_eq!(run(&steps, libc::SYS_writev, CODE, &[2, STACK]), ALLOW);
+        assert_eq!(run(&steps, libc::SYS_writev, OTHERS[0], &[2, INSIDE]), TRAP);
         assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, CODE, &[0, STACK, 0]), TRAP);
         assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, OTHERS[0], &[0, STACK, 0]), ALLOW);
         assert_eq!(run(&steps, libc::SYS_rt_sigprocmask, OTHERS[3], &[0, STACK, 0]), ALLOW);
@@ -289,8 +314,8 @@ mod tests {
                 arguments[index] = INSIDE;
                 let trapped = match when {
                     When::Never => false,
-                    When::Always => true,
-                    When::ToFiles => index == 0,
+                    When::Always | When::Nested(_) => true,
+                    When::ToFiles(pointers) => index == 0 || pointers >> index & 1 != 0,
                     When::Pointers(pointers) => pointers >> index & 1 != 0,
                     When::Given(pointers, given) => pointers >> index & 1 != 0 || usize::from(given) == index,
                 };

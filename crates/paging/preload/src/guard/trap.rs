@@ -236,7 +236,7 @@ impl Memory for Touched<'_> {
             return true;
         }
         if range.kept {
-            return locked::keep_in_memory(range.start, range.start + range.len).is_ok();
+            return locked::keep_in_memory(range.start, range.start.saturating_add(range.len)).is_ok();
         }
         let mut fits = true;
         copy::paged_parts(range.start, range.len, |from, to| {
