@@ -52,7 +52,7 @@ impl Zone {
 
     fn at(base: usize) -> Zone {
         for slot in (EDGES - 1..SLOTS).step_by(EDGES) {
-            let rights = if slot / EDGES % 2 == 0 { libc::PROT_NONE } else { libc::PROT_READ };
+            let rights = if (slot / EDGES).is_multiple_of(2) { libc::PROT_NONE } else { libc::PROT_READ };
             let end = base + (slot + 1) * SLOT;
             // SAFETY: only addresses are made of memory of the zone.
             assert_eq!(unsafe { libc::mprotect((end - PAGE) as *mut _, PAGE, rights) }, 0);

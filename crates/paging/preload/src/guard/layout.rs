@@ -26,10 +26,10 @@ fn personality(wish: usize) -> usize {
 /// Takes the flag back. Returns whether this process was executed with the layout.
 pub fn begin() -> bool {
     let has_layout = CODE.contains(&(begin as *const () as usize));
-    if has_layout || is_active() {
-        if let Some(loader) = executable::loader_of(c"/proc/self/exe") {
-            LOADER.set(loader).ok();
-        }
+    if (has_layout || is_active())
+        && let Some(loader) = executable::loader_of(c"/proc/self/exe")
+    {
+        LOADER.set(loader).ok();
     }
     if has_layout {
         let now = personality(ASKS);

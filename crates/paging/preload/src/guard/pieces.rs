@@ -157,7 +157,7 @@ unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [u
         // SAFETY: the caller answers for the call, which fails.
         return unsafe { trap::whole(pins, caller, number, arguments) };
     };
-    let (vector, count) = (header.msg_iov as usize, header.msg_iovlen as usize);
+    let (vector, count) = (header.msg_iov as usize, header.msg_iovlen);
     if total(vector, count) <= most || kind(arguments[0]) != File::Stream {
         // SAFETY: the caller answers for the call.
         return unsafe { trap::whole(pins, caller, number, arguments) };
