@@ -38,7 +38,9 @@ impl Refusal {
                 Refusal::Missing.fix()
             }
             Refusal::Permission => "sudo terapage doctor --fix; terapage doctor has other ways",
-            Refusal::Missing => "give the container the device: docker run --device /dev/userfaultfd ...",
+            Refusal::Missing => {
+                "docker run --device /dev/userfaultfd ..., or --security-opt seccomp=unconfined"
+            }
             Refusal::Old => "use Linux 6.8 or later",
             Refusal::Other(_) => "sudo chmod a+rw /dev/userfaultfd",
         }
@@ -100,22 +102,30 @@ pub fn guards() -> bool {
         && terapage_sys::userfaultfd::may_serve_programs()
         // Guarded programs are known by the layout of their addresses.
         && !is_upwards()
-        && set_layout(0).is_ok()
+        && may_lay_out()
 }
 
 /// What is executed gets the layout of guarded programs (`preload`: `guard/layout.rs`).
 pub fn lay_out_guarded() -> io::Result<()> {
-    set_layout(libc::ADDR_COMPAT_LAYOUT as libc::c_ulong)
+    let now = personality(ASKS)? as libc::c_ulong;
+    personality(now | libc::ADDR_COMPAT_LAYOUT as libc::c_ulong).map(drop)
 }
 
-/// Adds flags to the process's personality.
-fn set_layout(flags: libc::c_ulong) -> io::Result<()> {
+/// Whether that layout can be set: filters of containers forbid most personalities.
+fn may_lay_out() -> bool {
+    let before = personality(ASKS);
+    let may = lay_out_guarded().is_ok();
+    before.is_ok_and(|before| personality(before as libc::c_ulong).is_ok()) && may
+}
+
+/// Asks for the personality, and changes nothing.
+const ASKS: libc::c_ulong = 0xffff_ffff;
+
+/// Sets the process's personality. Returns the one before.
+fn personality(new: libc::c_ulong) -> io::Result<libc::c_int> {
     // SAFETY: no memory is touched.
-    let set = unsafe {
-        let now = libc::personality(0xffff_ffff);
-        libc::personality(now as libc::c_ulong | flags)
-    };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let before = unsafe { libc::personality(new) };
+    if before < 0 { Err(io::Error::last_os_error()) } else { Ok(before) }
 }
 
 /// The descriptor that an outer `terapage run` has passed on.
