@@ -67,7 +67,7 @@ fn papers_are_listed() {
     let help = done(&["paper", "run", "--help"]);
     let commands = said.lines().filter_map(|line| line.trim().strip_prefix("paper run "));
     let names: BTreeSet<&str> = commands.filter_map(|rest| rest.split(' ').next()).collect();
-    assert_eq!(names.len(), 7, "{said}");
+    assert_eq!(names.len(), 10, "{said}");
     assert!(names.iter().all(|name| help.contains(&format!("\n  {name} "))), "{help}");
     for command in said.lines().filter(|line| line.starts_with("  ")) {
         let words: Vec<&str> = command.split_whitespace().skip(2).take_while(|word| word.len() > 1).collect();

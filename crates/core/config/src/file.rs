@@ -135,7 +135,7 @@ mod tests {
             ("memory = -5", "memory in a.toml: "),
             ("heap = 3", "heap in a.toml: "),
             ("store = [3]", "store in a.toml: "),
-            ("verify = 'x'", "verify in a.toml: "),
+            ("per-process = 'x'", "per-process in a.toml: "),
             ("\n\nmemory 5", "a.toml, line 3: "),
         ] {
             let error = read(text).unwrap_err();

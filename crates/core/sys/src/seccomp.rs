@@ -64,7 +64,7 @@ pub const ALLOW: u32 = 0x7fff_0000;
 /// The answer that ends the process.
 pub const KILL: u32 = 0x8000_0000;
 
-/// The answer by which the call becomes a signal (SIGSYS) with this mark.
+/// The answer that raises SIGSYS with this mark instead of the call.
 pub const fn trap(mark: u16) -> u32 {
     0x0003_0000 | mark as u32
 }

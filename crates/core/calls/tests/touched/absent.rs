@@ -115,7 +115,7 @@ const LENGTH: usize = usize::MAX;
 /// In place of a word: what lies in the files that a call opened.
 const OPEN_FILES: usize = usize::MAX - 1;
 
-/// How often calls that differ are repeated.
+/// How many times calls whose results differ are made.
 const TRIES: usize = 5;
 
 /// The lowest descriptor that is free.

@@ -299,7 +299,8 @@ pub mod tests {
         let (mut journal, known) = Journal::open(&path).expect("the same");
         assert_eq!((known.len(), known[0].runs.len()), (1, 1));
         assert_eq!(known[0].runs[0].run.passes[0].seconds, 2.0);
-        journal.append(&Line::Run(Box::new(run))).expect("another run");
+        let other = record(&group.head, &Cell::new(), 2, "memory", 2.0);
+        journal.append(&Line::Run(Box::new(other))).expect("another run");
         assert_eq!(read(&[path]).expect("lines")[0].runs.len(), 2);
     }
 

@@ -42,7 +42,7 @@ const STACK_BELOW: usize = 32 << 10;
 /// Bytes of the stack above these frames through which a fork returns before the child has a pager.
 const STACK_ABOVE: usize = 16 << 10;
 
-/// Bytes of a thread's variables, some of which a fork uses.
+/// The size of a thread's variables (TLS), some of which a fork uses.
 const OWN_VARIABLES: usize = 8 << 10;
 /// Bytes of a thread's descriptor.
 const DESCRIPTOR: usize = 4 << 10;

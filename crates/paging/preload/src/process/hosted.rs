@@ -37,7 +37,7 @@ pub fn is_host() -> bool {
 /// The same as for the system call.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn terapage_hosted_call(number: c_long, arguments: &[usize; 6]) -> isize {
-    // SAFETY: the program answers for the call.
+    // SAFETY: the program is responsible for the call.
     let answer = unsafe { serve(number, *arguments) };
     if answer != -1 {
         return answer;
@@ -51,13 +51,13 @@ pub unsafe extern "C" fn terapage_hosted_call(number: c_long, arguments: &[usize
 /// The same as for the system call.
 unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     let Some(Hosted { by: By::Library(hook), .. }) = terapage_calls::hosted(number as usize) else {
-        // SAFETY: the program answers for the call.
+        // SAFETY: the program is responsible for the call.
         return unsafe { libc::syscall(number, a, b, c, d, e, f) as isize };
     };
     let at = a as *mut c_void;
     let (pieces, count) = (b as *const libc::iovec, c_int::try_from(c).unwrap_or(-1));
     if hook.changes_memory() && borrowed::is_borrower() {
-        // SAFETY: the program answers for the call.
+        // SAFETY: the program is responsible for the call.
         return unsafe { borrowed::call(number, [a, b, c, d, e, f]) };
     }
     // SAFETY: the program keeps the contract of the call, which equals the hook's.
