@@ -33,7 +33,7 @@ def need_user():
 def as_user(words, place, env):
     """Runs a command as a user without rights, who owns the place: its output and what it says."""
     subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", place], check=True)
-    clean = {"HOME": place, "PATH": "/usr/bin:/bin", "PIP_CONFIG_FILE": os.devnull, "TERAPAGE_GUARD": "1", **env}
+    clean = {"HOME": place, "PATH": "/usr/bin:/bin", "PIP_CONFIG_FILE": os.devnull, **env}
     ended = subprocess.run([*USER, *words], cwd=place, env=clean, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     check(ended.returncode == 0, f"{' '.join(words)}: status {ended.returncode}: {ended.stderr[-300:]}")
     return ended.stdout, ended.stderr
@@ -83,4 +83,4 @@ def github(wheel, place):
     env |= {"RUNNER_TEMP": place, "PIP_NO_INDEX": "1", "TERAPAGE_STATS": f"{place}/stats"}
     output, says = as_user(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], place, env)
     check(output == f"{SAYS}done\n", f"other output: {output}")
-    check(re.search(r"[1-9] paged; .*page-out [1-9]", says) is not None, f"nothing was paged: {says[-300:]}")
+    check(re.search(r"[1-9] paged without rights; .*page-out [1-9]", says) is not None, f"nothing was paged: {says[-300:]}")

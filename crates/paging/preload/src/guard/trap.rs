@@ -44,6 +44,9 @@ const SET: usize = size_of::<u64>();
 // Returns from the handler. Unwinders know these bytes. They look one byte before, where no
 // function with a description must end.
 std::arch::global_asm!(
+    ".globl terapage_restore",
+    ".hidden terapage_restore",
+    ".type terapage_restore, @function",
     ".p2align 4",
     ".skip 16, 0x90",
     "terapage_restore:",
