@@ -155,7 +155,11 @@ CALL(vectors) {
     char *got = at(t, 300);
     note(t, read(t->pipe[0], got, 300));
     see(t, got, 300);
-
+    /* Only pipes may be spliced: a file must stay as it is. */
+    note(t, vmsplice(t->file, out, count, 0));
+    char *after = at(t, 300);
+    note(t, pread(t->file, after, 300, 0));
+    see(t, after, 300);
 }
 CALL(messages) {
     size_t len = 1 + n % 20000;

@@ -157,7 +157,7 @@ impl Row {
     }
 
     /// A host traps it, and passes it to the paging library's hook.
-    pub const fn library(mut self, hook: Hook) -> Row {
+    pub const fn hook(mut self, hook: Hook) -> Row {
         self.hosted = Some(Hosted { when: When::Always, by: By::Library(hook) });
         self
     }

@@ -81,8 +81,8 @@ pub struct Caller {
     pub hint: usize,
 }
 
-/// The pins of a call. Dropping it has no effect: a handler that leaves a call
-/// by `longjmp` drops nothing either.
+/// The pins of a call. Dropping it has no effect: a handler that leaves a call by `longjmp` drops
+/// nothing either.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     caller: Caller,
@@ -170,7 +170,7 @@ impl Pins {
         slot.depth.store(caller.depth, Relaxed);
         // A pager that does not see the new mark yet has announced before: then the caller sees the
         // announcement.
-        if self.used.load(Relaxed) <= at {
+        if self.used.load(SeqCst) <= at {
             self.used.fetch_max(at + 1, SeqCst);
         }
         Some(at)

@@ -20,12 +20,12 @@ pub const ROWS: &[Row] = &[
     call(17, 67, "pread64", &[V, Out(long(2)), V, V])
         .in_pieces(Bytes(1))
         .waits()
-        .library(Hook::Pread64)
+        .hook(Hook::Pread64)
         .when(When::Address(3)),
     call(18, 68, "pwrite64", &[V, In(long(2)), V, V])
         .in_pieces(Bytes(1))
         .waits()
-        .library(Hook::Pwrite64)
+        .hook(Hook::Pwrite64)
         .when(When::Address(3)),
     call(19, 65, "readv", &[V, SPECIAL, V]).nested(vectors::read).in_pieces(Vector(1)).waits(),
     call(20, 66, "writev", &[V, SPECIAL, V]).nested(vectors::write).in_pieces(Vector(1)).waits(),
@@ -33,33 +33,33 @@ pub const ROWS: &[Row] = &[
         .nested(vectors::read)
         .in_pieces(Vector(1))
         .waits()
-        .library(Hook::Preadv)
+        .hook(Hook::Preadv)
         .when(When::Address(3)),
     call(296, 70, "pwritev", &[V, SPECIAL, V, V, V])
         .nested(vectors::write)
         .in_pieces(Vector(1))
         .waits()
-        .library(Hook::Pwritev)
+        .hook(Hook::Pwritev)
         .when(When::Address(3)),
     call(327, 286, "preadv2", &[V, SPECIAL, V, V, V, V])
         .nested(vectors::read)
         .in_pieces(Vector(1))
         .waits()
-        .library(Hook::Preadv2)
+        .hook(Hook::Preadv2)
         .when(When::Address(3)),
     call(328, 287, "pwritev2", &[V, SPECIAL, V, V, V, V])
         .nested(vectors::write)
         .in_pieces(Vector(1))
         .waits()
-        .library(Hook::Pwritev2)
+        .hook(Hook::Pwritev2)
         .when(When::Address(3)),
     call(40, 71, "sendfile", &[V, V, Both(bytes(8)), V]).waits(),
     call(275, 76, "splice", &[V, Both(bytes(8)), V, Both(bytes(8)), V, V]).waits(),
     call(276, 77, "tee", &[V, V, V, V]).waits(),
     call(278, 75, "vmsplice", &[V, SPECIAL, V, V]).nested(refused).waits().nobody(),
     call(326, 285, "copy_file_range", &[V, Both(bytes(8)), V, Both(bytes(8)), V, V]).waits(),
-    call(3, 57, "close", &[V]).waits().library(Hook::Close).when(When::Descriptor(0)),
-    call(436, 436, "close_range", &[V, V, V]).library(Hook::CloseRange),
+    call(3, 57, "close", &[V]).waits().hook(Hook::Close).when(When::Descriptor(0)),
+    call(436, 436, "close_range", &[V, V, V]).hook(Hook::CloseRange),
     call(8, 62, "lseek", &[V, V, V]),
     call(16, 29, "ioctl", &[V, V, SPECIAL]).nested(ioctl::visit).waits(),
     call(72, 25, "fcntl", &[V, V, SPECIAL])
@@ -79,8 +79,8 @@ pub const ROWS: &[Row] = &[
     call(187, 213, "readahead", &[V, V, V]),
     call(451, 451, "cachestat", &[V, In(bytes(16)), Out(bytes(40)), V]),
     call(32, 23, "dup", &[V]),
-    call(33, NONE, "dup2", &[V, V]).library(Hook::Dup2).when(When::Descriptor(1)),
-    call(292, 24, "dup3", &[V, V, V]).library(Hook::Dup3).when(When::Descriptor(1)),
+    call(33, NONE, "dup2", &[V, V]).hook(Hook::Dup2).when(When::Descriptor(1)),
+    call(292, 24, "dup3", &[V, V, V]).hook(Hook::Dup3).when(When::Descriptor(1)),
     call(22, NONE, "pipe", &[Out(bytes(8))]),
     call(293, 59, "pipe2", &[Out(bytes(8)), V]),
     call(78, NONE, "getdents", &[V, Out(unsigned(2)), V]),

@@ -13,9 +13,9 @@ const TEXT: crate::row::Arg = Text(4096);
 
 pub const ROWS: &[Row] = &[
     call(29, 194, "shmget", &[V, V, V]),
-    call(30, 196, "shmat", &[V, AT, V]).library(Hook::Shmat),
+    call(30, 196, "shmat", &[V, AT, V]).hook(Hook::Shmat),
     call(31, 195, "shmctl", &[V, V, SPECIAL]).with(commands::shmctl),
-    call(67, 197, "shmdt", &[AT]).library(Hook::Shmdt),
+    call(67, 197, "shmdt", &[AT]).hook(Hook::Shmdt),
     call(64, 190, "semget", &[V, V, V]),
     call(65, 193, "semop", &[V, In(unsigned(2).of(6)), V]).waits(),
     call(220, 192, "semtimedop", &[V, In(unsigned(2).of(6)), V, TIMEOUT]).waits(),

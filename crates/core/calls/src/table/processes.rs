@@ -17,7 +17,7 @@ pub const ROWS: &[Row] = &[
         .host(Service::Clone)
         .when(When::Forks),
     call(435, 435, "clone3", &[SPECIAL, V]).nested(processes::clone3).nobody(),
-    call(57, NONE, "fork", &[]).library(Hook::Fork),
+    call(57, NONE, "fork", &[]).hook(Hook::Fork),
     call(58, NONE, "vfork", &[]).waits().host(Service::Vfork),
     call(59, 221, "execve", &[PATH, SPECIAL, SPECIAL])
         .nested(processes::execve)
@@ -28,7 +28,7 @@ pub const ROWS: &[Row] = &[
         .waits()
         .host(Service::Execute),
     call(60, 93, "exit", &[V]),
-    call(231, 94, "exit_group", &[V]).library(Hook::ExitGroup),
+    call(231, 94, "exit_group", &[V]).hook(Hook::ExitGroup),
     call(61, 260, "wait4", &[V, Out(bytes(4)), V, Out(bytes(144))]).waits(),
     call(247, 95, "waitid", &[V, V, Out(bytes(128)), V, Out(bytes(144))]).waits(),
     call(218, 96, "set_tid_address", &[SPECIAL]).with(processes::set_tid_address),
@@ -46,8 +46,8 @@ pub const ROWS: &[Row] = &[
     call(124, 156, "getsid", &[V]),
     call(434, 434, "pidfd_open", &[V, V]),
     call(438, 438, "pidfd_getfd", &[V, V, V]),
-    call(272, 97, "unshare", &[V]).library(Hook::Unshare),
-    call(308, 268, "setns", &[V, V]).library(Hook::Setns),
+    call(272, 97, "unshare", &[V]).hook(Hook::Unshare),
+    call(308, 268, "setns", &[V, V]).hook(Hook::Setns),
     call(135, 92, "personality", &[V]),
     call(157, 167, "prctl", &[V, SPECIAL, SPECIAL, SPECIAL, SPECIAL])
         .nested(prctl::visit)

@@ -3,17 +3,12 @@
 //! it is only noted. What the return from a handler restores, a call changes in the handler's
 //! context: blocked signals, and the stack for handlers.
 
+use super::trap::{Action, SET};
 use super::{copy, gate};
 use crate::lock::Lock;
 use libc::c_long;
 
 const OURS: u64 = 1 << (libc::SIGSYS - 1);
-/// Bytes of a set of signals.
-const SET: usize = size_of::<u64>();
-
-/// An action in the kernel's form (`struct kernel_sigaction`): handler, flags, restorer, blocked
-/// signals.
-type Action = [u64; 4];
 const BLOCKED: usize = 3;
 
 /// The program's action for the signal.

@@ -3,7 +3,7 @@
 //! they may return less. Sockets that keep messages apart get the whole.
 
 use super::{copy, trap};
-use crate::{paged, setup};
+use crate::{direct, paged, setup};
 use libc::{c_long, iovec};
 use terapage_calls::Pieces;
 use terapage_pager::pins::{Caller, Pins};
@@ -202,6 +202,9 @@ unsafe fn splice(pins: &Pins, caller: Caller, arguments: [usize; 6]) -> isize {
         let (used, _) = part(vector, count, 0, ALL, &mut buffers);
         // SAFETY: the caller answers for the call, which touches no paged memory.
         return unsafe { trap::pass(libc::SYS_vmsplice, [fd, buffers.as_ptr() as usize, used, flags, 0, 0]) };
+    }
+    if !direct::is_pipe(fd as i32) {
+        return -(libc::EBADF as isize);
     }
     // SAFETY: no memory is touched but the description of the descriptor.
     let answer = unsafe {

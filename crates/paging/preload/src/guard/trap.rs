@@ -39,7 +39,7 @@ pub type Action = [u64; 4];
 
 const RESTORER: u64 = 0x0400_0000;
 /// Bytes of a set of signals.
-const SET: usize = size_of::<u64>();
+pub const SET: usize = size_of::<u64>();
 
 // Returns from the handler. Unwinders know these bytes. They look one byte before, where no
 // function with a description must end.

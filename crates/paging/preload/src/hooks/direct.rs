@@ -59,7 +59,7 @@ fn is_direct(flags: c_int) -> bool {
 
 /// A pipe in packet mode has O_DIRECT, too. Its bytes are copied, and all pieces of one call are
 /// one packet.
-fn is_pipe(fd: c_int) -> bool {
+pub fn is_pipe(fd: c_int) -> bool {
     // SAFETY: plain data, for which zeros are a value.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `status` has room for the answer.

@@ -40,7 +40,7 @@ macro_rules! guarded {
     };
 }
 
-/// The same, of which every call would be trapped.
+/// In place of an address and a length: every call is guarded, since its memory points to memory.
 const ALWAYS: (usize, usize) = (0, usize::MAX);
 
 guarded! {
