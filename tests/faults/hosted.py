@@ -138,33 +138,9 @@ def watched(bench):
     return ", ".join(tried)
 
 
-def shared_pager(bench):
-    """The prototype of a pager for shared memory: two mappings, two processes, each word right; and where it is blind."""
-    need("gcc")
-    with Child([built(bench, "shared_pager", "gcc", "-O2", "-pthread", source("shared_pager.c")), "32", "2"], bench.place) as child:
-        status, said = bench.end(child), child.output()
-        check(status == 0, f"status {status}: {said} {child.last_words()}")
-        if said.startswith("SKIPPED: "):
-            raise Skipped(said.removeprefix("SKIPPED: ").strip())
-    return said.splitlines()[-1]
-
-
-def outside_pager(bench):
-    """The prototype of a pager outside the program's thread group: what it keeps that the program has given up."""
-    need("gcc")
-    with Child([built(bench, "outside_pager", "gcc", "-O2", "-pthread", source("outside_pager.c")), bench.path("lock")], bench.place) as child:
-        status, said = bench.end(child), child.output()
-        check(status == 0, f"status {status}: {said} {child.last_words()}")
-        if said.startswith("SKIPPED: "):
-            raise Skipped(said.removeprefix("SKIPPED: ").strip())
-    return said.strip()
-
-
 BODIES = {
     "hosted-children": static_children,
     "hosted-rights": rights,
     "hosted-musl-root": musl_root,
     "hosted-watched": watched,
-    "shared-pager": shared_pager,
-    "outside-pager": outside_pager,
 }
