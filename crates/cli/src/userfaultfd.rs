@@ -4,6 +4,7 @@ use linux::{IOC_NEW, UFFD_API, UFFDIO_API, UffdioApi};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use terapage_sys::personality::{self, ADDR_COMPAT_LAYOUT};
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, Inherited};
 
 /// Why they cannot.
@@ -107,25 +108,14 @@ pub fn guards() -> bool {
 
 /// What is executed gets the layout of guarded programs (`preload`: `guard/layout.rs`).
 pub fn lay_out_guarded() -> io::Result<()> {
-    let now = personality(ASKS)? as libc::c_ulong;
-    personality(now | libc::ADDR_COMPAT_LAYOUT as libc::c_ulong).map(drop)
+    personality::set(personality::get()? | ADDR_COMPAT_LAYOUT).map(drop)
 }
 
 /// Whether that layout can be set: filters of containers forbid most personalities.
 fn may_lay_out() -> bool {
-    let before = personality(ASKS);
+    let before = personality::get();
     let may = lay_out_guarded().is_ok();
-    before.is_ok_and(|before| personality(before as libc::c_ulong).is_ok()) && may
-}
-
-/// Asks for the personality, and changes nothing.
-const ASKS: libc::c_ulong = 0xffff_ffff;
-
-/// Sets the process's personality. Returns the one before.
-fn personality(new: libc::c_ulong) -> io::Result<libc::c_int> {
-    // SAFETY: no memory is touched.
-    let before = unsafe { libc::personality(new) };
-    if before < 0 { Err(io::Error::last_os_error()) } else { Ok(before) }
+    before.is_ok_and(|before| personality::set(before).is_ok()) && may
 }
 
 /// The descriptor that an outer `terapage run` has passed on.

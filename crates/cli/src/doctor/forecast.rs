@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use terapage_config::{Heap, Hosted};
 use terapage_sys::executable::Why;
+use terapage_sys::runtimes::JAVA;
 
 /// How many programs that only execute others are followed: `env`, a shim, and so on.
 const DEPTH: usize = 8;
@@ -159,19 +160,20 @@ fn loaded_with(path: &Path, loader: &Path, preload: &OsStr) -> Option<Vec<PathBu
 
 /// Facts about programs with known names.
 fn of_known(path: &Path, arguments: &[OsString]) -> Option<Check> {
-    if is_called(path, &["java"]) {
-        let of_environment = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"].map(std::env::var_os);
+    if is_called(path, &[JAVA.program]) {
+        let of_environment = JAVA.option_variables.map(std::env::var_os);
         let of_environment = of_environment
             .iter()
             .flatten()
             .flat_map(|value| value.as_bytes().split(u8::is_ascii_whitespace).map(OsStr::from_bytes));
         let mut all = arguments.iter().map(OsString::as_os_str).chain(of_environment);
-        return Some(if all.any(|argument| argument == "-XX:+UseZGC") {
-            let found = "the heap of -XX:+UseZGC is shared memory (a memfd): it is not paged";
-            Check::failure("java", found, "-XX:+UseG1GC or -XX:+UseParallelGC instead")
+        return Some(if all.any(|argument| argument == JAVA.shares_heap) {
+            let found =
+                format!("the heap of {} is shared memory (a memfd): it is not paged", JAVA.shares_heap);
+            Check::failure(JAVA.program, found, "-XX:+UseG1GC or -XX:+UseParallelGC instead")
         } else {
             Check::ok(
-                "java",
+                JAVA.program,
                 "the heap is private memory and is paged; keep -Xmx near the size of the data, \
                  since a collection reads all of it",
             )

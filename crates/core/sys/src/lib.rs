@@ -13,6 +13,7 @@ pub mod hosting;
 pub mod last;
 pub mod memory;
 pub mod pagemap;
+pub mod personality;
 pub mod processors;
 pub mod ring;
 pub mod runtimes;

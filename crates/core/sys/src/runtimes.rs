@@ -13,6 +13,8 @@
 pub const JAVA: Java = Java {
     library: b"/libjvm.so",
     program: "java",
+    option_variables: ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"],
+    shares_heap: "-XX:+UseZGC",
     heap_least: 1 << 20,
     shared_remedy: "Java's -XX:+UseZGC has its heap there: -XX:+UseG1GC is paged; --enforce limits all of it",
 };
@@ -33,6 +35,10 @@ pub struct Java {
     pub library: &'static [u8],
     /// The name of the program.
     pub program: &'static str,
+    /// The variables from which Java takes options, beside its arguments.
+    pub option_variables: [&'static str; 2],
+    /// The option that puts the heap into shared memory.
+    pub shares_heap: &'static str,
     /// The least bytes of a heap.
     pub heap_least: usize,
     /// What to do about shared memory that is not paged.

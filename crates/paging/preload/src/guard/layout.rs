@@ -9,19 +9,10 @@ use super::{CODE, is_active};
 use std::ffi::CStr;
 use std::sync::OnceLock;
 use terapage_sys::executable::{self, FileName};
-
-/// The flag of `personality`.
-const UPWARDS: usize = 0x020_0000;
-/// The argument of `personality` that only asks.
-const ASKS: usize = 0xffff_ffff;
+use terapage_sys::personality::{self, ADDR_COMPAT_LAYOUT};
 
 /// The loader of this process.
 static LOADER: OnceLock<FileName> = OnceLock::new();
-
-fn personality(wish: usize) -> usize {
-    // SAFETY: no memory is touched.
-    unsafe { libc::syscall(libc::SYS_personality, wish) as usize }
-}
 
 /// Takes the flag back. Returns whether this process was executed with the layout.
 pub fn begin() -> bool {
@@ -31,11 +22,11 @@ pub fn begin() -> bool {
     {
         LOADER.set(loader).ok();
     }
-    if has_layout {
-        let now = personality(ASKS);
-        if now & UPWARDS != 0 {
-            personality(now & !UPWARDS);
-        }
+    if has_layout
+        && let Ok(now) = personality::get()
+        && now & ADDR_COMPAT_LAYOUT != 0
+    {
+        personality::set(now & !ADDR_COMPAT_LAYOUT).ok();
     }
     has_layout
 }
@@ -56,12 +47,13 @@ pub fn executing<R>(path: Option<&CStr>, library: &CStr, execute: impl FnOnce() 
     if !is_active() {
         return execute();
     }
-    let before = personality(ASKS);
+    let Ok(before) = personality::get() else { return execute() };
     let is_guarded = path.is_some_and(|path| loads(path, library));
-    personality(if is_guarded { before | UPWARDS } else { before & !UPWARDS });
+    let (with, without) = (before | ADDR_COMPAT_LAYOUT, before & !ADDR_COMPAT_LAYOUT);
+    personality::set(if is_guarded { with } else { without }).ok();
     let answer = execute();
     let errno = std::io::Error::last_os_error().raw_os_error();
-    personality(before);
+    personality::set(before).ok();
     crate::set_errno(errno.unwrap_or(0));
     answer
 }
