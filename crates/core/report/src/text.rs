@@ -17,8 +17,6 @@ use paragraph::Page;
 pub struct TextOptions {
     /// The most columns of a line; fewer than 40 count as 40.
     pub columns: usize,
-    /// Whether to use only ASCII characters, for terminals and files that have no others.
-    pub ascii: bool,
     /// Whether to draw small charts of the plots.
     pub charts: bool,
     /// Whether to list parameters with their origins, the machine and the command at the end.
@@ -27,7 +25,7 @@ pub struct TextOptions {
 
 impl Default for TextOptions {
     fn default() -> TextOptions {
-        TextOptions { columns: 80, ascii: false, charts: true, parameters: true }
+        TextOptions { columns: 80, charts: true, parameters: true }
     }
 }
 
@@ -39,7 +37,7 @@ pub fn render_text(study: &Study, columns: usize) -> String {
 /// The study as text, with these options.
 pub fn render_text_with(study: &Study, options: &TextOptions) -> String {
     let words = Words::of(study.language);
-    let mut page = Page::new(options.columns.max(40), options.ascii);
+    let mut page = Page::new(options.columns.max(40));
     page.heading(&study.title, '=');
     for answer in &study.answers {
         page.paragraph(&answer.text, "");

@@ -126,8 +126,6 @@ fn golden_examples() {
     for columns in [60, 80, 100] {
         golden(&format!("{columns}.txt"), &render_text(&study(), columns));
     }
-    let ascii = TextOptions { columns: 80, ascii: true, ..TextOptions::default() };
-    golden("ascii.txt", &render_text_with(&study(), &ascii));
 }
 
 #[test]
@@ -242,13 +240,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_line_is_too_wide(study in a_study(), columns in 40..120usize, ascii: bool) {
-        let text = render_text_with(&study, &TextOptions { columns, ascii, ..TextOptions::default() });
+    fn no_line_is_too_wide(study in a_study(), columns in 40..120usize) {
+        let text = render_text(&study, columns);
         for line in text.lines() {
             let width: usize = line.chars().map(|letter| letter.width().unwrap_or(0)).sum();
             prop_assert!(width <= columns, "{width} columns, not {columns}: {line}");
         }
-        prop_assert!(!ascii || text.is_ascii());
     }
 
     #[test]

@@ -26,6 +26,7 @@ fn directory() -> TempDir {
 fn run(program: &Path, place: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(place).env_remove("TERAPAGE_BIN").env("COLUMNS", "80");
+    command.env("TERAPAGE_LAB_RETRIES", "0");
     command.env("TERAPAGE_LAB_STATE", place.join("state")).output().expect("the lab runs")
 }
 
@@ -53,7 +54,7 @@ under = "memory"
 /// Runs the tiny experiment; returns the lines of its results.
 fn tiny(program: &Path, place: &Path, more: &[&str]) -> (Output, Vec<String>) {
     fs::write(place.join("tiny.toml"), TINY).expect("a file");
-    let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0"];
+    let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res"];
     let output = run(program, place, &[&usual[..], more].concat());
     let lines = fs::read_to_string(place.join("res/tiny.jsonl")).unwrap_or_default();
     (output, lines.lines().map(str::to_owned).collect())
@@ -113,7 +114,7 @@ fn a_contender_with_data_of_its_own_is_compared_with_itself() {
     for (own, status) in [("", 1), ("own-data = true", 0)] {
         let place = directory();
         fs::write(place.path().join("tiny.toml"), format!("{arrays}{other}\n{own}\n")).expect("a file");
-        let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0"];
+        let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res"];
         let output = run(&program, place.path(), &usual);
         let (out, errors) = text(&output);
         assert_eq!(output.status.code(), Some(status), "{out}{errors}");
@@ -129,19 +130,9 @@ fn a_signal_leaves_what_was_measured_and_a_report_of_it() {
     let many = TINY.replace("least = 2, most = 2", "least = 500, most = 500");
     fs::write(place.path().join("tiny.toml"), many).expect("a file");
     let mut command = Command::new(&program);
-    command.args([
-        "run",
-        "tiny.toml",
-        "--dir",
-        ".",
-        "--results",
-        "res",
-        "--retries",
-        "0",
-        "--html",
-        "part.html",
-    ]);
+    command.args(["run", "tiny.toml", "--dir", ".", "--results", "res", "--html", "part.html"]);
     command.current_dir(place.path()).env("TERAPAGE_LAB_STATE", place.path().join("state"));
+    command.env("TERAPAGE_LAB_RETRIES", "0");
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the lab runs");
     let lines =
         || fs::read_to_string(place.path().join("res/tiny.jsonl")).unwrap_or_default().lines().count();
@@ -235,6 +226,7 @@ fn in_a_small_file_system(program: &Path, place: &Path, script: &str) -> Option<
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &format!("{mount}\n{script}")]).current_dir(place);
     command.env("lab", program).env("COLUMNS", "80").env("TERAPAGE_LAB_STATE", place.join("state"));
+    command.env("TERAPAGE_LAB_RETRIES", "0");
     let output = command.env_remove("TERAPAGE_BIN").output().ok()?;
     let refused = text(&output).1.contains("unshare failed");
     (output.status.code() != Some(99) && !refused).then_some(output)
@@ -249,7 +241,7 @@ fn a_disk_that_fills_up_is_said_and_leaves_nothing() {
         .replace("\"scan\", \"--bytes\", \"{data}\"", "\"raw\", \"--file\", \"{file}\", \"--bytes\", \"{data}\", \"--method\", \"rw\", \"--pattern\", \"sequential-write\", \"--block\", \"1M\"")
         .replace("\"1M\"\n[matrix]", "\"64M\"\n[matrix]");
     fs::write(place.path().join("large.toml"), large).expect("a file");
-    let script = "\"$lab\" run large.toml --dir small --results res --retries 0\n\
+    let script = "\"$lab\" run large.toml --dir small --results res\n\
                   status=$?; echo \"left: $(ls -A small) end\"; exit $status";
     let Some(output) = in_a_small_file_system(&program, place.path(), script) else {
         println!("SKIPPED: this machine lets the test mount nothing");
@@ -276,7 +268,7 @@ fn swap_that_has_other_users_is_said() {
         let script = format!(
             "printf 'Filename Type Size Used Priority\\n{area}\\n' > swaps\n\
              mount --bind swaps /proc/swaps || exit 99\n\
-             exec \"$lab\" run swapping.toml --dir \"$PWD\" --results {results} --retries 0"
+             exec \"$lab\" run swapping.toml --dir \"$PWD\" --results {results}"
         );
         let output = in_a_small_file_system(&program, place.path(), &script);
         let _ = fs::remove_dir(place.path().join("small"));
@@ -307,7 +299,7 @@ fn results_that_find_no_room_end_the_lab_without_half_a_line() {
     let place = directory();
     fs::write(place.path().join("tiny.toml"), TINY.replace("most = 2", "most = 2000")).expect("a file");
     // The disk fills during the run: once there are lines, the rest of the disk is used up.
-    let script = "\"$lab\" run tiny.toml --dir . --results small/res --retries 0 &\n\
+    let script = "\"$lab\" run tiny.toml --dir . --results small/res &\n\
                   while [ \"$(cat small/res/tiny.jsonl 2> /dev/null | wc -l)\" -lt 3 ]; do sleep 0.05; done\n\
                   head -c 30M /dev/zero > small/filler 2> /dev/null; wait $!; status=$?\n\
                   cp small/res/tiny.jsonl kept.jsonl; exit $status";
@@ -394,10 +386,11 @@ esac; done
 echo '{"jobs": [{"error": 0, "write": {"io_bytes": 5242880, "runtime": 2000}, "steadystate": {"attained": 1, "criterion": "3.1%"}}]}'
 "#;
     let path = stand_in(place.path(), "fio", script);
-    let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0", "--steady", "40"];
+    let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res", "--steady", "40"];
     let mut command = Command::new(&program);
     command.args(usual).args(["--csv", "points.csv"]).current_dir(place.path()).env("PATH", path);
     command.env("COLUMNS", "80").env("TERAPAGE_LAB_STATE", place.path().join("state"));
+    command.env("TERAPAGE_LAB_RETRIES", "0");
     let (out, errors) = text(&command.output().expect("the lab runs"));
     let plain = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(plain.contains("from 4 to 1 MiB/s: settled, within 10 % for 10 s (3.1 %)"), "{out}{errors}");
@@ -457,8 +450,7 @@ fn a_program_is_measured_and_its_output_compared() {
     }
     let place = directory();
     fs::write(place.path().join("mine.py"), PYTHON).expect("a file");
-    let usual =
-        ["program", "--quick", "--dir", ".", "--results", "res", "--retries", "0", "--ratios", "1,1/2"];
+    let usual = ["program", "--quick", "--dir", ".", "--results", "res", "--ratios", "1,1/2"];
     let options = [&usual[..], &["--contenders", "swap", "--output", "made", "--json", "-"]].concat();
     let output = run(&program, place.path(), &[&options[..], &["--", "python3", "mine.py"]].concat());
     let (out, errors) = text(&output);

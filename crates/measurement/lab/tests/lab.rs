@@ -79,8 +79,9 @@ fn run(program: &Path, place: &Path, experiment: &str, more: &[&str], terapage: 
 fn of_experiment(program: &Path, place: &Path, experiment: &str, more: &[&str]) -> Command {
     fs::write(place.join("one.toml"), experiment).expect("a file");
     let mut command = Command::new(program);
-    command.args(["run", "one.toml", "--dir", ".", "--results", "results", "--retries", "0"]).args(more);
+    command.args(["run", "one.toml", "--dir", ".", "--results", "results"]).args(more);
     command.current_dir(place).env_remove("TERAPAGE_BIN").env("TERAPAGE_LAB_STATE", state(place));
+    command.env("TERAPAGE_LAB_RETRIES", "0");
     command
 }
 

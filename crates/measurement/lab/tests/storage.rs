@@ -51,6 +51,7 @@ fn command(program: &Path, place: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(place).env_remove("TERAPAGE_BIN").env("COLUMNS", "100");
     command.env("TERAPAGE_LAB_STATE", place.join("state")).env("XDG_CACHE_HOME", place.join("cache"));
+    command.env("TERAPAGE_LAB_RETRIES", "0");
     command
 }
 
@@ -123,7 +124,7 @@ fn contender(name: &str, disk: &str) -> String {
     format!("[[contender]]\nname = \"{name}\"\nunder = \"memory\"\ndisk = {{ {disk} }}\n")
 }
 
-const USUAL: [&str; 8] = ["run", "disks.toml", "--dir", ".", "--results", "res", "--retries", "0"];
+const USUAL: [&str; 6] = ["run", "disks.toml", "--dir", ".", "--results", "res"];
 
 #[test]
 fn what_is_in_force_is_said_and_what_can_no_longer_be_chosen() {
@@ -373,7 +374,7 @@ fn what_is_missing_is_named_with_what_installs_it_and_the_rest_runs() {
     let memory = "[[contender]]\nname = \"m\"\nunder = \"memory\"\n";
     fs::write(place.path().join("needs.toml"), needs + memory).expect("a file");
     fs::write(place.path().join("plain.toml"), plain + memory).expect("a file");
-    let usual = ["--dir", ".", "--results", "res", "--retries", "0"];
+    let usual = ["--dir", ".", "--results", "res"];
     let alone = run(&program, place.path(), &[&["run", "needs.toml"], &usual[..]].concat());
     let (_, errors) = text(&alone);
     assert_eq!(alone.status.code(), Some(1), "{errors}");

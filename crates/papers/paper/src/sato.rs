@@ -6,12 +6,8 @@ mod mechanisms;
 mod prediction;
 
 use crate::stack::options::Options;
-use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use terapage_report::Study;
-
-/// Draws of `predict` if no number is given.
-const DRAWS: u32 = 100;
 
 /// The arguments of `terapage paper run sato`.
 #[derive(Args)]
@@ -24,9 +20,6 @@ Examples:
 pub struct Sato {
     /// What to simulate
     figure: Figure,
-    /// predict: draws of all values that are not published [default: 100]
-    #[arg(long, hide = true, value_parser = clap::value_parser!(u32).range(10..=10_000))]
-    draws: Option<u32>,
     #[command(flatten)]
     options: Options,
 }
@@ -54,21 +47,19 @@ impl Sato {
     /// # Errors
     /// A setup is impossible, or a file cannot be read or written.
     pub fn run(self) -> anyhow::Result<()> {
-        self.options.show.check(self.options.costs.as_deref())?;
+        self.options.show.check(None)?;
         self.options.show.study(&self.study()?)
     }
 
     fn study(&self) -> anyhow::Result<Study> {
         let options = &self.options;
-        let has_draws = self.figure == Figure::Predict;
-        ensure!(self.draws.is_none() || has_draws, "--draws: it is only for predict");
         match self.figure {
             Figure::Fig5 => figures::fig5(options),
             Figure::Fig6 => figures::fig6(options),
             Figure::Fig7 => figures::fig7(options),
             Figure::Anchors => anchors::anchored(options),
             Figure::Mechanisms => mechanisms::mechanisms(options),
-            Figure::Predict => prediction::predict(options, self.draws.unwrap_or(DRAWS)),
+            Figure::Predict => prediction::predict(options),
         }
     }
 }
@@ -90,15 +81,14 @@ mod tests {
 
     #[test]
     fn every_study_is_whole() {
-        for line in ["fig5", "fig6", "fig7", "anchors", "predict --draws 10"] {
+        for line in ["fig5", "fig6", "fig7", "anchors", "predict"] {
             let study = study(&format!("{line} --time 1 --seeds 1")).unwrap();
             assert!(
                 !study.title.is_empty() && !study.summary.is_empty() && !study.parameters.is_empty(),
                 "{line}"
             );
-            let name = line.split(' ').next().unwrap();
             let command = &study.command;
-            assert!(command.starts_with(&format!("terapage paper run sato {name}")), "{command}");
+            assert!(command.starts_with(&format!("terapage paper run sato {line}")), "{command}");
             for table in &study.tables {
                 let whole = table.rows.iter().all(|row| row.len() == table.columns.len());
                 assert!(whole, "{line}: {}", table.title);
@@ -112,7 +102,6 @@ mod tests {
         assert!(refused("fig5 --without locks").contains("unknown mechanism 'locks'; known are queue-lock"));
         assert!(refused("fig6 --cost what=1").contains("unknown cost 'what'"));
         assert!(refused("fig6 --cost what").contains("write NAME=VALUE"));
-        assert!(refused("fig6 --draws 20").contains("predict"));
         assert!(refused("mechanisms --without smt").contains("leave out --without"));
     }
 }

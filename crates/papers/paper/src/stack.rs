@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_of_a_file_override_those_of_a_machine() {
+    fn given_costs_override_those_of_a_machine() {
         let file = |text: &str, name: &str| {
             let path = std::env::temp_dir().join(format!("terapage-{}-{name}.toml", std::process::id()));
             std::fs::write(&path, text).unwrap();
@@ -108,14 +108,12 @@ mod tests {
         let machine = machine + "drains = " + &sourced(0) + "\n";
         let machine = machine.replace("smt-speed = { value = 0", "smt-speed = { value = 1");
         let machine = file(&format!("[machine]\n{machine}\n[costs]\nsyscall = {}", sourced(111)), "machine");
-        let costs = file(&format!("syscall = {}", sourced(222)), "costs");
         let line = format!(
-            "--stack virtio --machine {} --costs {} --set threads=1 --time 1 --seeds 1",
-            machine.display(),
-            costs.display()
+            "--stack virtio --machine {} --cost syscall=222 --set threads=1 --time 1 --seeds 1",
+            machine.display()
         );
         let study = study(&line);
-        let _ = (std::fs::remove_file(&machine), std::fs::remove_file(&costs));
+        let _ = std::fs::remove_file(&machine);
         let parameters = study.unwrap().parameters;
         let syscall = parameters.iter().find(|parameter| parameter.name == "syscall").unwrap();
         assert_eq!(syscall.value, "222");

@@ -70,9 +70,6 @@ pub struct Advise {
     /// Predict for this device instead of the store's: latency=80us,read=1800M,write=1600M
     #[arg(long, value_name = "DEVICE")]
     device: Option<Device>,
-    /// Measure the store again, even if it was measured in the last week
-    #[arg(long, hide = true)]
-    remeasure: bool,
     /// Time that all recordings together may take, seconds; by default 20 times the native run, at
     /// least 10 and at most 60; not with --quick
     #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["quick", "trace"], value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -185,9 +182,7 @@ impl Advise {
 
     /// The costs of the store and of the pager with it, kept from an earlier run or measured now.
     fn measured(&self, terapage: &Path, progress: &Progress) -> anyhow::Result<Measured> {
-        if !self.remeasure
-            && let Some(known) = Measured::load(&self.store, &MEASURED_BLOCKS)
-        {
+        if let Some(known) = Measured::load(&self.store, &MEASURED_BLOCKS) {
             return Ok(known);
         }
         progress.phase(format!("measuring {}", self.store.display()));

@@ -34,9 +34,6 @@ pub struct Convert {
     /// The name in a tera trace [default: the name in the source, if that is a tera trace]
     #[arg(long)]
     name: Option<String>,
-    /// The comment in a tera trace [default: the comment in the source, if that is a tera trace]
-    #[arg(long, hide = true)]
-    comment: Option<String>,
     /// Mark a tera trace as synthetic (made up, not recorded); a synthetic tera trace stays marked
     #[arg(long)]
     synthetic: bool,
@@ -89,7 +86,7 @@ impl Convert {
         let meta = reader.meta();
         WriterOptions {
             name: self.name.clone().unwrap_or_else(|| meta.name.clone()),
-            comment: self.comment.clone().unwrap_or_else(|| meta.comment.clone()),
+            comment: meta.comment.clone(),
             synthetic: self.synthetic || meta.synthetic,
             lossy: self.lossy,
         }

@@ -21,9 +21,6 @@ pub struct Report {
     /// Write one self-contained HTML page to this file; - is standard output
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
-    /// Only ASCII characters in the terminal
-    #[arg(long, hide = true)]
-    ascii: bool,
     /// Columns of the text [default: the terminal's, at most 100]
     #[arg(long, value_parser = clap::value_parser!(u16).range(40..=1000))]
     columns: Option<u16>,
@@ -43,7 +40,7 @@ impl Report {
             Some(path) => put_page(path, &study).map(drop),
             None => {
                 let columns = self.columns.map_or_else(columns, usize::from);
-                let options = TextOptions { columns, ascii: self.ascii, ..TextOptions::default() };
+                let options = TextOptions { columns, ..TextOptions::default() };
                 print(&render_text_with(&study, &options))
             }
         }

@@ -123,26 +123,22 @@ impl Room {
         let indented = bar.label.starts_with("  ");
         let indent = if indented { "  " } else { "" };
         let label = indent.to_owned() + &page.cut(&bar.label, self.labels - indent.len());
-        let drawn = if bar.value.is_nan() { String::new() } else { self.bar(bar, page.ascii()) };
+        let drawn = if bar.value.is_nan() { String::new() } else { self.bar(bar) };
         let value = page.cut(&bar.text(view), self.values);
-        let side = if page.ascii() { '|' } else { '│' };
-        page.line(&format!("{} {side}{drawn} {value}", padded(&label, self.labels, false)));
+        page.line(&format!("{} │{drawn} {value}", padded(&label, self.labels, false)));
     }
 
     /// The bar itself. If there are negative values, zero is a line among the bars.
-    fn bar(&self, bar: &Bar, ascii: bool) -> String {
-        let full = match (bar.mark, ascii) {
-            (Mark::Published, false) => '░',
-            (Mark::Published, true) => '-',
-            (Mark::Synthetic, false) => '▒',
-            (Mark::Synthetic, true) => '=',
-            (_, false) => '█',
-            (_, true) => '#',
+    fn bar(&self, bar: &Bar) -> String {
+        let full = match bar.mark {
+            Mark::Published => '░',
+            Mark::Synthetic => '▒',
+            _ => '█',
         };
         let zero = if self.log { 0.0 } else { self.place(0.0) };
         let end = self.place(bar.value);
         if self.low < 0.0 && !self.log {
-            return across_zero(zero.round() as usize, end.round() as usize, full, ascii);
+            return across_zero(zero.round() as usize, end.round() as usize, full);
         }
         let whole = end as usize;
         let mut drawn: String = std::iter::repeat_n(full, whole).collect();
@@ -156,12 +152,11 @@ impl Room {
     }
 }
 
-fn across_zero(zero: usize, end: usize, full: char, ascii: bool) -> String {
-    let line = if ascii { '|' } else { '┆' };
+fn across_zero(zero: usize, end: usize, full: char) -> String {
     let filled = |count: usize| std::iter::repeat_n(full, count);
     let spaces = |count: usize| std::iter::repeat_n(' ', count);
     if end < zero {
-        return spaces(end).chain(filled(zero - end)).chain([line]).collect();
+        return spaces(end).chain(filled(zero - end)).chain(['┆']).collect();
     }
-    spaces(zero).chain([line]).chain(filled((end - zero).saturating_sub(1))).collect()
+    spaces(zero).chain(['┆']).chain(filled((end - zero).saturating_sub(1))).collect()
 }

@@ -7,15 +7,14 @@ const DOTS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x8
 pub struct Canvas {
     columns: usize,
     rows: usize,
-    ascii: bool,
     dots: Vec<u8>,
     signs: Vec<Option<char>>,
 }
 
 impl Canvas {
-    pub fn new(columns: usize, rows: usize, ascii: bool) -> Canvas {
+    pub fn new(columns: usize, rows: usize) -> Canvas {
         let cells = columns * rows;
-        Canvas { columns, rows, ascii, dots: vec![0; cells], signs: vec![None; cells] }
+        Canvas { columns, rows, dots: vec![0; cells], signs: vec![None; cells] }
     }
 
     /// Draws a line, with only each `every`-th dot set.
@@ -53,7 +52,6 @@ impl Canvas {
         let cell = |at: usize| match (self.signs[at], self.dots[at]) {
             (Some(sign), _) => sign,
             (None, 0) => ' ',
-            (None, _) if self.ascii => '.',
             (None, dots) => char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' '),
         };
         (0..self.rows).map(|row| (row * self.columns..(row + 1) * self.columns).map(cell).collect()).collect()
@@ -73,17 +71,10 @@ mod tests {
 
     #[test]
     fn a_diagonal_goes_from_corner_to_corner() {
-        let mut canvas = Canvas::new(4, 2, false);
+        let mut canvas = Canvas::new(4, 2);
         canvas.line((0.0, 0.0), (1.0, 1.0), 1);
         assert_eq!(canvas.lines(), ["  ⡠⠊", "⡠⠊  "]);
         canvas.sign((1.0, 1.0), 'A');
         assert_eq!(canvas.lines()[0], "  ⡠A");
-    }
-
-    #[test]
-    fn ascii_has_dots_for_lines() {
-        let mut canvas = Canvas::new(3, 1, true);
-        canvas.line((0.0, 0.5), (1.0, 0.5), 1);
-        assert_eq!(canvas.lines(), ["..."]);
     }
 }

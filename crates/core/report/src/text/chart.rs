@@ -22,12 +22,12 @@ pub fn draw(page: &mut Page, view: &View) {
     let ticks: Vec<(f64, String)> = up.ticks(5).into_iter().map(|tick| (tick, view.y.tick(tick))).collect();
     let gutter = ticks.iter().map(|(_, text)| width(text)).max().unwrap_or(0).min(16);
     let columns = page.columns() - gutter - 2;
-    let mut canvas = Canvas::new(columns, ROWS, page.ascii());
+    let mut canvas = Canvas::new(columns, ROWS);
     view.series.iter().for_each(|series| line(&mut canvas, view.plot.kind, series, (&across, &up)));
     view.series.iter().for_each(|series| whiskers(&mut canvas, series, (&across, &up)));
     let count = view.series.len();
     for (at, series) in view.series.iter().enumerate().rev() {
-        let sign = sign(series, page.ascii());
+        let sign = sign(series);
         signs(&mut canvas, view.plot.kind, series, (&across, &up), sign, (at, count));
     }
     page.paragraph(&view.y.title, "");
@@ -37,9 +37,8 @@ pub fn draw(page: &mut Page, view: &View) {
             labels[canvas.row(place)] = page.cut(&text, gutter);
         }
     }
-    let (side, tick) = if page.ascii() { ("|", "+") } else { ("│", "┤") };
     for (label, drawn) in labels.iter().zip(canvas.lines()) {
-        let side = if label.is_empty() { side } else { tick };
+        let side = if label.is_empty() { "│" } else { "┤" };
         page.line(&format!("{} {side}{drawn}", padded(label, gutter, true)));
     }
     foot(page, view, &across, &canvas, gutter + 2);
@@ -99,11 +98,11 @@ fn signs(
     }
 }
 
-fn sign(series: &SeriesView, ascii: bool) -> char {
+fn sign(series: &SeriesView) -> char {
     let published = series.mark == Mark::Published;
     let signs = if published { HOLLOW } else { FILLED };
     match signs.get(series.slot) {
-        Some(sign) if !ascii => *sign,
+        Some(sign) => *sign,
         _ => {
             let letter = (series.slot % 26) as u8;
             char::from(if published { b'a' + letter } else { b'A' + letter })
@@ -122,7 +121,7 @@ fn foot(page: &mut Page, view: &View, across: &Scale, canvas: &Canvas, indent: u
             .map(|tick| (tick, page.clean(&view.x.tick(tick))))
             .collect(),
     };
-    let (rule, mark, corner) = if page.ascii() { ('-', '+', '+') } else { ('─', '┬', '└') };
+    let (rule, mark, corner) = ('─', '┬', '└');
     let mut rules = vec![rule; columns];
     let mut labels = String::new();
     for (tick, text) in ticks {
@@ -142,8 +141,7 @@ fn foot(page: &mut Page, view: &View, across: &Scale, canvas: &Canvas, indent: u
 }
 
 fn legend(page: &mut Page, view: &View) {
-    let name =
-        |series: &SeriesView| format!("{} {}", sign(series, page.ascii()), page.cut(&series.label, 36));
+    let name = |series: &SeriesView| format!("{} {}", sign(series), page.cut(&series.label, 36));
     let names: Vec<String> = view.series.iter().map(name).collect();
     let mut line = String::new();
     for name in names {

@@ -6,21 +6,16 @@ use unicode_width::UnicodeWidthChar;
 /// The text so far.
 pub struct Page {
     columns: usize,
-    ascii: bool,
     lines: Vec<String>,
 }
 
 impl Page {
-    pub fn new(columns: usize, ascii: bool) -> Page {
-        Page { columns, ascii, lines: Vec::new() }
+    pub fn new(columns: usize) -> Page {
+        Page { columns, lines: Vec::new() }
     }
 
     pub fn columns(&self) -> usize {
         self.columns
-    }
-
-    pub fn ascii(&self) -> bool {
-        self.ascii
     }
 
     /// Adds a line that fits and has only characters that a terminal displays.
@@ -87,11 +82,10 @@ impl Page {
         if width(text) <= columns {
             return text.to_owned();
         }
-        let sign = if self.ascii { '~' } else { '…' };
         let spare = columns.saturating_sub(1);
         let begin: String = first(text.chars(), spare - spare / 3).collect();
         let end: Vec<char> = first(text.chars().rev(), spare / 3).collect();
-        let sign = if columns > 0 { Some(sign) } else { None };
+        let sign = if columns > 0 { Some('…') } else { None };
         begin.chars().chain(sign).chain(end.into_iter().rev()).collect()
     }
 
@@ -100,8 +94,7 @@ impl Page {
     pub fn clean(&self, text: &str) -> String {
         let shown = |letter: char| if letter.width().is_none() { ' ' } else { letter };
         let moves = |letter: char| matches!(letter, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}');
-        let letters = text.chars().filter(|letter| !moves(*letter)).map(shown);
-        if self.ascii { letters.map(ascii).collect() } else { letters.collect() }
+        text.chars().filter(|letter| !moves(*letter)).map(shown).collect()
     }
 
     pub fn finish(mut self) -> String {
@@ -131,22 +124,4 @@ pub fn width(text: &str) -> usize {
 pub fn padded(text: &str, columns: usize, right: bool) -> String {
     let spaces = " ".repeat(columns.saturating_sub(width(text)));
     if right { spaces + text } else { text.to_owned() + &spaces }
-}
-
-/// The nearest ASCII character; one column always becomes one.
-fn ascii(letter: char) -> char {
-    match letter {
-        letter if letter.is_ascii() => letter,
-        'µ' | 'μ' => 'u',
-        '×' => 'x',
-        '·' | '•' => '*',
-        '≈' => '~',
-        '≤' => '<',
-        '≥' => '>',
-        '–' | '—' | '−' | '‐' | '‑' => '-',
-        '‘' | '’' => '\'',
-        '“' | '”' => '"',
-        '\u{a0}' | '\u{202f}' | '\u{2009}' => ' ',
-        _ => '?',
-    }
 }

@@ -48,8 +48,7 @@ fn fit(page: &Page, heads: &[String], rows: &[Vec<String>], right: &[bool]) -> O
 fn aligned(page: &mut Page, heads: &[String], rows: &[Vec<String>], right: &[bool], widths: &[usize]) {
     if heads.iter().any(|head| !head.trim().is_empty()) {
         row(page, heads, right, widths);
-        let rule = if page.ascii() { "-" } else { "─" };
-        let rules: Vec<String> = widths.iter().map(|width| rule.repeat(*width)).collect();
+        let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
         page.line(&rules.join(&" ".repeat(BETWEEN)));
     }
     rows.iter().for_each(|cells| row(page, cells, right, widths));

@@ -43,9 +43,6 @@ pub struct Running {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = steady::SECONDS,
           value_parser = clap::value_parser!(u64).range(8..))]
     pub steady: Option<u64>,
-    /// How often a disturbed run is repeated; by default 2, with --quick 0
-    #[arg(long, hide = true, value_name = "N")]
-    pub retries: Option<u32>,
     /// Minutes after which no further run begins; the same command continues later
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub most_minutes: Option<u64>,
@@ -62,9 +59,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// The number of times that a disturbed run is repeated.
+    /// The number of times that a disturbed run is repeated. Tests set the variable, because their
+    /// machines are seldom quiet.
     pub fn retries(&self) -> u32 {
-        self.retries.unwrap_or(if self.quick { 0 } else { 2 })
+        let asked = std::env::var("TERAPAGE_LAB_RETRIES").ok().and_then(|text| text.parse().ok());
+        asked.unwrap_or(if self.quick { 0 } else { 2 })
     }
 
     /// The stores of the far contenders of these experiments, if there are any.

@@ -42,9 +42,6 @@ pub struct SweepCommand {
     /// Memory that the simulations may occupy together
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     memory: Size,
-    /// Simulations at the same time [default: as many as there are cores]
-    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    threads: Option<u32>,
     /// Read fitted values from a file, for parameters that are not set, or none: use the profiles
     /// as they are [default: built-in values]
     #[arg(long, value_name = "FILE|none")]
@@ -158,11 +155,7 @@ impl SweepCommand {
             largest = largest.max(bytes);
         }
         let fits = usize::try_from(self.memory.0 / largest).unwrap_or(usize::MAX);
-        let asked = self.threads.map(|threads| threads as usize);
-        if let Some(asked) = asked.filter(|asked| *asked > fits) {
-            eprintln!("terapage: --threads {asked}: --memory {} is enough for {fits}", self.memory);
-        }
-        Ok(asked.unwrap_or_else(processors).clamp(1, fits.max(1)))
+        Ok(processors().clamp(1, fits.max(1)))
     }
 }
 

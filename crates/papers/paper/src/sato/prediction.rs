@@ -9,6 +9,9 @@ use terapage_stack::{
     COMPARED, DOUBT, Draw, Experiment, Outcome, PLAUSIBLE, RATE_IOPS, Repeated, Spread, Stack, draws,
 };
 
+/// Draws of all values that are not published. Chosen, not measured.
+const DRAWS: u32 = 100;
+
 /// The rates of the curves, kIOPS, all at multiplicity 1.
 const RATES_KIOPS: [u32; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
 
@@ -16,18 +19,17 @@ const RATES_KIOPS: [u32; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
 ///
 /// # Errors
 /// A setup is impossible, or a file of costs cannot be read.
-pub fn predict(options: &Options, count: u32) -> anyhow::Result<Study> {
+pub fn predict(options: &Options) -> anyhow::Result<Study> {
     let experiment = options.experiment()?;
     let points = (RATES_KIOPS.len() * COMPARED.len()) as u64;
     let progress =
-        Progress::new("simulating", points * options.seeds() + u64::from(count) * COMPARED.len() as u64);
+        Progress::new("simulating", points * options.seeds() + u64::from(DRAWS) * COMPARED.len() as u64);
     let tick = || progress.add(1);
     let curves = curves(&experiment, &tick)?;
-    let drawn = draws(&experiment, count, &tick)?;
+    let drawn = draws(&experiment, DRAWS, &tick)?;
     drop(progress);
     let plausible: Vec<Draw> = drawn.iter().copied().filter(Draw::is_plausible).collect();
-    let command = format!("paper run sato predict --draws {count}");
-    let mut study = options.study("Multi-queue SCSI and NVMe at equal load", &command);
+    let mut study = options.study("Multi-queue SCSI and NVMe at equal load", "paper run sato predict");
     study.summary = summary(&plausible, drawn.len());
     study.machine = machine_lines(&experiment);
     study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;

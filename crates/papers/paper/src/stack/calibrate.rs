@@ -6,14 +6,14 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use terapage_event::MILLISECOND;
 use terapage_figures::{Origin, Sourced, processors};
 use terapage_probe::{Interface, Reads};
 use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Table, X};
 use terapage_sim::progress::Progress;
-use terapage_sim::publish::{self, quoted};
+use terapage_sim::publish;
 use terapage_sim::show::Show;
 use terapage_stack::{Experiment, Load, MachineFile, Setup, Stack, Variation};
 
@@ -55,9 +55,6 @@ pub struct Calibrate {
     /// Bytes of that file, MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=65536))]
     size: u64,
-    /// Use fio's results (JSON) instead of reads by this command; may be given several times
-    #[arg(long, hide = true, value_name = "FILE")]
-    fio: Vec<PathBuf>,
     /// Write the machine file here
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -75,8 +72,8 @@ struct Point {
     low_us: f64,
     high_us: f64,
     iops: f64,
-    /// Calls that waited for results, per read; `None` if unknown.
-    waits: Option<f64>,
+    /// Calls that waited for results, per read.
+    waits: f64,
     /// Latency, median and fast, us.
     latency_us: f64,
     latency_fast_us: f64,
@@ -181,10 +178,9 @@ impl Calibrate {
     /// # Errors
     /// A measurement is impossible, or a file cannot be read or written.
     pub fn run(self) -> anyhow::Result<()> {
-        let inputs: Vec<&Path> = self.fio.iter().map(PathBuf::as_path).collect();
-        self.show.check(inputs.iter().copied())?;
+        self.show.check(None)?;
         if let Some(out) = &self.output {
-            publish::check(out, &inputs).context("--output")?;
+            publish::check(out, &[]).context("--output")?;
         }
         let (study, file, results) = self.study()?;
         if let Some(out) = &self.output {
@@ -197,7 +193,7 @@ impl Calibrate {
     fn study(&self) -> anyhow::Result<(Study, MachineFile, Results)> {
         let progress = Progress::endless("measuring steps");
         let steps = Steps::measure()?;
-        let points = if self.fio.is_empty() { self.own_reads(&progress)? } else { read_fio(&self.fio)? };
+        let points = self.own_reads(&progress)?;
         let libaio = points.get("libaio").map(Vec::as_slice).unwrap_or_default();
         ensure!(libaio.len() >= 3, "libaio was measured at {} depths; three are needed", libaio.len());
         progress.phase("fitting the model");
@@ -264,10 +260,6 @@ impl Calibrate {
         file: &MachineFile,
         compared: &BTreeMap<&'static str, Vec<Compared>>,
     ) -> Study {
-        let mut command = "terapage paper run stack-calibrate".to_owned();
-        for fio in &self.fio {
-            command += &format!(" --fio {}", quoted(&fio.to_string_lossy()));
-        }
         let mut parameters: Vec<Parameter> = Vec::new();
         parameters.extend(file.machine.iter().map(|(name, value)| parameter(name, value)));
         parameters.extend(file.costs.iter().map(|(name, value)| parameter(name, value)));
@@ -281,7 +273,7 @@ impl Calibrate {
         }
         Study {
             title: "The I/O stack of this machine: measured, and the model".into(),
-            command,
+            command: "terapage paper run stack-calibrate".into(),
             summary,
             parameters,
             tables: std::iter::once(steps.table())
@@ -304,56 +296,10 @@ fn point(depth: u32, reads: &[Reads]) -> Point {
         low_us: reads[last / 4].thread_us,
         high_us: reads[(3 * last).div_ceil(4)].thread_us,
         iops: middle.iops,
-        waits: Some(middle.waits),
+        waits: middle.waits,
         latency_us: middle.latency_us,
         latency_fast_us: middle.latency_fast_us,
     }
-}
-
-/// Reads of fio's JSON: the jobs of libaio and io_uring, by interface.
-fn read_fio(paths: &[PathBuf]) -> anyhow::Result<BTreeMap<&'static str, Vec<Point>>> {
-    let mut points: BTreeMap<&'static str, Vec<Point>> = BTreeMap::new();
-    for path in paths {
-        let shown = path.display();
-        let text = std::fs::read_to_string(path).with_context(|| format!("{shown}"))?;
-        // fio may print warnings before its JSON.
-        let json = text.find('{').map_or("", |at| &text[at..]);
-        let value: serde_json::Value =
-            serde_json::from_str(json).with_context(|| format!("{shown}: not fio's JSON"))?;
-        let jobs = value["jobs"].as_array().with_context(|| format!("{shown}: no \"jobs\" in it"))?;
-        for job in jobs {
-            let (name, point) = fio_point(&value["global options"], job)
-                .with_context(|| format!("{shown}: job '{}'", job["jobname"].as_str().unwrap_or("")))?;
-            points.entry(name).or_default().push(point);
-        }
-    }
-    for points in points.values_mut() {
-        points.sort_by_key(|point| point.depth);
-    }
-    Ok(points)
-}
-
-fn fio_point(global: &serde_json::Value, job: &serde_json::Value) -> anyhow::Result<(&'static str, Point)> {
-    let option = |name: &str| job["job options"][name].as_str().or(global[name].as_str());
-    let name = match option("ioengine") {
-        Some("libaio") => "libaio",
-        Some("io_uring") => "io_uring",
-        other => bail!("ioengine is {}; libaio and io_uring are read", other.unwrap_or("not said")),
-    };
-    let depth = option("iodepth").unwrap_or("1").parse().context("iodepth is not a number")?;
-    let number =
-        |value: &serde_json::Value, what: &str| value.as_f64().with_context(|| format!("no {what} in it"));
-    let iops = number(&job["read"]["iops"], "read iops")?;
-    ensure!(iops > 0.0, "it read nothing; the model is fitted to random reads");
-    let percent = number(&job["usr_cpu"], "usr_cpu")? + number(&job["sys_cpu"], "sys_cpu")?;
-    let latency_us = job["read"]["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap_or(f64::NAN) / 1e3;
-    let fast = job["read"]["clat_ns"]["percentile"]["10.000000"].as_f64().unwrap_or(f64::NAN) / 1e3;
-    let thread_us = percent / 100.0 / iops * 1e6;
-    let (low_us, high_us) = (thread_us, thread_us);
-    Ok((
-        name,
-        Point { depth, thread_us, low_us, high_us, iops, waits: None, latency_us, latency_fast_us: fast },
-    ))
 }
 
 /// The machine's values.
@@ -362,13 +308,11 @@ fn machine(steps: &Steps, libaio: &[Point]) -> BTreeMap<String, Sourced<f64>> {
     let one = &libaio[0];
     let iops = libaio.iter().map(|point| point.iops).fold(0.0, f64::max);
     let served_us = 1e6 / iops;
-    let or = |value: f64, other: f64| if value.is_finite() { value } else { other };
-    let latency_us = or(one.latency_us, 1e6 / one.iops);
-    let fixed_us = (or(one.latency_fast_us, latency_us) - one.thread_us - served_us).max(1.0);
-    let random_us = (latency_us - or(one.latency_fast_us, latency_us)).max(0.0);
+    let fixed_us = (one.latency_fast_us - one.thread_us - served_us).max(1.0);
+    let random_us = (one.latency_us - one.latency_fast_us).max(0.0);
     // One wait serves all reads of the depth; otherwise each read would need one.
-    let deep = libaio.iter().find(|point| point.depth == 16 && point.waits.is_some());
-    let drains = deep.map_or(1.0, |point| f64::from(u8::from(point.waits.unwrap_or(0.0) * 16.0 < 1.5)));
+    let deep = libaio.iter().find(|point| point.depth == 16);
+    let drains = deep.map_or(1.0, |point| f64::from(u8::from(point.waits * 16.0 < 1.5)));
     let measured = |value: f64, unit: &str, source: &str| Sourced {
         value,
         unit: unit.into(),
@@ -479,7 +423,7 @@ fn table(name: &str, rows: &[Compared]) -> Table {
             format!("{:+.0}", row.off_percent()),
             if row.fitted { "fitted" } else { "held out" }.into(),
             format!("{:.1}", row.point.iops / 1e3),
-            row.point.waits.map_or("-".into(), |waits| format!("{waits:.2}")),
+            format!("{:.2}", row.point.waits),
         ]
     };
     Table {
@@ -549,7 +493,7 @@ mod tests {
                 low_us: thread_us,
                 high_us: thread_us,
                 iops: 1e6 / (20.0 + 80.0 / f64::from(depth)),
-                waits: Some(1.0 / f64::from(depth)),
+                waits: 1.0 / f64::from(depth),
                 latency_us: 100.0,
                 latency_fast_us: 90.0,
             }
@@ -588,18 +532,5 @@ mod tests {
         let more = point(16, &rounds(&[7.2, 6.0, 7.3, 6.0, 5.9, 6.1, 6.0, 6.1, 5.9]));
         assert!(more.is_settled() && more.thread_us == 6.0, "{more:?}");
         assert!(point(1, &rounds(&[20.0, 21.0, 22.0])).is_settled());
-    }
-
-    #[test]
-    fn fios_json_is_read() {
-        let text = r#"{"global options": {"ioengine": "libaio"}, "jobs": [{"jobname": "a",
-            "job options": {"iodepth": "4"}, "usr_cpu": 10.0, "sys_cpu": 20.0,
-            "read": {"iops": 30000.0, "clat_ns": {"percentile": {"50.000000": 120000}}}}]}"#;
-        let value: serde_json::Value = serde_json::from_str(text).unwrap();
-        let (name, point) = fio_point(&value["global options"], &value["jobs"][0]).unwrap();
-        assert_eq!((name, point.depth), ("libaio", 4));
-        assert!((point.thread_us - 10.0).abs() < 1e-9 && point.latency_us == 120.0);
-        let error = fio_point(&serde_json::Value::Null, &value["jobs"][0]).unwrap_err().to_string();
-        assert!(error.contains("ioengine is not said"), "{error}");
     }
 }

@@ -131,7 +131,7 @@ impl Run {
     /// # Errors
     /// The setup is impossible, or a file cannot be read or written.
     pub fn run(self) -> anyhow::Result<()> {
-        self.options.show.check(self.options.costs.as_deref())?;
+        self.options.show.check(None)?;
         self.options.show.study(&self.study()?)
     }
 
@@ -259,7 +259,6 @@ impl Run {
                 run.options.cost.remove(at);
             });
         }
-        less("--costs".to_owned(), &|run| run.options.costs = None);
         all
     }
 

@@ -2,7 +2,6 @@
 
 use anyhow::{Context, bail};
 use clap::Args;
-use std::path::PathBuf;
 use terapage_event::MILLISECOND;
 use terapage_figures::Sourced;
 use terapage_report::{Parameter, Study};
@@ -27,9 +26,6 @@ pub struct Options {
     /// Simulated milliseconds for each point, after a warm-up of a fifth of them.
     #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=5000))]
     pub time: u64,
-    /// Read costs from a TOML file in the form of the model's own.
-    #[arg(long, hide = true, value_name = "FILE")]
-    pub costs: Option<PathBuf>,
     /// Set one cost, in CPU cycles: aio-dio=3000.
     #[arg(long, value_name = "NAME=VALUE")]
     pub cost: Vec<String>,
@@ -61,13 +57,8 @@ impl Options {
         })
     }
 
-    /// Replaces costs by those of the file, then by those of the command line.
+    /// Replaces costs by those of the command line.
     fn apply_costs(&self, costs: &mut Costs) -> anyhow::Result<()> {
-        if let Some(path) = &self.costs {
-            let shown = path.display();
-            let text = std::fs::read_to_string(path).with_context(|| format!("{shown}"))?;
-            costs.read(&text).with_context(|| format!("{shown}"))?;
-        }
         for cost in &self.cost {
             let Some((name, value)) = cost.split_once('=') else {
                 bail!("--cost {cost} has no value; write NAME=VALUE");
@@ -91,7 +82,6 @@ impl Options {
             words.push(format!("--without {}", names.join(",")));
         }
         words.push(format!("--seeds {} --seed {} --time {}", self.seeds(), self.seed, self.time));
-        words.extend(self.costs.iter().map(|path| format!("--costs {}", quoted(&path.to_string_lossy()))));
         words.extend(self.cost.iter().map(|cost| format!("--cost {}", quoted(cost))));
         Study { title: title.into(), command: words.join(" "), ..Study::default() }
     }
