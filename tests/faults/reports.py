@@ -151,7 +151,7 @@ def learn(bench):
     check(not run([split, "48", "7200"]), "a first run complains")
     with open(file, "rb") as learnt:
         first = learnt.read()
-    check(first.startswith(b"TERALRN"), "no file was written")
+    check(first.startswith(b"TERATRC"), "no file was written")
     lines = run([victim, "48", "once"])
     check(len(lines) == 1 and "another program" in lines[0], f"{lines}")
     with open(file, "rb") as learnt:
@@ -173,7 +173,7 @@ def learn(bench):
         status = bench.end(child)
         check(status == -signal.SIGTERM, f"status {status}: {child.last_words()}")
     with open(file, "rb") as learnt:
-        check(learnt.read(7) == b"TERALRN", "a program that a signal ends leaves no file")
+        check(learnt.read(7) == b"TERATRC", "a program that a signal ends leaves no file")
     check([name for name in os.listdir(bench.place) if name.startswith("learnt")] == ["learnt"], f"{os.listdir(bench.place)}")
     return ""
 

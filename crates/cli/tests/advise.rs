@@ -189,7 +189,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     let home = home.path();
     refused(home, &["sim", "cache", "/not/there"], "/not/there:");
     let broken = home.join("broken");
-    std::fs::write(&broken, b"TERATRC\x01 and no more").unwrap();
+    std::fs::write(&broken, b"TERATRC\x02 and no more").unwrap();
     refused(home, &["sim", "cache", broken.to_str().unwrap()], "broken:");
     refused(home, &["advise"], "required");
     refused(home, &["advise", "--trace", "x"], "--native");

@@ -2,7 +2,6 @@
 
 use crate::{Event, FRAME_BYTES, Header, Learnt, PageOut, Reader, Record, Writer, references};
 use terapage_fuzz::{Random, fuzz};
-use twox_hash::XxHash3_64;
 
 /// Numbers as long as they can be written, and longer.
 const EXTREMES: [&[u8]; 5] = [&[0xff; 9], &[0x80; 12], &[0; 8], &[0xff, 0x7f], &[]];
@@ -24,6 +23,7 @@ fn trace(random: &mut Random) -> Vec<u8> {
         start_us: number,
         budget_bytes: number,
         program,
+        ..Header::default()
     };
     let mut writer = Writer::new(Vec::new(), &header).unwrap();
     for _ in 0..random.below(4) {
@@ -77,18 +77,24 @@ fn fuzzed_traces_are_records_or_an_error() {
 
 #[test]
 fn fuzzed_learnt_files_are_taken_or_refused() {
-    let learnt =
-        Learnt { program: 7, split: true, regions: vec![(0, 64), (64, 8)], keys: vec![3, 1, 70, u32::MAX] };
-    let good = learnt.to_bytes();
+    let header = Header { block_bytes: 4096, misses_only: true, ..Header::default() };
     let (mut taken, mut refused) = (0, 0);
     fuzz("learnt files", 1000, |random| {
-        let mut bytes = good[..good.len() - 8].to_vec();
-        damage(random, &mut bytes);
-        bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
-        let read = Learnt::from_bytes(&bytes);
-        let fits = |learnt: &Learnt| 8 * learnt.regions.len() + 4 * learnt.keys.len() < bytes.len();
-        assert!(read.as_ref().is_none_or(fits), "{}", bytes.escape_ascii());
-        *(if read.is_some() { &mut taken } else { &mut refused }) += 1;
+        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        for at in 0..random.below(12) {
+            let block = random.one(&[0, 1, 77, u32::MAX]);
+            let len = random.one(&[0, 4096, 1 << 20, u64::MAX]);
+            let added = Event::RegionAdd { start: 0, len, first: block };
+            let event = if at < 2 { added } else { Event::MajorFault { block } };
+            writer.record(&Record { time_us: 0, event }).unwrap();
+        }
+        writer.damage(|records| damage(random, records));
+        let bytes = writer.finish().unwrap();
+        let read = Learnt::read_from(&bytes[..]);
+        let fits = |learnt: &Learnt| learnt.regions.len() + learnt.keys.len() < FRAME_BYTES;
+        let taken_here = matches!(&read, Ok(Some(learnt)) if fits(learnt));
+        assert!(taken_here || !matches!(read, Ok(Some(_))), "{}", bytes.escape_ascii());
+        *(if taken_here { &mut taken } else { &mut refused }) += 1;
     });
     assert!(taken > 0 && refused > 0, "{taken} were taken, {refused} refused");
 }

@@ -2,16 +2,24 @@
 
 use crate::{Error, MAGIC};
 use std::io::{self, Read, Write};
+use std::path::Path;
 use twox_hash::XxHash3_64;
 
 /// Bytes of the header up to the name.
-const FIXED: usize = 36;
+const FIXED: usize = 48;
 
 /// The most bytes of the name.
 const NAME: usize = 4096;
 
+/// The flags.
+const MISSES_ONLY: u32 = 1;
+const SPLIT: u32 = 2;
+
+/// What is expected at the beginning.
+const BEGINNING: &str = "the magic \"TERATRC\" and version 2";
+
 /// The run in which a trace was recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of a block: a power of two.
     pub block_bytes: u32,
@@ -21,11 +29,22 @@ pub struct Header {
     pub start_us: u64,
     /// The bytes of frames that the process may use.
     pub budget_bytes: u64,
+    /// The trace has regions and major faults only, without times: `--learn` wrote it.
+    pub misses_only: bool,
+    /// Whether the run has split blocks (`--learn`).
+    pub is_split: bool,
+    /// The hash of the executable's path ([`Header::hash_of`]).
+    pub executable: u64,
     /// The program's name, cut to 4096 bytes.
     pub program: String,
 }
 
 impl Header {
+    /// The hash of an executable's path.
+    pub fn hash_of(executable: &Path) -> u64 {
+        XxHash3_64::oneshot(executable.as_os_str().as_encoded_bytes())
+    }
+
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut end = self.program.len().min(NAME);
         while !self.program.is_char_boundary(end) {
@@ -39,6 +58,10 @@ impl Header {
         bytes.extend(self.start_us.to_le_bytes());
         bytes.extend(self.budget_bytes.to_le_bytes());
         bytes.extend((name.len() as u32).to_le_bytes());
+        let misses_only = if self.misses_only { MISSES_ONLY } else { 0 };
+        let split = if self.is_split { SPLIT } else { 0 };
+        bytes.extend((misses_only | split).to_le_bytes());
+        bytes.extend(self.executable.to_le_bytes());
         bytes.extend(name.as_bytes());
         bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
         out.write_all(&bytes)
@@ -47,10 +70,10 @@ impl Header {
     /// Reads the header; returns it with its length in bytes.
     pub(crate) fn read(from: &mut impl Read) -> Result<(Header, u64), Error> {
         let mut bytes = Vec::new();
-        extend(from, &mut bytes, MAGIC.len(), "the magic \"TERATRC\" and version 1")?;
+        extend(from, &mut bytes, MAGIC.len(), BEGINNING)?;
         if bytes != MAGIC {
             let found = format!("\"{}\"", bytes.escape_ascii());
-            return Err(Error::Corrupt { offset: 0, expected: "the magic \"TERATRC\" and version 1", found });
+            return Err(Error::Corrupt { offset: 0, expected: BEGINNING, found });
         }
         extend(from, &mut bytes, FIXED - MAGIC.len(), "the header")?;
         let u32_at =
@@ -80,11 +103,19 @@ impl Header {
             let found = format!("{block_bytes} bytes");
             return Err(Error::Corrupt { offset: 8, expected: "blocks of a power of two", found });
         }
+        let flags = u32_at(&bytes, 36);
+        if flags > MISSES_ONLY | SPLIT {
+            let found = format!("{flags:#x}");
+            return Err(Error::Corrupt { offset: 36, expected: "flags 1 and 2", found });
+        }
         let header = Header {
             block_bytes,
             pid: u32_at(&bytes, 12),
             start_us: u64_at(&bytes, 16),
             budget_bytes: u64_at(&bytes, 24),
+            misses_only: flags & MISSES_ONLY != 0,
+            is_split: flags & SPLIT != 0,
+            executable: u64_at(&bytes, 40),
             program,
         };
         Ok((header, bytes.len() as u64))

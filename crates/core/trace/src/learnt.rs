@@ -1,80 +1,85 @@
 //! What one run of a program leaves to the next (`--learn`): for which pages its threads waited, in
-//! order.
-//!
-//! The file, numbers little-endian: [`Learnt::MAGIC`]; the hash of the executable's path (8 bytes);
-//! 1 if blocks were split, else 0 (4); the number of regions (4); their first page and pages (4
-//! each); the number of keys (4); the keys (4 each); the hash of all before (8: xxh3, seed 0). A
-//! key is the number of a page, counted through all regions in the order in which they were added.
+//! order. The file is a trace of regions and major faults, whose blocks are pages.
 
-use std::io::{self, Read};
+use crate::{Error, Event, Header, Reader, Record, Writer};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
-use twox_hash::XxHash3_64;
 
-/// The most bytes of a file: 64 million keys.
-const BYTES_MOST: u64 = 256 << 20;
+/// The most regions and keys of a file.
+const RECORDS_MOST: usize = 64 << 20;
 
 /// What one run leaves to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Learnt {
-    /// The hash of the executable's path.
+    /// The hash of the executable's path ([`Header::hash_of`]).
     pub program: u64,
+    /// Bytes of a page.
+    pub page_bytes: u32,
     /// Whether blocks were split.
     pub split: bool,
     /// The first page and the number of pages of each region, in the order in which they were
     /// added.
     pub regions: Vec<(u32, u32)>,
-    /// The pages for which threads waited.
+    /// The pages for which threads waited: numbers that count through all regions.
     pub keys: Vec<u32>,
 }
 
 impl Learnt {
-    /// The first bytes of a file; the last one is the version.
-    pub const MAGIC: [u8; 8] = *b"TERALRN\x01";
-
-    /// The hash of an executable's path.
-    pub fn program_of(executable: &Path) -> u64 {
-        XxHash3_64::oneshot(executable.as_os_str().as_encoded_bytes())
-    }
-
-    /// The bytes of the file.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(40 + 8 * self.regions.len() + 4 * self.keys.len());
-        bytes.extend(Self::MAGIC);
-        bytes.extend(self.program.to_le_bytes());
-        bytes.extend(u32::from(self.split).to_le_bytes());
-        bytes.extend((self.regions.len() as u32).to_le_bytes());
-        for (first, pages) in &self.regions {
-            bytes.extend(first.to_le_bytes());
-            bytes.extend(pages.to_le_bytes());
-        }
-        bytes.extend((self.keys.len() as u32).to_le_bytes());
-        self.keys.iter().for_each(|key| bytes.extend(key.to_le_bytes()));
-        bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
-        bytes
-    }
-
-    /// What `bytes` of a file say; `None` if they are not a whole file.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Learnt> {
-        let (bytes, hash) = bytes.split_last_chunk()?;
-        if XxHash3_64::oneshot(bytes) != u64::from_le_bytes(*hash) {
-            return None;
-        }
-        let (magic, bytes) = bytes.split_first_chunk()?;
-        let (program, mut bytes) = bytes.split_first_chunk()?;
-        if *magic != Self::MAGIC {
-            return None;
-        }
-        let mut word = || {
-            let (word, rest) = bytes.split_first_chunk()?;
-            bytes = rest;
-            Some(u32::from_le_bytes(*word))
+    /// Writes the trace.
+    ///
+    /// # Errors
+    /// `out` fails.
+    pub fn write_to<W: Write>(&self, out: W) -> io::Result<W> {
+        let header = Header {
+            block_bytes: self.page_bytes,
+            misses_only: true,
+            is_split: self.split,
+            executable: self.program,
+            ..Header::default()
         };
-        let split = word()? != 0;
-        let regions = word()?;
-        let regions = (0..regions).map(|_| Some((word()?, word()?))).collect::<Option<_>>()?;
-        let count = word()?;
-        let keys = (0..count).map(|_| word()).collect::<Option<_>>()?;
-        bytes.is_empty().then(|| Learnt { program: u64::from_le_bytes(*program), split, regions, keys })
+        let mut writer = Writer::new(out, &header)?;
+        let page_bytes = u64::from(self.page_bytes);
+        let added =
+            |&(first, pages)| Event::RegionAdd { start: 0, len: u64::from(pages) * page_bytes, first };
+        let missed = |&block| Event::MajorFault { block };
+        for event in self.regions.iter().map(added).chain(self.keys.iter().map(missed)) {
+            writer.record(&Record { time_us: 0, event })?;
+        }
+        writer.finish()
+    }
+
+    /// Reads the trace; `None` if it is whole, but not one of `--learn`.
+    ///
+    /// # Errors
+    /// No trace, or not a whole one.
+    pub fn read_from(from: impl Read) -> Result<Option<Learnt>, Error> {
+        let reader = Reader::new(from)?;
+        let header = reader.header();
+        if !header.misses_only {
+            return Ok(None);
+        }
+        let mut learnt = Learnt {
+            program: header.executable,
+            page_bytes: header.block_bytes,
+            split: header.is_split,
+            ..Learnt::default()
+        };
+        let page_bytes = u64::from(learnt.page_bytes);
+        for record in reader {
+            match record?.event {
+                Event::RegionAdd { len, first, .. } => {
+                    let Ok(pages) = u32::try_from(len / page_bytes) else { return Ok(None) };
+                    learnt.regions.push((first, pages));
+                }
+                Event::MajorFault { block } => learnt.keys.push(block),
+                _ => return Ok(None),
+            }
+            if learnt.regions.len() + learnt.keys.len() > RECORDS_MOST {
+                return Ok(None);
+            }
+        }
+        Ok(Some(learnt))
     }
 
     /// Reads a file; `None` if there is none, or an empty one.
@@ -82,18 +87,21 @@ impl Learnt {
     /// # Errors
     /// The file cannot be read, or is not one of `--learn`, whole: `InvalidData`.
     pub fn read(path: &Path) -> io::Result<Option<Learnt>> {
-        let file = match std::fs::File::open(path) {
+        let mut file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
+            opened => BufReader::new(opened?),
         };
-        let mut bytes = Vec::new();
-        file.take(BYTES_MOST + 1).read_to_end(&mut bytes)?;
-        if bytes.is_empty() {
+        if file.fill_buf()?.is_empty() {
             return Ok(None);
         }
-        let learnt = if bytes.len() as u64 > BYTES_MOST { None } else { Learnt::from_bytes(&bytes) };
-        let why = "is no whole file of --learn (remove it, or name another file)";
-        learnt.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, why))
+        match Learnt::read_from(file) {
+            Ok(Some(learnt)) => Ok(Some(learnt)),
+            Err(Error::Io { cause, .. }) => Err(cause),
+            Ok(None) | Err(_) => {
+                let why = "is no whole file of --learn of this version (remove it, or name another file)";
+                Err(io::Error::new(io::ErrorKind::InvalidData, why))
+            }
+        }
     }
 
     /// Replaces the file at once. If the file that is there is another program's, it stays.
@@ -109,7 +117,8 @@ impl Learnt {
         let mut new = path.as_os_str().to_owned();
         new.push(format!(".new-{}", std::process::id()));
         let new = Path::new(&new);
-        let written = std::fs::write(new, self.to_bytes()).and_then(|()| std::fs::rename(new, path));
+        let written =
+            File::create(new).and_then(|file| self.write_to(file)).and_then(|_| std::fs::rename(new, path));
         if written.is_err() {
             std::fs::remove_file(new).ok();
         }
@@ -120,32 +129,59 @@ impl Learnt {
 #[cfg(test)]
 mod tests {
     use super::Learnt;
+    use crate::{Error, Event, Header, Record, Writer};
     use proptest::prelude::*;
 
     fn learnt() -> impl Strategy<Value = Learnt> {
         let regions = proptest::collection::vec(any::<(u32, u32)>(), 0..4);
         let keys = proptest::collection::vec(any::<u32>(), 0..50);
-        (any::<u64>(), any::<bool>(), regions, keys).prop_map(|(program, split, regions, keys)| Learnt {
-            program,
-            split,
-            regions,
-            keys,
-        })
+        (any::<u64>(), 0..31, any::<bool>(), regions, keys).prop_map(
+            |(program, page, split, regions, keys)| Learnt {
+                program,
+                page_bytes: 1u32 << page,
+                split,
+                regions,
+                keys,
+            },
+        )
+    }
+
+    fn bytes_of(learnt: &Learnt) -> Vec<u8> {
+        learnt.write_to(Vec::new()).unwrap()
     }
 
     proptest! {
         #[test]
         fn a_file_comes_back(learnt in learnt()) {
-            prop_assert_eq!(Learnt::from_bytes(&learnt.to_bytes()), Some(learnt));
+            prop_assert_eq!(Learnt::read_from(&bytes_of(&learnt)[..]).unwrap(), Some(learnt));
         }
 
         #[test]
         fn a_changed_or_cut_file_is_refused(learnt in learnt(), at in any::<prop::sample::Index>(), bit in 0..8) {
-            let mut bytes = learnt.to_bytes();
+            let mut bytes = bytes_of(&learnt);
             let at = at.index(bytes.len());
-            prop_assert_eq!(Learnt::from_bytes(&bytes[..at]), None);
+            prop_assert!(Learnt::read_from(&bytes[..at]).is_err());
             bytes[at] ^= 1u8 << bit;
-            prop_assert_eq!(Learnt::from_bytes(&bytes), None);
+            prop_assert!(Learnt::read_from(&bytes[..]).is_err());
         }
+    }
+
+    #[test]
+    fn another_trace_and_an_older_file_are_refused() {
+        let header = Header { block_bytes: 4096, ..Header::default() };
+        let whole = Writer::new(Vec::new(), &header).unwrap().finish().unwrap();
+        assert_eq!(Learnt::read_from(&whole[..]).unwrap(), None);
+        let mut writer = Writer::new(Vec::new(), &Header { misses_only: true, ..header }).unwrap();
+        writer.record(&Record { time_us: 0, event: Event::FirstTouch { block: 1 } }).unwrap();
+        assert_eq!(Learnt::read_from(&writer.finish().unwrap()[..]).unwrap(), None);
+        let before = Learnt::read_from(&b"TERALRN\x01 and what followed"[..]);
+        assert!(matches!(before, Err(Error::Corrupt { offset: 0, .. })), "{before:?}");
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("learnt");
+        std::fs::write(&file, "TERALRN\x01 and what followed").unwrap();
+        let error = Learnt::read(&file).unwrap_err().to_string();
+        assert!(error.starts_with("is no whole file of --learn of this version"), "{error}");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(Learnt::read(&file).unwrap(), None);
     }
 }

@@ -1,11 +1,11 @@
-//! Traces: which blocks a program touched, when, and what the pager did.
+//! Traces: which blocks a program touched, when, and what the pager did. `--trace` records all of
+//! it, `--learn` ([`Learnt`]) only the misses.
 //!
 //! A [`Writer`] writes [`Record`]s in frames that are compressed one by one, so a truncated file
 //! still has all earlier frames. A [`Reader`] reads the records; it checks every byte and never
 //! panics. [`references`] turns the records into the reference string for simulators.
 //! `docs/design/formats.md` has the layout, with an example in bytes.
 
-mod compressor;
 #[cfg(test)]
 mod fuzzed;
 mod header;
@@ -14,6 +14,7 @@ mod reader;
 mod record;
 mod references;
 mod writer;
+mod zstd;
 
 pub use header::Header;
 pub use learnt::Learnt;
@@ -23,7 +24,7 @@ pub use references::references;
 pub use writer::Writer;
 
 /// The first bytes of a trace. The last one is the version.
-pub const MAGIC: [u8; 8] = *b"TERATRC\x01";
+pub const MAGIC: [u8; 8] = *b"TERATRC\x02";
 
 /// The most bytes of records in a frame, before compression.
 pub const FRAME_BYTES: usize = 1 << 20;

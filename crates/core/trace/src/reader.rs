@@ -2,6 +2,7 @@
 
 use crate::header::{fill, try_fill};
 use crate::record::Before;
+use crate::zstd::Decompressor;
 use crate::{Error, FRAME_BYTES, FRAME_HEADER, Header, Record, frame_hash};
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -21,6 +22,7 @@ pub struct Reader<R: Read> {
     /// The time of the last record.
     last_us: u64,
     packed: Vec<u8>,
+    decompressor: Decompressor,
     ended: bool,
     allow_cut_short: bool,
     cut_short: Option<Error>,
@@ -44,6 +46,7 @@ impl<R: Read> Reader<R> {
     /// No trace.
     pub fn new(mut from: R) -> Result<Self, Error> {
         let (header, offset) = Header::read(&mut from)?;
+        let decompressor = Decompressor::new().map_err(|cause| Error::Io { offset, cause })?;
         Ok(Reader {
             from,
             header,
@@ -54,6 +57,7 @@ impl<R: Read> Reader<R> {
             before: Before::default(),
             last_us: 0,
             packed: Vec::new(),
+            decompressor,
             ended: false,
             allow_cut_short: false,
             cut_short: None,
@@ -104,11 +108,11 @@ impl<R: Read> Reader<R> {
             return self.end();
         }
         self.raw.resize(raw_len, 0);
-        let unpacked = zstd_safe::decompress(&mut self.raw[..], &self.packed);
+        let unpacked = self.decompressor.decompress(&self.packed, &mut self.raw);
         if unpacked != Ok(raw_len) {
             let found = match unpacked {
                 Ok(len) => format!("{len} bytes, where the frame names {raw_len}"),
-                Err(code) => zstd_safe::get_error_name(code).to_owned(),
+                Err(name) => name.to_owned(),
             };
             return Err(Error::Corrupt { offset, expected: "zstd's compressed bytes", found });
         }

@@ -1,7 +1,7 @@
 //! Writing a trace.
 
-use crate::compressor::Compressor;
 use crate::record::{Before, RECORD_BYTES};
+use crate::zstd::Compressor;
 use crate::{FRAME_BYTES, FRAME_HEADER, Header, Record, frame_hash};
 use std::io::{self, Write};
 

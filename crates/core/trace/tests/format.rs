@@ -10,7 +10,9 @@ fn header() -> Header {
         pid: 77,
         start_us: 1_700_000_000_000_000,
         budget_bytes: 4 << 30,
+        executable: 0x0123_4567_89ab_cdef,
         program: "sort".to_owned(),
+        ..Header::default()
     }
 }
 
@@ -128,11 +130,11 @@ fn bytes_after_the_end_are_an_error() {
 fn errors_say_where_and_what() {
     assert_eq!(
         read(b"").unwrap_err().to_string(),
-        "the trace is cut short at byte 0: expected the magic \"TERATRC\" and version 1"
+        "the trace is cut short at byte 0: expected the magic \"TERATRC\" and version 2"
     );
     assert_eq!(
-        read(b"TERATRC\x02").unwrap_err().to_string(),
-        r#"at byte 0: expected the magic "TERATRC" and version 1, found "TERATRC\x02""#
+        read(b"TERATRC\x01").unwrap_err().to_string(),
+        r#"at byte 0: expected the magic "TERATRC" and version 2, found "TERATRC\x01""#
     );
 }
 

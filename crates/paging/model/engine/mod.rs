@@ -231,7 +231,7 @@ impl Share for Fickle {
 fn learnt() -> Learnt {
     let pages = BLOCKS * PAGES_A_BLOCK;
     let keys = (0..64).map(|_| choose(pages) as u32).collect();
-    Learnt { program: 0, split: choose(2) == 0, regions: vec![(0, pages as u32)], keys }
+    Learnt { split: choose(2) == 0, regions: vec![(0, pages as u32)], keys, ..Learnt::default() }
 }
 
 /// One run of a program under the pager.

@@ -30,6 +30,15 @@ pub enum Error {
         /// Why.
         cause: terapage_trace::Error,
     },
+    /// It has misses only.
+    #[error(
+        "{}: a file of --learn has misses only, too few to predict from (record it with terapage run --trace)",
+        path.display()
+    )]
+    Misses {
+        /// The trace.
+        path: PathBuf,
+    },
     /// It has no references.
     #[error(
         "{}: the trace of {program} has no references: the program never used enough of its budget \
@@ -66,12 +75,12 @@ pub enum Error {
     },
 }
 
-/// Whether a file begins as the traces of `terapage run --trace` do.
+/// Whether a file begins as the traces of `terapage run` do, of any version.
 pub fn is_recording(path: &Path) -> bool {
-    let mut head = [0; terapage_trace::MAGIC.len()];
+    let mut head = [0; terapage_trace::MAGIC.len() - 1];
     // A pipe could not be read again.
     let read = path.is_file().then(|| File::open(path).and_then(|mut file| file.read_exact(&mut head)));
-    matches!(read, Some(Ok(()))) && head == terapage_trace::MAGIC
+    matches!(read, Some(Ok(()))) && terapage_trace::MAGIC.starts_with(&head)
 }
 
 /// The largest block that the pager has, bytes.
@@ -171,12 +180,16 @@ impl Recording {
     /// Reads a trace, even if its program was killed.
     ///
     /// # Errors
-    /// A trace that cannot be read, has no references, or has them too far from one another.
+    /// A trace that cannot be read, has misses only or no references, or has references too far
+    /// from one another.
     pub fn open(path: &Path) -> Result<Recording, Error> {
         let failed = |cause| Error::Trace { path: path.to_owned(), cause };
         let file = File::open(path).map_err(|cause| Error::Open { path: path.to_owned(), cause })?;
         let mut reader = Reader::new(BufReader::new(file)).map_err(failed)?.allow_cut_short();
         let header = reader.header().clone();
+        if header.misses_only {
+            return Err(Error::Misses { path: path.to_owned() });
+        }
         let mut reading = Reading::new(header.block_bytes.into());
         for record in reader.by_ref() {
             reading.take(&record.map_err(failed)?);

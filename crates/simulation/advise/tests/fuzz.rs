@@ -27,7 +27,7 @@ fn event(random: &mut Random) -> Event {
 #[test]
 fn references_far_from_one_another_take_no_memory_without_limit() {
     let header =
-        Header { block_bytes: 16 << 10, pid: 7, start_us: 1, budget_bytes: 1 << 20, program: "made".into() };
+        Header { block_bytes: 16 << 10, budget_bytes: 1 << 20, program: "made".into(), ..Header::default() };
     let opened = |places: u32| {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let mut writer = Writer::new(Vec::new(), &header).unwrap();
@@ -49,10 +49,9 @@ fn fuzzed_recordings_are_used_or_refused() {
     fuzz("recordings", 100, |random| {
         let header = Header {
             block_bytes: random.one(&[0, 1, 4096, 16 << 10, 12345, 1 << 31, u32::MAX]),
-            pid: 7,
-            start_us: 1,
             budget_bytes: random.one(&[0, 1, 1 << 20, u64::MAX]),
             program: "made".into(),
+            ..Header::default()
         };
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let mut writer = Writer::new(Vec::new(), &header).unwrap();

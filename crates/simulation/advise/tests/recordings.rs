@@ -11,7 +11,7 @@ use terapage_advise::{Costs, Device, Recording};
 use terapage_policy::belady::{Use, simulate_soft};
 use terapage_policy::replacement;
 use terapage_policy::soft::SoftFrames;
-use terapage_trace::{Event, Header, PageOut, Reader, Record, Writer, references};
+use terapage_trace::{Event, Header, Learnt, PageOut, Reader, Record, Writer, references};
 
 const BLOCK: u64 = 16 << 10;
 
@@ -19,10 +19,9 @@ const BLOCK: u64 = 16 << 10;
 fn trace(events: &[Event]) -> tempfile::NamedTempFile {
     let header = Header {
         block_bytes: BLOCK as u32,
-        pid: 7,
-        start_us: 1,
         budget_bytes: 8 * BLOCK,
         program: "made".into(),
+        ..Header::default()
     };
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut writer = Writer::new(file.reopen().unwrap(), &header).unwrap();
@@ -32,6 +31,14 @@ fn trace(events: &[Event]) -> tempfile::NamedTempFile {
     }
     writer.finish().unwrap();
     file
+}
+
+#[test]
+fn a_file_of_learn_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    Learnt { page_bytes: 4096, keys: vec![1, 2], ..Learnt::default() }.write(file.path()).unwrap();
+    let error = Recording::open(file.path()).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("a file of --learn has misses only") && !error.contains('\n'), "{error}");
 }
 
 fn first(block: u32) -> Event {
@@ -157,10 +164,9 @@ fn merged_blocks_are_aligned_by_address() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let header = Header {
         block_bytes: BLOCK as u32,
-        pid: 1,
-        start_us: 1,
         budget_bytes: 1 << 20,
         program: "made".into(),
+        ..Header::default()
     };
     let mut writer = Writer::new(file.reopen().unwrap(), &header).unwrap();
     let events = [

@@ -240,6 +240,7 @@ impl Engine {
         let keys = learning.record.concat();
         (!keys.is_empty()).then_some(Learnt {
             program: learning.program,
+            page_bytes: page_bytes() as u32,
             split: self.is_split,
             regions,
             keys,

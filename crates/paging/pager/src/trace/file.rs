@@ -26,7 +26,9 @@ impl Recorder {
             pid: thread::pid() as u32,
             start_us: started.map_or(0, |started| started.as_micros() as u64),
             budget_bytes: (block * frames) as u64,
+            executable: Header::hash_of(&program),
             program: program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            ..Header::default()
         };
         let writer = Writer::new(file, &header).map_err(failed)?;
         Recorder::begin(writer, path)

@@ -12,8 +12,8 @@ use terapage_pager::{Options, Pager};
 use terapage_store::Shelf;
 use terapage_sys::fd::Room;
 use terapage_sys::userfaultfd::{self, DEVICE_VARIABLE, Kind, Userfaultfd};
-use terapage_sys::{last, ring, thread};
-use terapage_trace::Learnt;
+use terapage_sys::{last, page_bytes, ring, thread};
+use terapage_trace::{Header, Learnt};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
@@ -393,10 +393,13 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
 /// What the last run of this program has left, if this run is to use it, or to leave something.
 fn learnt(settings: &Settings) -> Option<Learnt> {
     let path = settings.learn.as_deref()?;
-    let program = Learnt::program_of(&std::env::current_exe().unwrap_or_default());
+    let program = Header::hash_of(&std::env::current_exe().unwrap_or_default());
     let nothing = || Some(Learnt { program, ..Learnt::default() });
     let why = match Learnt::read(path) {
-        Ok(Some(last)) if last.program == program => return Some(last),
+        Ok(Some(last)) if last.program == program && last.page_bytes == page_bytes() as u32 => {
+            return Some(last);
+        }
+        Ok(Some(last)) if last.program == program => return nothing(),
         Ok(None) => return nothing(),
         Ok(Some(_)) if exit::is_run() => "is another program's".to_owned(),
         Ok(Some(_)) => return None,
