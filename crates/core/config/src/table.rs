@@ -285,6 +285,19 @@ settings! {
                static arrays)",
     }
 
+    /// Whether mapped files are paged.
+    files: bool {
+        read: value::boolean,
+        name: "files",
+        variable: "TERAPAGE_FILES",
+        default: Some("false"),
+        group: Group::Paged,
+        flag: Flag::On,
+        kind: Kind::Switch,
+        help: "Page files that the program maps to read, within the budget, if they do not fit \
+               into it (docs/programs.md)",
+    }
+
     /// Which programs are loaded by a host, and so paged.
     hosted: Hosted {
         read: value::name::<Hosted>,

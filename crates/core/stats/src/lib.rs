@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const FILE_NAME: &str = "terapage-stats";
 
 /// "TERASTA" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x08");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x09");
 
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
@@ -238,6 +238,10 @@ counters! {
     mirror_behind,
     /// Bytes that were written to copies again in the background.
     resynced_bytes,
+    /// Bytes of mapped files that were paged (`--files`), all mappings together.
+    mapped_file_bytes,
+    /// How often mapped files, or parts of them, were given back to the kernel.
+    files_left,
 }
 
 impl Counters {

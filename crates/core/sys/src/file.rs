@@ -1,12 +1,13 @@
 //! Files: the stores' files and devices, and other files that Terapage reads and writes.
 
 use crate::fd::Fd;
-use crate::{Error, Result, check, thread};
+use crate::{Error, Result, check, page_bytes, thread};
+use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::CString;
-use std::fs::File;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 fn open(path: &Path, flags: i32) -> Result<OwnedFd> {
@@ -122,6 +123,47 @@ fn within_limit<E>(
 pub fn size(fd: &Fd) -> Result<u64> {
     // SAFETY: no memory is touched.
     check("lseek", unsafe { libc::lseek64(fd.raw(), 0, libc::SEEK_END) }).map(|size| size as u64)
+}
+
+/// Opens the file again, past the page cache; `None` if that is impossible. Also returns the number
+/// of readable bytes in its first page.
+pub fn past_cache(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
+    let layout = Layout::from_size_align(page_bytes(), page_bytes()).expect("a page");
+    // SAFETY: the size of the layout is not 0.
+    let page = unsafe { alloc(layout) };
+    if page.is_null() {
+        return Err(std::io::ErrorKind::OutOfMemory.into());
+    }
+    // SAFETY: the page was allocated just now, and is freed below; any bytes are valid.
+    let bytes = unsafe {
+        page.write_bytes(0, page_bytes());
+        std::slice::from_raw_parts_mut(page, page_bytes())
+    };
+    // This opens the same file; its path may lead to another one by now.
+    let same = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(same);
+    let direct =
+        direct.ok().and_then(|direct| direct.read_at(bytes, offset).ok().map(|read| (Some(direct), read)));
+    let answer = match direct {
+        Some(direct) => Ok(direct),
+        None => file.read_at(bytes, offset).map(|read| (None, read)),
+    };
+    // SAFETY: the page was allocated above with the same layout, and is no longer used.
+    unsafe { dealloc(page, layout) };
+    answer
+}
+
+/// The number of the call `cachestat`, which the libc crate lacks for some C libraries.
+const CACHESTAT: libc::c_long = 451;
+
+/// Bytes of a part of a file that the page cache has, if the kernel says that (`cachestat`, Linux
+/// 6.5).
+pub fn cached_bytes(fd: i32, offset: u64, len: u64) -> Option<u64> {
+    let range = [offset, len];
+    let mut counts = [0_u64; 5];
+    // SAFETY: the call reads the range, and writes five counts (`linux/mman.h`).
+    let answer = unsafe { libc::syscall(CACHESTAT, fd, range.as_ptr(), counts.as_mut_ptr(), 0_u32) };
+    (answer == 0).then(|| counts[0] * page_bytes() as u64)
 }
 
 /// Makes a memory file called `name`, of `len` zero bytes, and maps it, shared, for reading and

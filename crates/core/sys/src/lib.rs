@@ -11,6 +11,7 @@ pub mod fd;
 pub mod file;
 pub mod hosting;
 pub mod last;
+pub mod lease;
 pub mod memory;
 pub mod pagemap;
 pub mod personality;

@@ -102,6 +102,11 @@ pub unsafe fn close(at: usize, len: usize) -> Result<()> {
     Ok(())
 }
 
+/// The protection of memory that may be read.
+pub const READ_ONLY: i32 = libc::PROT_READ;
+/// The protection of memory that may be read and written.
+pub const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
 /// Sets the protection (`PROT_*`) of whole pages.
 ///
 /// # Safety

@@ -18,6 +18,9 @@ const _: () = assert!(size_of::<raw::uffdio_move>() == 40 && size_of::<raw::uffd
 /// Install without waking the waiters.
 const DONTWAKE: u64 = 1;
 
+/// Copy into write-protected pages.
+const PROTECT: u64 = 1 << 1;
+
 /// Move only the pages of a range that are present.
 const ALLOW_SRC_HOLES: u64 = 1 << 1;
 
@@ -381,7 +384,8 @@ impl Userfaultfd {
     }
 
     /// Copies `len` bytes at `from` into fresh pages at `to`, which must have none, and wakes the
-    /// waiters if `wake`. `patience` as for [`shift`](Self::shift).
+    /// waiters if `wake`. With `protect`, the pages are write-protected from the beginning: the
+    /// range must be registered for that. `patience` as for [`shift`](Self::shift).
     ///
     /// # Safety
     /// The bytes at `from` are valid and do not change meanwhile.
@@ -391,14 +395,16 @@ impl Userfaultfd {
         from: usize,
         len: usize,
         wake: bool,
+        protect: bool,
         patience: u32,
     ) -> std::result::Result<(), Stuck> {
+        let mode = if wake { 0 } else { DONTWAKE } | if protect { PROTECT } else { 0 };
         in_steps(len, patience, |done| {
             let mut copy = raw::uffdio_copy {
                 dst: (to + done) as u64,
                 src: (from + done) as u64,
                 len: (len - done) as u64,
-                mode: if wake { 0 } else { DONTWAKE },
+                mode,
                 copy: 0,
             };
             (self.ioctl("ioctl(UFFDIO_COPY)", ioctl::UFFDIO_COPY, &mut copy), copy.copy)

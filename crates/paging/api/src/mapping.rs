@@ -2,14 +2,13 @@
 
 use crate::process::{Process, lock, process, started};
 use crate::{Error, Plain, Result};
-use std::alloc::{Layout, alloc, dealloc};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::ops::{Deref, DerefMut};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use terapage_sys::file::past_cache;
 use terapage_sys::{fd, page_bytes};
 
 /// A mapped file.
@@ -72,7 +71,7 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
         );
         return Err(Error::Argument(why));
     }
-    let (reader, read) = reader(&file, offset).map_err(|error| failed("cannot be read", error))?;
+    let (reader, read) = past_cache(&file, offset).map_err(|error| failed("cannot be read", error))?;
     if (read as u64) < bytes.min(page_bytes() as u64) {
         // Files in /sys are like this.
         return Err(refused("has fewer bytes than its size states", libc::ENODEV));
@@ -96,34 +95,6 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     }
     lock(&process.ranges).mappings.insert(at, Arc::new(mapping));
     Ok(Place { at: at as *mut u8, len })
-}
-
-/// Opens the file again, past the page cache; `None` if that is impossible. Also returns the number
-/// of readable bytes in its first page.
-fn reader(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
-    let layout = Layout::from_size_align(page_bytes(), page_bytes()).expect("a page");
-    // SAFETY: the size of the layout is not 0.
-    let page = unsafe { alloc(layout) };
-    if page.is_null() {
-        return Err(std::io::ErrorKind::OutOfMemory.into());
-    }
-    // SAFETY: the page was allocated just now, and is freed below; any bytes are valid.
-    let bytes = unsafe {
-        page.write_bytes(0, page_bytes());
-        std::slice::from_raw_parts_mut(page, page_bytes())
-    };
-    // This opens the same file; its path may lead to another one by now.
-    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(same);
-    let direct =
-        direct.ok().and_then(|direct| direct.read_at(bytes, offset).ok().map(|read| (Some(direct), read)));
-    let answer = match direct {
-        Some(direct) => Ok(direct),
-        None => file.read_at(bytes, offset).map(|read| (None, read)),
-    };
-    // SAFETY: the page was allocated above with the same layout, and is no longer used.
-    unsafe { dealloc(page, layout) };
-    answer
 }
 
 fn find(at: *const u8) -> Result<(&'static Process, Arc<Mapping>)> {

@@ -197,6 +197,7 @@ impl Userfaultfd {
         from: usize,
         len: usize,
         wake: bool,
+        _protect: bool,
         patience: u32,
     ) -> std::result::Result<(), Stuck> {
         self.patiently(len, wake, to, patience, |done, len| self.copy_once(to + done, from + done, len))

@@ -36,6 +36,9 @@ pub enum Error {
     /// All numbers of stores are in use.
     #[error("too many files are mapped at once (about 250 are possible)")]
     TooManyFiles,
+    /// The kernel cannot protect single pages.
+    #[error("the kernel cannot write-protect pages by userfaultfd (Linux 5.7, on Arm 6.10)")]
+    NoProtection,
     /// No file is mapped at the range.
     #[error("no file is mapped there")]
     NoFile,

@@ -10,7 +10,9 @@
 //!   out, because they could come back with old bytes;
 //! - a page that is missing there was not lost: it is zero from then on.
 //!
-//! If paged memory is unmapped or moved, the program is stopped.
+//! If paged memory is unmapped or moved, the program is stopped, unless the library said before that
+//! it would map over the range. So it is if pages of a *sealed* range are removed: the range holds a
+//! file that the program only reads, and zeros would be wrong there.
 
 use super::mover::{Lost, Mover};
 use crate::spans::Spans;
@@ -43,6 +45,10 @@ pub(crate) struct Events {
     going: [Spans; 2],
     /// Ranges in which pages may still vanish, including pages that have come in since.
     emptied: [Spans; 2],
+    /// Ranges that hold a file which the program only reads: their pages are write-protected.
+    sealed: Spans,
+    /// Ranges over which the library is about to map something.
+    leaving: Spans,
     at_ns: u64,
     faults: Vec<Fault>,
     changes: Vec<Changed>,
@@ -108,9 +114,44 @@ impl Events {
         faults.extend(self.faults.drain(..));
     }
 
+    /// From now on the program may only read the range.
+    pub fn seal(&mut self, from: usize, to: usize) {
+        self.sealed.insert(from, to);
+    }
+
+    /// The range is an ordinary one again.
+    pub fn unseal(&mut self, from: usize, to: usize) {
+        self.sealed.remove(from, to);
+    }
+
+    /// Whether the program may only read the range, or a part of it.
+    pub fn is_sealed(&self, at: usize, len: usize) -> bool {
+        self.sealed.meets(at, at + len)
+    }
+
+    /// The end of the part of a range, from its start, that is sealed or not as a whole.
+    pub fn end_of_alike(&self, from: usize, to: usize) -> usize {
+        match self.sealed.within(from, to).first() {
+            None => to,
+            Some(&(start, end)) if start == from => end,
+            Some(&(start, _)) => start,
+        }
+    }
+
+    /// The library is about to map something over the range.
+    pub fn let_leave(&mut self, from: usize, to: usize) {
+        self.leaving.insert(from, to);
+    }
+
+    /// Nothing will be mapped over the range, or that was done.
+    pub fn stays(&mut self, from: usize, to: usize) {
+        self.leaving.remove(from, to);
+    }
+
     /// Notes a change that the kernel has reported.
     fn note(&mut self, Changed { change, from, to }: Changed) {
         match change {
+            Change::Removed if self.sealed.meets(from, to) => refuse(change, from, to),
             Change::Removed => {
                 self.waiting.insert(from, to);
                 self.removed.insert(from, to);
@@ -118,6 +159,7 @@ impl Events {
                 self.going[0].insert(from, to);
                 self.emptied[0].insert(from, to);
             }
+            Change::Unmapped if self.leaving.without(from, to).is_empty() => self.leaving.remove(from, to),
             Change::Unmapped | Change::Moved => refuse(change, from, to),
         }
     }
@@ -297,7 +339,11 @@ impl Mover {
 /// Stops the program after a call that paging cannot follow: the kernel has already executed the
 /// call, and may map other memory there.
 fn refuse(change: Change, from: usize, to: usize) -> ! {
-    let what = if change == Change::Moved { "moved" } else { "unmapped or mapped over" };
+    let what = match change {
+        Change::Moved => "moved",
+        Change::Unmapped => "unmapped or mapped over",
+        Change::Removed => "dropped",
+    };
     thread::stop(&format!(
         "terapage: paged memory, {from:#x} to {to:#x}, was {what} by a direct system call, past the C library; the program is stopped rather than given wrong bytes (try: --static all)\n"
     ))

@@ -26,6 +26,9 @@ const PART_STEP: usize = 8;
 
 /// More tries of a move if the kernel is busy for a moment. Chosen, not measured.
 const MOVE_PATIENCE: u32 = 100;
+/// The kernel is busy for a moment.
+const EAGAIN: i32 = 11;
+
 /// More tries of a copy if the kernel is busy for a moment. Chosen, not measured.
 const COPY_PATIENCE: u32 = 10_000;
 
@@ -141,6 +144,14 @@ impl Mover {
         self.program.register(at, len, !self.moves)
     }
 
+    /// From now on the program may only read the range, which is registered: its pages come in
+    /// write-protected, by copies.
+    pub fn seal(&mut self, at: usize, len: usize) -> Result<()> {
+        self.program.register(at, len, true)?;
+        self.events.seal(at, at + len);
+        Ok(())
+    }
+
     /// Registers a reserved range as the pool.
     pub fn register_pool(&self, at: usize, len: usize) -> Result<()> {
         if self.moves { self.pool.register(at, len, false) } else { Ok(()) }
@@ -192,7 +203,7 @@ impl Mover {
             if self.moves {
                 // SAFETY: the zeros belong to the mover and are never written.
                 let copied =
-                    unsafe { self.pool.copy(place + offset, self.zeros, part, false, COPY_PATIENCE) };
+                    unsafe { self.pool.copy(place + offset, self.zeros, part, false, false, COPY_PATIENCE) };
                 if let Err(stuck) = copied {
                     return Err(Lost {
                         at: place + offset + stuck.done,
@@ -254,7 +265,8 @@ impl Mover {
 
     /// Moves the frames of `len` bytes from the pool to the program, and wakes the waiters.
     pub fn install(&mut self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
-        if self.moves {
+        // A moved page could be written to before it is protected.
+        if self.moves && !self.events.is_sealed(to, len) {
             match self.move_in(to, place, len, self.wakes(), MOVE_PATIENCE) {
                 Ok(()) => return Ok(()),
                 Err(stuck) => self.install_by_pages(to, place, len, stuck.errno)?,
@@ -307,10 +319,11 @@ impl Mover {
     /// Copies bytes from the pool, or zeros, into the program.
     fn copy_in(&mut self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<(), Stuck> {
         let bytes = (place != self.zeros).then_some(place);
+        let protect = self.events.is_sealed(to, len);
         self.bring(to, bytes, len, COPY_PATIENCE, |mover, done| {
             // SAFETY: nobody writes to the place meanwhile, and the mover's zeros are never
             // written.
-            unsafe { mover.program.copy(to + done, place + done, len - done, wake, 0) }
+            unsafe { mover.program.copy(to + done, place + done, len - done, wake, protect, 0) }
         })
     }
 
@@ -328,6 +341,7 @@ impl Mover {
         len: usize,
         errno: i32,
     ) -> std::result::Result<(), Lost> {
+        let is_sealed = self.events.is_sealed(to, len);
         for offset in (0..len).step_by(page_bytes()) {
             let (to, from) = (to + offset, place + offset);
             if !self.page_present(from) {
@@ -346,7 +360,7 @@ impl Mover {
                 // kernel returned.
                 self.move_in(to, from, page_bytes(), false, MOVE_PATIENCE).is_ok() || !self.page_present(from)
             };
-            if !shift_page(from, shift) {
+            if is_sealed || !shift_page(from, shift) {
                 if let Err(stuck) = self.copy_in(to, from, page_bytes(), false) {
                     return Err(Lost { at: to, doing: "page-in by copy", errno: stuck.errno });
                 }
@@ -410,9 +424,12 @@ impl Mover {
                 unsafe { mover.pool.shift(to, page, page_bytes(), false, MOVE_PATIENCE) }.is_ok()
             };
             let shift = || {
-                // SAFETY: the page is present: only this thread takes it away, and it has not been
-                // removed. The program's memory is writable.
-                self.events.while_it_stays(page, || unsafe { memory::make_exclusive(page) });
+                // A page of a sealed range is protected, and no fork shares it.
+                if !self.events.is_sealed(page, page_bytes()) {
+                    // SAFETY: the page is present: only this thread takes it away, and it has not
+                    // been removed. The program's memory is writable.
+                    self.events.while_it_stays(page, || unsafe { memory::make_exclusive(page) });
+                }
                 self.take_out(page, page_bytes(), move_out) == Some(true)
                     // The page has vanished since it was seen: it was moved although the kernel
                     // said that it was not (seen with Linux 6.18), or it was removed.
@@ -454,7 +471,11 @@ impl Mover {
                 .step_by(page_bytes())
                 .try_for_each(|at| self.program.protect(at, page_bytes(), true))
         };
-        self.program.protect(from, len, true).or_else(by_pages).map_err(|error| lost(from, error.errno()))?;
+        match self.program.protect(from, len, true).or_else(by_pages) {
+            // A call is changing the program's memory, and its report must be read first.
+            Err(error) if error.errno() == EAGAIN => return Ok(Taken::Busy),
+            other => other.map_err(|error| lost(from, error.errno()))?,
+        }
         // SAFETY: the program's pages are present and write-protected; the place belongs to the
         // pool and is empty.
         unsafe { memory::bytes(place, len).copy_from_slice(memory::bytes(from, len)) };

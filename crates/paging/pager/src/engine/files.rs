@@ -43,11 +43,11 @@ pub(crate) struct Part {
     pub bytes: u64,
 }
 
-/// A region that holds part of a file.
+/// Blocks that hold part of a file.
 pub(crate) struct Mapped {
-    first: u32,
-    end: u32,
-    origin: u8,
+    pub(super) first: u32,
+    pub(super) end: u32,
+    pub(super) origin: u8,
 }
 
 impl Mapped {
@@ -80,7 +80,7 @@ struct DataRead {
 }
 
 /// The store in place of a file that is no longer mapped.
-struct Gone;
+pub(super) struct Gone;
 
 impl Store for DataFile {
     fn name(&self) -> String {

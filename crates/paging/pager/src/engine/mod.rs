@@ -14,6 +14,7 @@ mod pageout;
 mod placing;
 mod removed;
 mod requests;
+mod sealed;
 mod split;
 pub(crate) mod table;
 mod transfers;
@@ -477,6 +478,9 @@ impl Engine {
                 self.waits.late(block);
             }
             State::Loose => self.wake_page(fault.at),
+            State::Mapped if fault.protected && self.mover.events.is_sealed(fault.at, 1) => {
+                self.refuse_write(block);
+            }
             State::Mapped => {
                 // The block came in while this fault was on its way; a write protection may remain.
                 if !self.mover.page_present(fault.at) {

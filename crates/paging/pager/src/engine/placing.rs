@@ -131,6 +131,9 @@ impl Engine {
             let place = self.table.get(first).place;
             // Blocks of two ranges of addresses may follow each other by number.
             let end = self.table.end_of(first);
+            let (from, most) = (self.table.address(first), (end - first) as usize);
+            let to = from + most.min(rest.len()) * self.block;
+            let end = first + ((self.mover.events.end_of_alike(from, to) - from) / self.block) as u32;
             let count = rest
                 .iter()
                 .zip(first..end)

@@ -314,7 +314,7 @@ impl Engine {
     }
 
     /// Notes that the blocks are Loose from now on.
-    fn note_loose(&mut self, first: u32, end: u32) {
+    pub(super) fn note_loose(&mut self, first: u32, end: u32) {
         let more = self.table.parts(first, end.min(self.table.reserved), false);
         self.counters.released_bytes.fetch_add(self.bytes_of(&more), Relaxed);
         self.table.loose.insert(first as usize, end as usize);
@@ -331,7 +331,9 @@ impl Engine {
         self.counters.released_bytes.fetch_sub(self.bytes_of(&less), Relaxed);
         for (from, to) in self.table.parts(first, end, true) {
             // After the range is registered, only this thread makes pages appear in it.
-            self.mover.register(self.table.address(from), (to - from) as usize * self.block)?;
+            let (at, len) = (self.table.address(from), (to - from) as usize * self.block);
+            self.mover.events.stays(at, at + len);
+            self.mover.register(at, len)?;
             self.table.loose.remove(from as usize, to as usize);
             self.adopt(from, to)?;
         }

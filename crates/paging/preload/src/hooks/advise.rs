@@ -45,6 +45,12 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         // SAFETY: the caller keeps the contract of `madvise`.
         return unsafe { advise_mapped(&mapped, advice) };
     }
+    let mut arena = ARENA.lock();
+    if arena.is_file(from, to) && arena.advise_file(from, to, advice) {
+        return 0;
+    }
+    arena.leave_files(from, to);
+    drop(arena);
     match advice {
         libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED | libc::MADV_FREE => {
             drop_bytes(from, to, advice).map_or_else(|error| refuse(error.errno()), |()| 0)

@@ -3,7 +3,7 @@
 
 use crate::arena::{self, ARENA, Arena};
 use crate::elf::each_segment;
-use crate::{borrowed, limits, paged, places, set_errno, setup, untracked};
+use crate::{borrowed, files, limits, paged, places, set_errno, setup, untracked};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::runtimes::JAVA;
@@ -144,6 +144,9 @@ pub unsafe fn map(
             return at as *mut c_void;
         }
     }
+    if let Some(at) = files::serve(len, prot, flags, fd, offset) {
+        return at as *mut c_void;
+    }
     let may_copy = fd >= 0 && flags & MAP_PRIVATE != 0 && prot & PROT_WRITE != 0;
     if fd < 0 || flags & MAP_PRIVATE == 0 || may_copy {
         untracked::moves(len);
@@ -153,6 +156,10 @@ pub unsafe fn map(
     if may_copy && len >= LEAST && mapped != failed() && is_served() {
         let from = mapped as usize;
         ARENA.lock().copies.add(from, from + len.next_multiple_of(page_bytes()), true);
+    }
+    if mapped != failed() && files::may_page(len, prot, flags, fd, offset) {
+        let from = mapped as usize;
+        ARENA.lock().reads.add(from, from + len.next_multiple_of(page_bytes()), false);
     }
     mapped
 }
@@ -307,6 +314,7 @@ unsafe fn mmap_in_arena(
         set_errno(libc::ENOMEM);
         return failed();
     }
+    arena.leave_files(at, at + len);
     if only_free {
         // For the kernel, the place is in use by the arena.
         arena.ranges.take_exactly(at, at + len);
@@ -407,10 +415,11 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         if !is_beyond && let Err(error) = paged::leave(from, len) {
             return refuse(error.errno());
         }
-        if places::bytes() + places::copied_bytes() > 0 && len > 0 && !is_beyond {
+        if places::bytes() + places::copied_bytes() + places::read_bytes() > 0 && len > 0 && !is_beyond {
             let (mut arena, to) = (ARENA.lock(), from + len.next_multiple_of(page_bytes()));
             arena.places.remove(from, to);
             arena.copies.remove(from, to);
+            arena.reads.remove(from, to);
         }
         untracked::moves(len);
         // SAFETY: the caller keeps the contract of `munmap`.

@@ -186,6 +186,9 @@ pub unsafe extern "C" fn mremap(
         set_errno(libc::ENOMEM);
         return failed();
     }
+    if arena::contains(from) {
+        ARENA.lock().leave_files(from, from + old_len);
+    }
     // SAFETY: the caller keeps the contract of `mremap`.
     unsafe {
         if arena::contains(from) {

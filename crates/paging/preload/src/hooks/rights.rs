@@ -46,6 +46,10 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
         // SAFETY: the caller keeps the contract of `mprotect`.
         return up_to_hole(hole - from, |len| unsafe { mprotect(at, len, prot) });
     }
+    if prot == libc::PROT_READ && arena.is_file(from, to) {
+        return 0;
+    }
+    arena.leave_files(from, to);
     // SAFETY: the caller keeps the contract of `mprotect`.
     unsafe {
         if prot == READ_WRITE {

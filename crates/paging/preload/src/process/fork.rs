@@ -166,6 +166,10 @@ unsafe extern "C" fn before() {
     ARENA.take();
     // SAFETY: the lock was taken just now.
     let arena = unsafe { ARENA.value() };
+    if arena.files.bytes() > 0 {
+        let _internal = thread::Internal::enter();
+        arena.leave_all_files();
+    }
     let pager = arena.pager.as_ref().map(|pager| {
         let _room = Room::make();
         setup::or_fail(pager.before_fork())
@@ -308,6 +312,7 @@ unsafe extern "C" fn in_child() {
     crate::exit::own();
     crate::borrowed::in_child();
     guard::in_child();
+    crate::files::in_child();
     let internal = thread::Internal::enter();
     // SAFETY: the lock was taken in `before`.
     let arena = unsafe { ARENA.value() };

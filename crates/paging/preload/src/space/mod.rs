@@ -3,6 +3,7 @@
 //! names by which memory is counted.
 
 pub mod arena;
+pub mod files;
 pub mod paged;
 pub mod places;
 pub mod ranges;

@@ -30,6 +30,14 @@ pub fn copied_bytes() -> usize {
     COPIED.load(Relaxed)
 }
 
+/// Bytes of mappings that only read files which could be paged, and that the kernel serves.
+static READ: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of mappings that only read files, and that were not unmapped.
+pub fn read_bytes() -> usize {
+    READ.load(Relaxed)
+}
+
 /// Bytes of the kernel's mappings at places that the program named. They are kept outside the
 /// arena's lock, for threads that must not wait for it.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -118,6 +126,11 @@ impl Places {
     /// Of files.
     pub const fn of_files() -> Self {
         Places { all: BTreeMap::new(), bytes: &COPIED }
+    }
+
+    /// Of files that are only read.
+    pub const fn of_read_files() -> Self {
+        Places { all: BTreeMap::new(), bytes: &READ }
     }
 
     /// Whether the kernel may serve `len` more bytes near code.

@@ -57,7 +57,7 @@ impl Arena {
     /// Publishes the bytes in use: in all, and of the heap.
     pub fn count_in_use(&self) {
         let Some(pager) = &self.pager else { return };
-        let all = self.in_use();
+        let all = self.in_use() + self.files.bytes();
         pager.counters().region_bytes.store(all as u64, Relaxed);
         let large: usize = self
             .named

@@ -6,6 +6,7 @@ impl Arena {
     /// Gives pages back. With `keep`, their bytes may stay, and be handed out again unchanged.
     pub fn give(&mut self, at: usize, to: usize, keep: bool) {
         let mut freed = Vec::new();
+        self.unmap_files(at, to);
         self.unmap_edges(at, to);
         self.forget(at, to);
         self.ranges.give(at, to, |from, to| freed.push((from, to)));

@@ -9,6 +9,7 @@ mod mappings;
 mod unpaged;
 
 use crate::brk::Break;
+use crate::files::Files;
 use crate::limits::Kernels;
 use crate::lock::Lock;
 use crate::places::{Insistence, Places};
@@ -78,6 +79,10 @@ pub struct Arena {
     pub places: Places,
     /// Private, writable mappings of files.
     pub copies: Places,
+    /// Large mappings of files that are only read and that the kernel serves, with `--files`.
+    pub reads: Places,
+    /// Mapped files that are paged.
+    pub files: Files,
     /// The range of `brk` and `sbrk`.
     pub program_break: Break,
     /// Whether the kernel uses huge pages.
@@ -97,6 +102,8 @@ pub static ARENA: Lock<Arena> = Lock::leading(Arena {
     mapping: Insistence::new(),
     places: Places::named(),
     copies: Places::of_files(),
+    reads: Places::of_read_files(),
+    files: Files::none(),
     program_break: Break::new(),
     huge: false,
     dumped: 0,
@@ -290,9 +297,10 @@ impl Arena {
         }
     }
 
-    /// Bytes that the program may have filled.
+    /// Bytes that the program may have filled, without mapped files.
     pub fn in_use(&self) -> usize {
-        (self.ranges.used_bytes + statics::bytes()).saturating_sub(self.reasons.special_bytes())
+        let without = self.reasons.special_bytes() + self.files.bytes();
+        (self.ranges.used_bytes + statics::bytes()).saturating_sub(without)
     }
 
     /// Bytes of static arrays that the program may have filled.

@@ -76,6 +76,7 @@ impl Arena {
     fn stop(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         let block = setup::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
+        self.leave_files(first, last);
         let parts = self.reasons.paged_within(first, last);
         for (index, &(from, to)) in parts.iter().enumerate() {
             match self.pager.as_ref().map_or(Ok(()), |pager| pager.release(from, to - from)) {

@@ -1,0 +1,132 @@
+//! Read leases: before somebody may write to a file or truncate it, the kernel tells the process
+//! that has the lease, and lets the other wait until the lease is given up (at most as long as
+//! `/proc/sys/fs/lease-break-time` says, 45 s).
+
+use crate::fd::Fd;
+use crate::{Result, check};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+// `linux/fcntl.h` and `asm-generic/fcntl.h`; the libc crate lacks these.
+const F_SETOWN_EX: i32 = 15;
+const F_OWNER_TID: i32 = 0;
+
+/// The file systems whose files can be leased, and read past the page cache.
+const SYSTEMS: [libc::c_long; 3] = [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC];
+
+/// A read lease of a file, by a descriptor of its own.
+#[derive(Debug)]
+pub struct Lease {
+    fd: Fd,
+}
+
+/// Whether a file lies on a file system whose files can be leased.
+pub fn is_possible(fd: RawFd) -> bool {
+    // SAFETY: plain data, for which zeros are a value.
+    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `system` has room for the answer.
+    unsafe { libc::fstatfs(fd, &raw mut system) == 0 && SYSTEMS.contains(&(system.f_type as _)) }
+}
+
+impl Lease {
+    /// Takes a lease of the file that is open under `fd`. The kernel will tell `thread` (by
+    /// [`wait`]) when the lease must be given up.
+    ///
+    /// # Errors
+    /// EAGAIN if the file is open for writing; EACCES if it belongs to another user; EINVAL if the
+    /// file system has no leases.
+    pub fn take(fd: RawFd, thread: u32) -> Result<Lease> {
+        let same = std::ffi::CString::new(format!("/proc/thread-self/fd/{fd}")).expect("no zero byte");
+        // A lease that another process has must not keep this one waiting.
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        // SAFETY: the path ends in a zero byte.
+        let opened = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, same.as_ptr(), flags) };
+        let opened = check("open", opened)?;
+        // SAFETY: the descriptor was opened just now.
+        let lease = Lease { fd: Fd::adopt(unsafe { OwnedFd::from_raw_fd(opened as RawFd) })? };
+        let owner = [F_OWNER_TID, thread as i32];
+        // SAFETY: the call reads the two numbers of `struct f_owner_ex`.
+        let owned = unsafe { libc::syscall(libc::SYS_fcntl, lease.fd.raw(), F_SETOWN_EX, owner.as_ptr()) };
+        check("fcntl(F_SETOWN_EX)", owned)?;
+        lease.set(libc::F_RDLCK)?;
+        Ok(lease)
+    }
+
+    fn set(&self, kind: i32) -> Result<()> {
+        // SAFETY: no memory is touched.
+        let answer = unsafe { libc::syscall(libc::SYS_fcntl, self.fd.raw(), libc::F_SETLEASE, kind) };
+        check("fcntl(F_SETLEASE)", answer).map(drop)
+    }
+
+    /// Whether nobody waits for the lease to be given up.
+    pub fn is_held(&self) -> bool {
+        // SAFETY: no memory is touched.
+        let kind = unsafe { libc::syscall(libc::SYS_fcntl, self.fd.raw(), libc::F_GETLEASE) };
+        kind == i64::from(libc::F_RDLCK)
+    }
+
+    /// The descriptor of the file, which is open for reading.
+    pub fn fd(&self) -> RawFd {
+        self.fd.raw()
+    }
+}
+
+impl Drop for Lease {
+    /// Gives the lease up. Mappings and children may still hold the file open, so that is not left
+    /// to the end of the descriptor.
+    fn drop(&mut self) {
+        self.set(libc::F_UNLCK).ok();
+    }
+}
+
+/// Waits until the kernel tells the calling thread that a lease must be given up, or for `ms`
+/// milliseconds. All signals are blocked in the thread.
+pub fn wait(ms: u64) {
+    let set = 1_u64 << (libc::SIGIO - 1);
+    let most = libc::timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 };
+    // SAFETY: the set has 8 bytes, the description of the signal is not wanted, and the time is
+    // valid while the call lasts.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigtimedwait,
+            &raw const set,
+            std::ptr::null::<libc::siginfo_t>(),
+            &raw const most,
+            size_of_val(&set),
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_writer_waits_until_the_lease_is_given_up() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "before").unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        if !is_possible(file.as_raw_fd()) {
+            return eprintln!("SKIPPED: no leases on this file system");
+        }
+        let signals = crate::thread::block_signals();
+        let lease = Lease::take(file.as_raw_fd(), crate::thread::id()).unwrap();
+        assert!(lease.is_held());
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| std::fs::write(&path, "after"));
+            while lease.is_held() {
+                wait(1000);
+            }
+            assert_eq!(std::fs::read(format!("/proc/self/fd/{}", lease.fd())).unwrap(), b"before");
+            drop(lease);
+            writer.join().unwrap().unwrap();
+        });
+        assert_eq!(std::fs::read(&path).unwrap(), b"after");
+        let writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let refused = Lease::take(file.as_raw_fd(), crate::thread::id());
+        assert_eq!(refused.unwrap_err().errno(), libc::EAGAIN);
+        drop(writer);
+        crate::thread::restore_signals(&signals);
+    }
+}
