@@ -91,6 +91,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("untracked memory", untracked(now)),
         ("paged", if now.region_bytes == 0 { "-".to_owned() } else { bytes(now.region_bytes) }),
         ("no longer paged", bytes(now.released_bytes)),
+        ("mapped files", format!("{} (given back {} times)", bytes(now.mapped_file_bytes), now.files_left)),
         ("store", bytes(now.store_bytes)),
         ("block", bytes(now.block_bytes)),
         ("first touches", count(now.first_touches)),

@@ -57,6 +57,8 @@ impl Sums {
             (&mut all.program_us, now.program_us),
             (&mut all.stalled_us, now.stalled_us),
             (&mut all.resynced_bytes, now.resynced_bytes),
+            (&mut all.mapped_file_bytes, now.mapped_file_bytes),
+            (&mut all.files_left, now.files_left),
         ] {
             *sum = sum.saturating_add(value);
         }

@@ -82,6 +82,22 @@ pub fn advise(at: usize, len: usize, advice: i32) -> bool {
 /// There are no huge pages.
 pub fn part(_at: usize) {}
 
+/// The protection of memory that may be read.
+pub const READ_ONLY: i32 = 1;
+/// The protection of memory that may be read and written.
+pub const READ_WRITE: i32 = 3;
+
+/// Sets the protection: the model has no files that are only read.
+///
+/// # Errors
+/// None; the real function has some.
+///
+/// # Safety
+/// As for the real function.
+pub unsafe fn protect(_at: usize, _len: usize, _protection: i32) -> Result<()> {
+    Ok(())
+}
+
 /// Puts fresh memory at exactly `at`, over any mapping, and registers it.
 ///
 /// # Errors

@@ -93,6 +93,11 @@ impl Userfaultfd {
         with(|machine| machine.behaviour.moves)
     }
 
+    /// Whether pages can be write-protected from the beginning.
+    pub fn can_protect(&self) -> bool {
+        false
+    }
+
     /// The descriptor's number.
     pub fn raw(&self) -> i32 {
         self.fd.raw()

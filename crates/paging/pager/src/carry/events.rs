@@ -10,9 +10,9 @@
 //!   out, because they could come back with old bytes;
 //! - a page that is missing there was not lost: it is zero from then on.
 //!
-//! If paged memory is unmapped or moved, the program is stopped, unless the library said before that
-//! it would map over the range. So it is if pages of a *sealed* range are removed: the range holds a
-//! file that the program only reads, and zeros would be wrong there.
+//! If paged memory is unmapped or moved, the program is stopped, unless the library said before
+//! that it would map over the range. The program is also stopped if pages of a *sealed* range are
+//! removed: the range holds a file that the program only reads, and zeros would be wrong there.
 
 use super::mover::{Lost, Mover};
 use crate::spans::Spans;

@@ -118,7 +118,7 @@ fn file() -> Option<std::fs::File> {
 }
 
 /// The number of numbers in a line.
-const NUMBERS: usize = 18;
+const NUMBERS: usize = 19;
 
 /// The numbers of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -142,6 +142,7 @@ struct Numbers {
     wasted_runs: u64,
     together: u64,
     apart: u64,
+    mapped: u64,
 }
 
 impl Numbers {
@@ -165,6 +166,7 @@ impl Numbers {
             wasted_runs: now.prefetch_wasted_runs,
             together: now.trials_together,
             apart: now.trials_apart,
+            mapped: now.mapped_file_bytes,
         }
     }
 
@@ -188,6 +190,7 @@ impl Numbers {
             &mut self.wasted_runs,
             &mut self.together,
             &mut self.apart,
+            &mut self.mapped,
         ]
     }
 
@@ -367,7 +370,7 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
     let mut text = format!(
         "terapage: summary: {:.1} s, {many}, {} paged{}; peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB untracked; page-in {} MiB, \
          page-out {} MiB, blocks of {} KiB; threads worked {:.1} s and waited {:.1} s for memory ({share:.0}% of both): {:.1} s for {} major faults, \
-         {:.1} s for {} minor faults and first touches, {:.1} s for {} requests{}\n",
+         {:.1} s for {} minor faults and first touches, {:.1} s for {} requests{}{}\n",
         run.seconds,
         all.paged,
         if guard::is_on() { " without rights" } else { "" },
@@ -385,12 +388,18 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
         all.minor_faults,
         seconds(all.request_us),
         all.requests,
+        mapped(all.mapped),
         not_counted(collected, is_alive),
     );
     if share >= 20.0 {
         text += &what_helps(&all, run, peak);
     }
     text
+}
+
+/// The mapped files that were paged, in words.
+fn mapped(bytes: u64) -> String {
+    if bytes > 0 { format!("; {} MiB of mapped files were paged", bytes >> 20) } else { String::new() }
 }
 
 /// The processes that are not counted, in words.

@@ -324,7 +324,8 @@ impl Arena {
         }
     }
 
-    /// Advice about a range of one file, which the pager follows. Returns whether it is such advice.
+    /// Follows advice about a range of one file, if it is advice that the pager knows. Returns
+    /// whether it is.
     pub fn advise_file(&mut self, from: usize, to: usize, advice: c_int) -> bool {
         let Some(pager) = &self.pager else { return false };
         let block = setup::block();

@@ -1,0 +1,113 @@
+"""Files that programs map, paged with --files: their bytes, also while others change them, and what the kernel keeps."""
+
+import json
+import os
+import random
+import subprocess
+
+from harness import NOBODY, Child, Skipped, check, need_restricted, need_root
+from bench import for_everybody
+
+MIB = 48
+SYSTEMS = ("ext2/ext3", "xfs", "btrfs")
+
+
+def prepared(bench):
+    """The program, and a file for it."""
+    system = subprocess.run(["stat", "-f", "-c", "%T", bench.place], capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    if system not in SYSTEMS:
+        raise Skipped(f"{system} has no leases, or none that are tested")
+    program, file = bench.build("mapped_files.c", "-pthread"), bench.path("file")
+    subprocess.run([program, "make", file, str(MIB)], check=True, capture_output=True, timeout=60)
+    return program, file
+
+
+def mapped(bench, words, *options, memory="32M", before=()):
+    """Runs the program. Returns the counters, and what was said about files."""
+    stats = bench.path("stats")
+    start = ["run", "--store", bench.store, "--memory", memory, "--files", "--verbose", "--stats", stats, *options, "--", *words]
+    command = bench.command
+    if before:
+        command = for_everybody(bench)
+        os.chmod(bench.place, 0o777)
+    with Child([*before, *command, *start], bench.place) as child:
+        status = bench.end(child)
+        check(status == 0 and child.output().endswith("ok\n"), f"{words}: status {status}: {child.last_words()}")
+        said = [line for line in child.errors().splitlines() if " file" in line]
+    with open(stats, encoding="utf-8") as file:
+        return json.load(file), said
+
+
+def calls(bench, *options, before=()):
+    program, file = prepared(bench)
+    if before:
+        os.chown(file, 65534, 65534)
+    seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
+    now, _ = mapped(bench, [program, "calls", file, seed, "12"], *options, before=before)
+    check(now["mapped_file_bytes"] > 0 and now["files_left"] > 0 and now["page_in_bytes"] > 0, f"seed {seed}: {now}")
+    check(bool(before) == bool(now["guarded"]), "guarded, or not")
+    return f"seed {seed}, {now['page_in_bytes'] >> 20} MiB read"
+
+
+def mapped_calls(bench):
+    """A mapping, at two budgets of memory, does what the kernel's does: reads by threads, advice, rights, locks, writes that are refused, forks, parts that are unmapped."""
+    return calls(bench)
+
+
+def mapped_calls_large(bench):
+    """The same in blocks of 64 KiB."""
+    return calls(bench, "--block", "64K")
+
+
+def mapped_guarded(bench):
+    """The same for a user without rights, who owns the file."""
+    need_restricted()
+    return calls(bench, before=NOBODY)
+
+
+def mapped_changes(bench):
+    """A process that writes to the file, truncates it, appends to it and replaces it: each word is what the kernel's mapping has."""
+    program, file = prepared(bench)
+    seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
+    seconds = os.environ.get("TERAPAGE_SECONDS", "10")
+    now, said = mapped(bench, [program, "change", file, seed, seconds])
+    check(now["mapped_file_bytes"] > 0 and now["files_left"] > 0, f"seed {seed}: {now}")
+    check(any("opened for writing" in line for line in said), f"seed {seed}: {said}")
+    return f"seed {seed}, given back {now['files_left']} times"
+
+
+def mapped_kept(bench):
+    """The kernel keeps files that are open for writing, another user's, in the page cache, on tmpfs, or small enough; --verbose says why."""
+    need_root()
+    program, file = prepared(bench)
+    with open(file, "r+b"):
+        now, said = mapped(bench, [program, "once", file, "1"])
+        check(now["mapped_file_bytes"] == 0 and len(said) == 1 and "cannot be leased" in said[0], f"a writer: {said}")
+    now, said = mapped(bench, [program, "once", file, "1"])
+    check(now["mapped_file_bytes"] > 0 and "are paged" in said[0], f"no writer: {said}")
+    with open(file, "rb") as whole:
+        whole.read()
+    now, said = mapped(bench, [program, "cached", file, "1"])
+    check(now["mapped_file_bytes"] == 0 and len(said) == 1 and "page cache" in said[0], f"in the page cache: {said}")
+    now, said = mapped(bench, [program, "once", file, "1"], memory="64M")
+    check(now["mapped_file_bytes"] == 0 and not said, f"it fits: {said}")
+    in_memory = f"/dev/shm/terapage-test-{os.getpid()}"
+    try:
+        subprocess.run([program, "make", in_memory, str(MIB)], capture_output=True, check=False, timeout=60)
+        now, said = mapped(bench, [program, "cached", in_memory, "1"])
+        check(now["mapped_file_bytes"] == 0 and not said, f"on tmpfs: {said}")
+    finally:
+        os.remove(in_memory)
+    os.chmod(file, 0o644)
+    now, said = mapped(bench, [program, "once", file, "1"], before=NOBODY)
+    check(now["mapped_file_bytes"] == 0 and len(said) == 1 and "cannot be leased" in said[0], f"another's: {said}")
+    return "6 ways"
+
+
+BODIES = {
+    "mapped-calls": mapped_calls,
+    "mapped-calls-64k": mapped_calls_large,
+    "mapped-guarded": mapped_guarded,
+    "mapped-changes": mapped_changes,
+    "mapped-kept": mapped_kept,
+}
