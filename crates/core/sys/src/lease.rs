@@ -127,6 +127,8 @@ mod tests {
         let refused = Lease::take(file.as_raw_fd(), crate::thread::id());
         assert_eq!(refused.unwrap_err().errno(), libc::EAGAIN);
         drop(writer);
+        // The signal, if `is_held` was faster.
+        wait(0);
         crate::thread::restore_signals(&signals);
     }
 }
