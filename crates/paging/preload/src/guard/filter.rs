@@ -281,6 +281,7 @@ mod tests {
             libc::SYS_rt_sigaction,
         ] {
             assert_eq!(run(&steps, number, CODE, &[3, STACK]), TRAP);
+            assert_eq!(run(&steps, number, INSIDE, &[3, STACK]), TRAP);
             for code in OTHERS {
                 assert_eq!(run(&steps, number, code, &[3, STACK, STACK]), ALLOW);
             }

@@ -37,8 +37,9 @@ use terapage_sys::userfaultfd;
 /// bits) stay below.
 pub const ARENA: Range<usize> = 0x4000_0000_0000..0x5400_0000_0000;
 
-/// Where code of guarded programs lies: their libraries, by the [layout], and what a host loads.
-pub const CODE: Range<usize> = terapage_sys::hosting::AREA.start..ARENA.start;
+/// Where code of guarded programs lies: their libraries, by the [layout], what a host loads, and
+/// code that the program makes in paged memory.
+pub const CODE: Range<usize> = terapage_sys::hosting::AREA.start..ARENA.end;
 
 /// The answer of PR_GET_SECCOMP for a process with a filter.
 const FILTERED: c_long = 2;
