@@ -157,6 +157,19 @@ impl Pins {
         call.bytes
     }
 
+    /// Bytes that all calls have pinned. Of two threads that add pins and then look, one at least
+    /// sees those of both.
+    pub fn all_bytes(&self) -> usize {
+        fence(SeqCst);
+        let of_slot = |slot: &Slot| {
+            let count = slot.count.load(Acquire);
+            // A slot that another thread uses may change meanwhile.
+            let bytes = |[from, to]: &[AtomicUsize; 2]| to.load(Relaxed).saturating_sub(from.load(Relaxed));
+            slot.ranges[..count].iter().map(bytes).sum::<usize>()
+        };
+        self.slots[..self.used.load(Relaxed)].iter().map(of_slot).sum()
+    }
+
     /// Takes a free slot.
     fn claim(&self, caller: Caller) -> Option<usize> {
         let take = |slot: &Slot| {

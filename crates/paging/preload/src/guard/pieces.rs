@@ -2,6 +2,7 @@
 //! call: on regular files to the end, elsewhere writes to the end, and reads with one piece, since
 //! they may return less. Sockets that keep messages apart get the whole.
 
+use super::trap::Limit;
 use super::{copy, trap};
 use crate::{direct, paged, setup};
 use libc::{c_long, iovec};
@@ -12,6 +13,12 @@ use terapage_pager::pins::{Caller, Pins};
 const PART: usize = 16;
 const LEAST: usize = 256 << 10;
 const MOST: usize = 4 << 20;
+/// Bytes of the smallest piece while other calls have pinned much: it may always be pinned.
+const SMALLEST: usize = 16 << 10;
+
+/// What all calls may pin so that pieces of this size are made, in fourths of the budget. Calls
+/// that may wait for ever are among them, so others have more.
+const FOURTHS: usize = 1;
 
 /// The most buffers of one piece.
 const BUFFERS: usize = 16;
@@ -99,19 +106,43 @@ pub unsafe fn serve(pins: &Pins, caller: Caller, number: c_long, arguments: [usi
     }
 }
 
+/// Makes a piece of `most` bytes at most. `None` if it must be smaller.
+unsafe fn make(
+    pins: &Pins,
+    caller: Caller,
+    number: c_long,
+    arguments: [usize; 6],
+    most: &mut usize,
+) -> Option<isize> {
+    let answer = match *most > SMALLEST {
+        // SAFETY: the caller answers for the call.
+        true => unsafe { trap::attempt(pins, caller, number, arguments, Limit::fourths(FOURTHS)) },
+        // SAFETY: as above.
+        false => Some(unsafe { trap::whole(pins, caller, number, arguments) }),
+    };
+    *most = match answer {
+        Some(_) => (*most * 2).min(piece_bytes()),
+        None => (*most / 2).max(SMALLEST),
+    };
+    answer
+}
+
 unsafe fn transfer(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
-    let most = piece_bytes();
+    let mut most = piece_bytes();
     let (at, is_vector) = match terapage_calls::pieces(number as usize) {
         Pieces::Bytes(at) => (usize::from(at), false),
         Pieces::Vector(at) => (usize::from(at), true),
-        Pieces::Whole => (usize::MAX, false),
+        // SAFETY: the caller answers for the call.
+        Pieces::Whole => return unsafe { trap::whole(pins, caller, number, arguments) },
     };
-    let is_long = match () {
-        () if at == usize::MAX => false,
-        () if is_vector => total(arguments[at], arguments[at + 1]) > most,
-        () => arguments[at + 1] > most,
-    };
-    let file = if is_long { kind(arguments[0]) } else { File::Messages };
+    let len = if is_vector { total(arguments[at], arguments[at + 1]) } else { arguments[at + 1] };
+    if len <= most
+        // SAFETY: the caller answers for the call.
+        && let Some(answer) = unsafe { make(pins, caller, number, arguments, &mut most) }
+    {
+        return answer;
+    }
+    let file = kind(arguments[0]);
     if file == File::Messages {
         // SAFETY: the caller answers for the call.
         return unsafe { trap::whole(pins, caller, number, arguments) };
@@ -137,7 +168,7 @@ unsafe fn transfer(pins: &Pins, caller: Caller, number: c_long, arguments: [usiz
             return done as isize;
         }
         // SAFETY: the caller answers for the call, of which this is a piece.
-        let answer = unsafe { trap::whole(pins, caller, number, piece) };
+        let Some(answer) = (unsafe { make(pins, caller, number, piece, &mut most) }) else { continue };
         if answer < 0 {
             return if done > 0 { done as isize } else { answer };
         }
@@ -152,13 +183,19 @@ unsafe fn transfer(pins: &Pins, caller: Caller, number: c_long, arguments: [usiz
 /// `sendmsg` and `recvmsg`: long ones on a stream in pieces, the address and the control data with
 /// the first.
 unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [usize; 6]) -> isize {
-    let (most, at) = (piece_bytes(), arguments[1]);
+    let (mut most, at) = (piece_bytes(), arguments[1]);
     let Some(mut header) = plain::<libc::msghdr>(at) else {
         // SAFETY: the caller answers for the call, which fails.
         return unsafe { trap::whole(pins, caller, number, arguments) };
     };
     let (vector, count) = (header.msg_iov as usize, header.msg_iovlen);
-    if total(vector, count) <= most || kind(arguments[0]) != File::Stream {
+    if total(vector, count) <= most
+        // SAFETY: the caller answers for the call.
+        && let Some(answer) = unsafe { make(pins, caller, number, arguments, &mut most) }
+    {
+        return answer;
+    }
+    if kind(arguments[0]) != File::Stream {
         // SAFETY: the caller answers for the call.
         return unsafe { trap::whole(pins, caller, number, arguments) };
     }
@@ -172,7 +209,7 @@ unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [u
         }
         (header.msg_iov, header.msg_iovlen) = (buffers.as_mut_ptr(), used as _);
         // SAFETY: the caller answers for the call, of which this is a piece.
-        let answer = unsafe { trap::whole(pins, caller, number, arguments) };
+        let Some(answer) = (unsafe { make(pins, caller, number, arguments, &mut most) }) else { continue };
         if answer < 0 {
             return if done > 0 { done as isize } else { answer };
         }

@@ -229,8 +229,29 @@ fn forget_left(pins: &Pins, caller: Caller) {
 struct Touched<'a> {
     pins: &'a Pins,
     call: Call,
-    /// More than this must not be pinned at once.
-    most: usize,
+    limit: Limit,
+    /// Other calls have pinned so much that this one must not go on.
+    is_crowded: bool,
+}
+
+/// How many bytes may be pinned.
+#[derive(Clone, Copy)]
+pub struct Limit {
+    /// By one call.
+    own: usize,
+    /// By all calls, once this one has pinned more than [`FEW`].
+    all: usize,
+}
+
+/// A call may pin this many bytes whatever others have pinned.
+const FEW: usize = 96 << 10;
+
+impl Limit {
+    /// Of a part of the budget, in fourths, for all calls; one call may pin half of the budget.
+    pub fn fourths(fourths: usize) -> Limit {
+        let budget = setup::settings().map_or(0, |settings| settings.memory.0 as usize);
+        Limit { own: budget / 2, all: budget / 4 * fourths }
+    }
 }
 
 impl Memory for Touched<'_> {
@@ -243,12 +264,16 @@ impl Memory for Touched<'_> {
         }
         let mut fits = true;
         copy::paged_parts(range.start, range.len, |from, to| {
-            if Pins::bytes(&self.call) + (to - from) > self.most {
+            if !fits || Pins::bytes(&self.call) + (to - from) > self.limit.own {
                 fits = false;
                 return;
             }
             while !self.pins.add(&mut self.call, from, to) {
                 thread::pause().ok();
+            }
+            if Pins::bytes(&self.call) > FEW && self.pins.all_bytes() > self.limit.all {
+                (fits, self.is_crowded) = (false, true);
+                return;
             }
             self.pins.settle(&self.call, || {
                 std::hint::spin_loop();
@@ -271,13 +296,37 @@ impl Memory for Touched<'_> {
     }
 }
 
-/// Makes one call, or one piece of it.
+/// How often, each millisecond, a call looks whether others have unpinned enough.
+const LOOKS: usize = 1000;
+
+/// Makes a call that cannot be divided. If other calls have pinned too much, it waits, without
+/// pins; it cannot wait for ever, since calls may wait for this one.
 ///
 /// # Safety
 /// The same as for the system call.
 pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
-    let most = setup::settings().map_or(0, |settings| settings.memory.0 as usize) / 2;
-    let mut touched = Touched { pins, call: pins.begin(caller), most };
+    for _ in 0..LOOKS {
+        // SAFETY: the caller answers for the call.
+        if let Some(answer) = unsafe { attempt(pins, caller, number, arguments, Limit::fourths(3)) } {
+            return answer;
+        }
+        thread::sleep_ms(1);
+    }
+    -(libc::ENOMEM as isize)
+}
+
+/// Makes one call, or one piece of it. `None` if other calls have pinned too much.
+///
+/// # Safety
+/// The same as for the system call.
+pub unsafe fn attempt(
+    pins: &Pins,
+    caller: Caller,
+    number: c_long,
+    arguments: [usize; 6],
+    limit: Limit,
+) -> Option<isize> {
+    let mut touched = Touched { pins, call: pins.begin(caller), limit, is_crowded: false };
     OWN.with(|own| own.calls.set(own.calls.get() + 1));
     let outcome = terapage_calls::visit(number as usize, &arguments, &mut touched);
     let in_arena = || arguments.iter().any(|&argument| paged::meets(argument, 1));
@@ -293,9 +342,10 @@ pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usi
         Outcome::Stopped => Some(libc::ENOMEM),
     };
     let answer = match refusal {
-        Some(errno) => -(errno as isize),
+        _ if touched.is_crowded => None,
+        Some(errno) => Some(-(errno as isize)),
         // SAFETY: the caller answers for the call.
-        None => unsafe { pass(number, arguments) },
+        None => Some(unsafe { pass(number, arguments) }),
     };
     pins.end(touched.call);
     OWN.with(|own| {
