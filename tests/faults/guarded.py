@@ -109,6 +109,39 @@ def guarded_cancelled(bench):
     return "2 threads"
 
 
+def same_as_natively(bench, source, *words, memory="12M"):
+    """A program gives the same output as natively, and ends well."""
+    need_restricted()
+    program = [bench.build(source, "-pthread"), *words]
+    os.chmod(bench.place, 0o755)
+    native = subprocess.run([*NOBODY, *program], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", memory, "--require", "--", *program]
+    with Child(run, bench.place) as child:
+        status = bench.end(child)
+        check((status, child.output()) == (0, native.stdout), f"status {status}: {child.output()}{child.last_words()}")
+    return native.stdout.splitlines()[-1]
+
+
+def guarded_words(bench):
+    """A thread begun by `clone`, `clone3` or their numbers, whose words are out at its end: the kernel clears them."""
+    return same_as_natively(bench, "words.c", "48")
+
+
+def guarded_frames(bench):
+    """A signal, and a trapped call, on stacks in the heap that `makecontext` or `pthread_attr_setstack` names, whose next block is out."""
+    return same_as_natively(bench, "frames.c", "48")
+
+
+def guarded_made_code(bench):
+    """Code that a program makes in paged memory calls the kernel with pointers to pointers."""
+    return same_as_natively(bench, "made_code.c", "48")
+
+
+def guarded_crowd(bench):
+    """64 threads wait at the same time with more memory than the budget, then read a file: all get their bytes."""
+    return same_as_natively(bench, "crowd.c", "64", "64")
+
+
 def guarded_calls(bench):
     """Each call of the table, as that user, with its memory absent: it does what it does on memory that is not paged. TERAPAGE_RUNS says how many calls, TERAPAGE_SEED which."""
     need_restricted()

@@ -60,6 +60,9 @@ fn may_be_served(number: c_long) -> bool {
             | libc::SYS_sched_setaffinity
             | libc::SYS_clone
             | libc::SYS_clone3
+            | libc::SYS_set_tid_address
+            | libc::SYS_set_robust_list
+            | libc::SYS_rseq
     )
 }
 
@@ -109,7 +112,12 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             // What begins inherits the processors. It may share this stack, so it does not return
             // through a function.
             libc::SYS_clone | libc::SYS_clone3 => {
+                locked::keep_words(number, &[a, b, c, d, e, f]);
                 binding::unbind();
+                return None;
+            }
+            libc::SYS_set_tid_address | libc::SYS_set_robust_list | libc::SYS_rseq => {
+                locked::keep_words(number, &[a, b, c, d, e, f]);
                 return None;
             }
             _ => return None,

@@ -2,9 +2,10 @@
 
 use crate::arena::{ARENA, Arena};
 use crate::maps::{after_refusal, first_hole, is_beyond, is_nowhere, refuse, up_to_hole};
-use crate::{borrowed, paged, real, setup};
+use crate::{borrowed, guard, paged, real, setup};
 use std::ffi::{c_int, c_void};
-use terapage_sys::page_bytes;
+use terapage_calls::{Memory, Range};
+use terapage_sys::{binding, memory, page_bytes};
 
 /// Bytes at the end of a stack that the program provides, where the thread has its descriptor. (On
 /// some processors the thread-local variables follow it.)
@@ -23,11 +24,64 @@ pub unsafe extern "C" fn pthread_attr_setstack(
     len: usize,
 ) -> c_int {
     let end = (at as usize).saturating_add(len);
-    if let Err(error) = keep_in_memory(end - len.min(DESCRIPTOR), end) {
+    // In guarded mode the kernel cannot wait when it puts frames of signals on the stack either.
+    let used = if guard::is_on() { len } else { len.min(DESCRIPTOR) };
+    if let Err(error) = keep_in_memory(end - used, end) {
         return error.errno();
     }
     // SAFETY: the caller keeps the contract of `pthread_attr_setstack`.
     unsafe { real::call!(pthread_attr_setstack(attributes, at, len) or libc::ENOSYS) }
+}
+
+/// What the kernel uses of the memory that a call about threads names: when the thread ends, the
+/// kernel cannot wait. In guarded mode it cannot wait during the call either.
+struct Words;
+
+impl Memory for Words {
+    fn range(&mut self, range: Range) -> bool {
+        let is_used = range.kept || guard::is_on();
+        !is_used || keep_in_memory(range.start, range.start.saturating_add(range.len)).is_ok()
+    }
+
+    fn read(&mut self, at: usize, into: &mut [u8]) -> bool {
+        // SAFETY: there is room for the bytes.
+        unsafe { memory::copy_what_is_there(into.as_mut_ptr(), at as *const u8, into.len()) }
+    }
+
+    fn is_self(&mut self, _pid: i32) -> bool {
+        false
+    }
+}
+
+/// Stops paging what a call about threads (`clone`, `set_tid_address`, `set_robust_list`, `rseq`)
+/// names and the kernel uses later.
+pub fn keep_words(number: libc::c_long, arguments: &[usize; 6]) {
+    if setup::settings().is_some() {
+        terapage_calls::visit(number as usize, arguments, &mut Words);
+    }
+}
+
+/// Hook of the C library's function, whose last three arguments are there if the flags say so.
+///
+/// # Safety
+/// The contract is that of the C library's function.
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub unsafe extern "C" fn clone(
+    begin: extern "C" fn(*mut c_void) -> c_int,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent: *mut c_void,
+    tls: *mut c_void,
+    child: *mut c_void,
+) -> c_int {
+    let (parent_at, child_at, tls_at) = (parent as usize, child as usize, tls as usize);
+    let last = if cfg!(target_arch = "aarch64") { [tls_at, child_at] } else { [child_at, tls_at] };
+    keep_words(libc::SYS_clone, &[flags as usize, stack as usize, parent_at, last[0], last[1], 0]);
+    // What begins inherits the processors.
+    binding::unbind();
+    // SAFETY: the caller keeps the contract of `clone`.
+    unsafe { real::call!(clone(begin, stack, flags, argument, parent, tls, child) or -1) }
 }
 
 /// Stops paging memory that the kernel uses at times when it cannot wait.

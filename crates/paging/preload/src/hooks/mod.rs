@@ -11,6 +11,8 @@ pub mod brk;
 pub mod caches;
 #[cfg(not(target_env = "musl"))]
 pub mod calls;
+#[cfg(not(target_env = "musl"))]
+pub mod contexts;
 pub mod direct;
 #[cfg(not(target_env = "musl"))]
 pub mod dlopen;

@@ -125,6 +125,7 @@ table! {
 
     fn dlopen(*const c_char, c_int) -> *mut c_void;
     fn fork() -> pid_t;
+    fn makecontext();
     fn sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
     fn signal(c_int, libc::sighandler_t) -> libc::sighandler_t;
     fn pthread_mutex_init(*mut libc::pthread_mutex_t, *const libc::pthread_mutexattr_t) -> c_int;
@@ -139,6 +140,15 @@ table! {
     fn sched_setaffinity(pid_t, size_t, *const libc::cpu_set_t) -> c_int;
     fn pthread_getaffinity_np(libc::pthread_t, size_t, *mut libc::cpu_set_t) -> c_int;
     fn pthread_setaffinity_np(libc::pthread_t, size_t, *const libc::cpu_set_t) -> c_int;
+    fn clone(
+        extern "C" fn(*mut c_void) -> c_int,
+        *mut c_void,
+        c_int,
+        *mut c_void,
+        *mut c_void,
+        *mut c_void,
+        *mut c_void
+    ) -> c_int;
     fn pthread_attr_setstack(*mut libc::pthread_attr_t, *mut c_void, size_t) -> c_int;
 
     fn execvpe(*const c_char, Texts, Texts) -> c_int;
