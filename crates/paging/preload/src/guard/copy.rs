@@ -116,6 +116,21 @@ fn is_on_stack(at: usize, len: usize) -> bool {
     ends.into_iter().any(is_below)
 }
 
+/// Calls `each` with the parts of a range by pages, and how far each lies from the start, until it
+/// fails. Whether it never did.
+fn by_pages(at: usize, len: usize, mut each: impl FnMut(usize, usize, usize) -> bool) -> bool {
+    let mut done = 0;
+    while done < len {
+        let here = at.wrapping_add(done);
+        let part = (page_bytes() - here % page_bytes()).min(len - done);
+        if !each(here, done, part) {
+            return false;
+        }
+        done += part;
+    }
+    true
+}
+
 /// Reads memory of the program. Whether all was read.
 pub fn read(at: usize, into: &mut [u8]) -> bool {
     if is_on_stack(at, into.len()) {
@@ -123,22 +138,29 @@ pub fn read(at: usize, into: &mut [u8]) -> bool {
         unsafe { into.as_mut_ptr().copy_from_nonoverlapping(at as *const u8, into.len()) };
         return true;
     }
-    if paged::meets(at, into.len()) && is_paged(at, into.len()) {
+    let place = into.as_mut_ptr() as usize;
+    by_pages(at, into.len(), |from, done, len| {
+        if !paged::meets(from, len) || !is_paged(from, len) {
+            return carry(from, place + done, len);
+        }
         // SAFETY: the memory is there.
-        unsafe { into.as_mut_ptr().copy_from_nonoverlapping(at as *const u8, into.len()) };
-        return true;
-    }
-    carry(at, into.as_mut_ptr() as usize, into.len())
+        unsafe { ((place + done) as *mut u8).copy_from_nonoverlapping(from as *const u8, len) };
+        true
+    })
 }
 
-/// Writes memory of the program. Whether all was written.
+/// Writes memory of the program. Whether all was written; if not, what lies before the page that
+/// cannot be written.
 pub fn write(at: usize, from: &[u8]) -> bool {
-    if paged::meets(at, from.len()) && is_paged(at, from.len()) {
+    let place = from.as_ptr() as usize;
+    by_pages(at, from.len(), |to, done, len| {
+        if !paged::meets(to, len) || !is_paged(to, len) {
+            return carry(place + done, to, len);
+        }
         // SAFETY: the memory is there, and the program passed it to be written.
-        unsafe { (at as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
-        return true;
-    }
-    carry(from.as_ptr() as usize, at, from.len())
+        unsafe { (to as *mut u8).copy_from_nonoverlapping((place + done) as *const u8, len) };
+        true
+    })
 }
 
 /// Has the kernel copy within this process, as far as the memory is there.
