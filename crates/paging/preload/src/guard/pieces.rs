@@ -27,8 +27,7 @@ const BUFFERS: usize = 16;
 const ALL: usize = 0x7fff_f000;
 
 fn piece_bytes() -> usize {
-    let budget = setup::settings().map_or(0, |settings| settings.memory.0 as usize);
-    (budget / PART).clamp(LEAST, MOST)
+    (setup::budget() / PART).clamp(LEAST, MOST)
 }
 
 /// What lies behind a descriptor.

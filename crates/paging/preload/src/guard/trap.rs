@@ -249,7 +249,7 @@ const FEW: usize = 96 << 10;
 impl Limit {
     /// Of a part of the budget, in fourths, for all calls; one call may pin half of the budget.
     pub fn fourths(fourths: usize) -> Limit {
-        let budget = setup::settings().map_or(0, |settings| settings.memory.0 as usize);
+        let budget = setup::budget();
         Limit { own: budget / 2, all: budget / 4 * fourths }
     }
 }
