@@ -138,8 +138,39 @@ def guarded_made_code(bench):
 
 
 def guarded_crowd(bench):
-    """64 threads wait at the same time with more memory than the budget, then read a file: all get their bytes."""
-    return same_as_natively(bench, "crowd.c", "64", "64")
+    """64 threads wait at the same time with more memory than the budget, then read a file: all get their bytes, also in a run within a run that has less than it asks for."""
+    said = same_as_natively(bench, "crowd.c", "64", "64")
+    command = for_everybody(bench)
+    inner = [*command, "run", "--store", bench.store, "--memory", "256M", "--", bench.path("crowd"), "64", "64"]
+    with Child([*NOBODY, *command, "run", "--store", bench.store, "--memory", "12M", "--", *inner], bench.place) as child:
+        status = bench.end(child)
+        check((status, child.output()) == (0, said + "\n"), f"status {status}: {child.output()}{child.last_words()}")
+    return said
+
+
+def guarded_sandboxes(bench):
+    """Filters of the program's own: calls that a filter refuses, and calls that arrive in the program's handler, with their memory out."""
+    return "; ".join(same_as_natively(bench, "sandboxes.c", "24", kind, memory="8M") for kind in ("deny", "broker"))
+
+
+def guarded_still(bench):
+    """Calls on a static array, with threads, a signal handler and forks; two such programs at once in one budget, of one user and of two."""
+    need_restricted()
+    files = bench.path("files")
+    os.mkdir(files)
+    os.chmod(files, 0o777)
+    right = same_as_natively(bench, "still.c", os.path.join(files, "alone"), "40") + "\n"
+    program, other = bench.path("still"), ("setpriv", "--reuid", "65533", "--regid", "65533", "--clear-groups")
+    command, here = for_everybody(bench), ["--store", bench.store, "--memory", "16M", "--"]
+    both = ["sh", "-c", '$1 "$3" "$4/one" 24 & a=$!; $2 "$3" "$4/two" 24 && wait $a', "sh"]
+    own = [*NOBODY, *command, "run", "--require", *here, *both, "", "", program, files]
+    users = [*command, "run", *here, *both, " ".join(NOBODY), " ".join(other), program, files]
+    for run, env in ((own, {}), (users, {"TERAPAGE_GUARD": "force"})):
+        with Child(run, bench.place, env=env) as child:
+            status = bench.end(child)
+            check((status, child.output()) == (0, right * 2), f"status {status}: {child.output()}{child.last_words()}")
+            check("are guarded" in child.errors(), child.errors())
+    return right.strip()
 
 
 def guarded_calls(bench):
