@@ -84,8 +84,8 @@ fn look_up(mut from: usize, to: usize, each: &mut impl FnMut(usize, usize)) {
     }
 }
 
-/// Whether a range consists of paged parts.
-fn is_paged(at: usize, len: usize) -> bool {
+/// Whether a range consists of paged parts: memory that is there, readable and writable.
+pub fn is_paged(at: usize, len: usize) -> bool {
     let page = page_bytes();
     let mut sum = 0;
     paged_parts(at, len, |from, to| sum += to - from);

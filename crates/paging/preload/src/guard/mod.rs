@@ -19,6 +19,7 @@ mod masks;
 mod pieces;
 mod trap;
 
+pub use copy::is_paged;
 pub use layout::executing;
 pub use trap::forget_ended;
 

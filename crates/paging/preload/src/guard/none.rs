@@ -14,6 +14,10 @@ pub fn is_active() -> bool {
     false
 }
 
+pub fn is_paged(_at: usize, _len: usize) -> bool {
+    false
+}
+
 pub fn pins() -> Option<&'static Pins> {
     None
 }

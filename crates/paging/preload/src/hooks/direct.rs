@@ -52,6 +52,38 @@ fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
         && (leave == BY_COPY || !is_pinned_by(fd))
 }
 
+/// Bytes of a transfer that is small: a copy costs less than to ask what the file is.
+const SMALL: usize = 256;
+
+/// Whether a transfer goes through a copy on the stack: then it does not matter what the file is.
+#[inline]
+fn is_small(at: *const c_void, len: usize) -> bool {
+    LEAVE.load(Relaxed) != NEVER
+        && !guard::is_on()
+        && (1..=SMALL).contains(&len)
+        && guard::is_paged(at as usize, len)
+}
+
+/// Makes a small transfer by `call`, which gets the place of the copy.
+unsafe fn by_copy(
+    way: Way,
+    at: *const c_void,
+    len: usize,
+    call: impl FnOnce(*mut c_void) -> ssize_t,
+) -> ssize_t {
+    let mut copy = [0_u8; SMALL];
+    if way == Way::Write {
+        // SAFETY: the caller's memory is there, and the copy has room.
+        unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(at.cast(), len) };
+    }
+    let answer = call(copy.as_mut_ptr().cast());
+    if way == Way::Read && answer > 0 {
+        // SAFETY: the caller's memory is there, and the call has filled the copy.
+        unsafe { at.cast_mut().cast::<u8>().copy_from_nonoverlapping(copy.as_ptr(), answer as usize) };
+    }
+    answer
+}
+
 /// Whether the flags of a file (or -1) say that its I/O is direct.
 fn is_direct(flags: c_int) -> bool {
     flags >= 0 && flags & libc::O_DIRECT != 0
@@ -251,7 +283,8 @@ macro_rules! single {
         pub unsafe extern "C" fn $here(fd: c_int, at: $type, len: size_t) -> ssize_t {
             // What a guarded call uses stays in place, so direct I/O needs no bounce buffer.
             let is_guarded = guard::is_on() && paged::meets(at as usize, len);
-            if !is_guarded && goes_around(Way::$way, fd, at, len) {
+            let is_small = is_small(at, len);
+            if !is_guarded && !is_small && goes_around(Way::$way, fd, at, len) {
                 // SAFETY: the caller keeps the contract of this function.
                 return unsafe { go_around(Way::$way, fd, at, len, HERE, 0) };
             }
@@ -259,6 +292,9 @@ macro_rules! single {
             let answer = unsafe {
                 match is_guarded {
                     true => guard::transfer(libc::$here_number, [fd as usize, at as usize, len, 0, 0, 0]),
+                    false if is_small => {
+                        by_copy(Way::$way, at, len, |copy| real::call!($here(fd, copy, len) or -1))
+                    }
                     false => real::call!($here(fd, at, len) or -1),
                 }
             };
@@ -274,7 +310,8 @@ macro_rules! single {
         #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
         pub unsafe extern "C" fn $at64(fd: c_int, at: $type, len: size_t, offset: off64_t) -> ssize_t {
             let is_guarded = guard::is_on() && paged::meets(at as usize, len);
-            if !is_guarded && offset >= 0 && goes_around(Way::$way, fd, at, len) {
+            let is_small = is_small(at, len);
+            if !is_guarded && !is_small && offset >= 0 && goes_around(Way::$way, fd, at, len) {
                 // SAFETY: the caller keeps the contract of this function.
                 return unsafe { go_around(Way::$way, fd, at, len, offset, 0) };
             }
@@ -283,6 +320,9 @@ macro_rules! single {
             let answer = unsafe {
                 match is_guarded {
                     true => guard::transfer(libc::$at_number, arguments),
+                    false if is_small => {
+                        by_copy(Way::$way, at, len, |copy| real::call!($at64(fd, copy, len, offset) or -1))
+                    }
                     false => real::call!($at64(fd, at, len, offset) or -1),
                 }
             };
