@@ -93,6 +93,12 @@ pub fn is_paged(at: usize, len: usize) -> bool {
     len > 0 && end.is_some_and(|end| sum >= end - at / page * page)
 }
 
+/// Whether a range is memory that this thread can touch. If the thread holds the arena's lock, the
+/// C library calls within a fork, and the memory is its own.
+fn is_there(at: usize, len: usize) -> bool {
+    paged::meets(at, len) && (ARENA.is_mine() || is_paged(at, len))
+}
+
 /// The end of the first thread's stack.
 static STACK_END: AtomicUsize = AtomicUsize::new(0);
 
@@ -140,7 +146,7 @@ pub fn read(at: usize, into: &mut [u8]) -> bool {
     }
     let place = into.as_mut_ptr() as usize;
     by_pages(at, into.len(), |from, done, len| {
-        if !paged::meets(from, len) || !is_paged(from, len) {
+        if !is_there(from, len) {
             return carry(from, place + done, len);
         }
         // SAFETY: the memory is there.
@@ -154,7 +160,7 @@ pub fn read(at: usize, into: &mut [u8]) -> bool {
 pub fn write(at: usize, from: &[u8]) -> bool {
     let place = from.as_ptr() as usize;
     by_pages(at, from.len(), |to, done, len| {
-        if !paged::meets(to, len) || !is_paged(to, len) {
+        if !is_there(to, len) {
             return carry(place + done, to, len);
         }
         // SAFETY: the memory is there, and the program passed it to be written.
