@@ -119,6 +119,7 @@ def same_as_natively(bench, source, *words, memory="12M"):
     with Child(run, bench.place) as child:
         status = bench.end(child)
         check((status, child.output()) == (0, native.stdout), f"status {status}: {child.output()}{child.last_words()}")
+        check("does not hold" not in child.errors(), child.errors())
     return native.stdout.splitlines()[-1]
 
 
@@ -129,6 +130,8 @@ def guarded_words(bench):
 
 def guarded_frames(bench):
     """A signal, and a trapped call, on stacks in the heap that `makecontext` or `pthread_attr_setstack` names, whose next block is out."""
+    # A stack that the program has freed is paged again.
+    same_as_natively(bench, "contexts.c", "3000", memory="16M")
     return same_as_natively(bench, "frames.c", "48")
 
 

@@ -10,7 +10,7 @@
 use crate::arena::{self, ARENA};
 use crate::elf::{is_defined, object_of};
 use crate::lock::Lock;
-use crate::{caches, callers, family, limits, next_malloc, own_heap, set_errno};
+use crate::{caches, callers, family, limits, locked, next_malloc, own_heap, set_errno};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, SIZES_BYTES as BYTES, SMALL, Table, size_of_small};
@@ -424,6 +424,8 @@ pub unsafe fn release(at: *mut u8) {
             None => unsafe { next_malloc::free(at) },
         },
         Some(heap) => {
+            // SAFETY: the caller passes an object that has not been freed.
+            locked::freed(at as usize, || unsafe { TABLE.usable(at) });
             // SAFETY: the object lies in that heap's memory, and the caller passes one that has not
             // been freed.
             let freed = unsafe { ALL_HEAPS[usize::from(heap)].lock().free(at) };

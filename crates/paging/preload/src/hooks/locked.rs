@@ -1,9 +1,12 @@
 //! Hooks for memory that must stay in memory: `mlock` and its kin, and stacks of threads.
 
 use crate::arena::{ARENA, Arena};
+use crate::lock::Lock;
 use crate::maps::{after_refusal, first_hole, is_beyond, is_nowhere, refuse, up_to_hole};
 use crate::{borrowed, guard, paged, real, setup};
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_calls::{Memory, Range};
 use terapage_sys::{binding, memory, page_bytes};
 
@@ -84,13 +87,63 @@ pub unsafe extern "C" fn clone(
     unsafe { real::call!(clone(begin, stack, flags, argument, parent, tls, child) or -1) }
 }
 
+/// What [`keep_in_memory`] has kept: from, to.
+static KEPT: Lock<BTreeMap<usize, usize>> = Lock::quiet(BTreeMap::new());
+/// How many there are.
+static KEPT_COUNT: AtomicUsize = AtomicUsize::new(0);
+
 /// Stops paging memory that the kernel uses at times when it cannot wait.
 pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     if setup::settings().is_none() {
         return Ok(());
     }
-    let from = from / page_bytes() * page_bytes();
-    paged::leave(from, to - from).map(|_| ())
+    let page = from / page_bytes() * page_bytes();
+    if paged::leave(page, to - page)?.is_some() {
+        // A fork takes the arena's lock, so no other thread has the other one then.
+        let _arena = ARENA.lock();
+        let mut kept = KEPT.lock();
+        let longest = kept.entry(from).or_insert(to);
+        *longest = (*longest).max(to);
+        KEPT_COUNT.store(kept.len(), Relaxed);
+    }
+    Ok(())
+}
+
+/// The program frees an object of the heap, of `len` bytes: what was kept there is paged again.
+#[inline]
+pub fn freed(at: usize, len: impl FnOnce() -> usize) {
+    if KEPT_COUNT.load(Relaxed) > 0 {
+        page_again(at, at + len());
+    }
+}
+
+#[cold]
+fn page_again(at: usize, end: usize) {
+    let mut arena = ARENA.lock();
+    let mut kept = KEPT.lock();
+    let inside: Vec<_> = kept.range(at..end).map(|(&from, &to)| (from, to)).collect();
+    for (from, _) in &inside {
+        kept.remove(from);
+    }
+    KEPT_COUNT.store(kept.len(), Relaxed);
+    let is_kept = |page: usize| {
+        let before = kept.range(..page + page_bytes()).next_back();
+        before.is_some_and(|(_, &to)| to > page)
+    };
+    for (from, to) in inside {
+        // Neighbours may have kept the first page and the last, too.
+        let mut first = from / page_bytes() * page_bytes();
+        let mut last = to.next_multiple_of(page_bytes());
+        if is_kept(first) {
+            first += page_bytes();
+        }
+        if first < last && is_kept(last - page_bytes()) {
+            last -= page_bytes();
+        }
+        if first < last {
+            arena.take_back(vec![(first, last)]);
+        }
+    }
 }
 
 /// The part of the budget that may be locked: locked memory does not count in the budget.
