@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from harness import ROOT, Child, check, wait_for
+from harness import ROOT, Child, check, need, wait_for
 
 NODE_TIMEOUT_MS = "2000"
 
@@ -453,5 +453,21 @@ def slurm(bench, scripts):
     wait_for(is_gone, "the server is gone", 10)
 
 
-CI = [shards, cluster, contrib]
+def bare(bench):
+    """The program by which the design of far memory is judged has the right bytes in each design, without Terapage."""
+    need("gcc")
+    program = os.path.join(bench.place, "bare")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bare.c")
+    built = subprocess.run(["gcc", "-O2", "-pthread", source, "-o", program], capture_output=True, text=True, check=False)
+    check(built.returncode == 0, f"gcc: {built.stderr.strip()[-300:]}")
+    runs = [["stream", design] for design in ("peer", "one", "receiver", "copy")]
+    runs += [["stream", "receiver", "connections=2", "run=4"], ["latency"]]
+    for words in runs:
+        small = ["data=64", "pool=16"]
+        ran = subprocess.run([program, *words, *small], capture_output=True, text=True, timeout=120, check=False)
+        check(ran.returncode == 0, f"{words}: status {ran.returncode}: {ran.stderr}")
+    return f"{len(runs)} runs"
+
+
+CI = [shards, cluster, contrib, bare]
 SOAK = [resharded, failed_over, sentinel, swept_by_others, many_come_and_go]
