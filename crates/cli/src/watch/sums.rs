@@ -43,6 +43,8 @@ impl Sums {
             (&mut all.prefetch_used_blocks, now.prefetch_used_blocks),
             (&mut all.prefetch_wasted_blocks, now.prefetch_wasted_blocks),
             (&mut all.prefetch_stops, now.prefetch_stops),
+            (&mut all.companions, now.companions),
+            (&mut all.companions_used, now.companions_used),
             (&mut all.page_in_bytes, now.page_in_bytes),
             (&mut all.page_out_bytes, now.page_out_bytes),
             (&mut all.clean_page_outs, now.clean_page_outs),

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod belady;
+pub mod companions;
+pub mod disk;
 pub mod frame_need;
 pub mod learnt;
 pub mod list;

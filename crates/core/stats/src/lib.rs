@@ -174,6 +174,10 @@ counters! {
     prefetch_stops,
     /// Whether prefetch is stopped (1, or 0).
     prefetch_stopped,
+    /// Blocks that were read by the operations of demanded blocks, as their neighbours.
+    companions,
+    /// Those of them that were touched before they left memory.
+    companions_used,
     /// Bytes read from the store.
     page_in_bytes,
     /// Bytes written to the store.

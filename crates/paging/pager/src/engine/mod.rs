@@ -5,6 +5,7 @@
 mod advice;
 pub(crate) mod ahead;
 mod budget;
+mod companions;
 pub(crate) mod files;
 mod fork;
 mod grace;
@@ -39,7 +40,8 @@ use learnt::Learning;
 use pagein::Stall;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
-use table::{State, Table, WANTED};
+use table::{COMPANION, State, Table, WANTED};
+use terapage_policy::companions::Companions;
 use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::spinning::Spinning;
 use terapage_stats::{Condition, Counters, Shared};
@@ -140,6 +142,8 @@ pub(crate) struct Engine {
     pub policy: Box<dyn Replacement>,
     pub ahead: Ahead,
     pub trials: Trials,
+    /// How many blocks are read together.
+    pub companions: Companions,
     /// The ring, the stores, and the transfers under way.
     pub io: Io,
     pub files: Vec<files::Mapped>,
@@ -199,6 +203,7 @@ impl Engine {
             policy,
             ahead,
             trials: Trials::new(splits, limit),
+            companions: Companions::default(),
             io: Io::new(&options, store),
             files: Vec::new(),
             queue: VecDeque::new(),
@@ -461,7 +466,7 @@ impl Engine {
         match state {
             State::Zero => self.first_touch(block),
             State::Stored => self.major_fault(block, fault.at),
-            State::Soft => self.minor_fault(block),
+            State::Soft => self.minor_fault(block, fault.at),
             State::Watched => self.watched_fault(block),
             State::Reading => {
                 let first = !self.table.get(block).has(WANTED);
@@ -470,7 +475,8 @@ impl Engine {
                 self.touch_trial(block, fault.at);
                 if first {
                     self.stall.begin(self.now());
-                    self.prefetch_after(block, true);
+                    // No stream has asked for a companion.
+                    self.prefetch_after(block, !self.table.get(block).has(COMPANION));
                 }
             }
             State::Writing => {

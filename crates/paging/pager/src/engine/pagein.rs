@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::files::UNKNOWN;
-use super::table::{LEARNT, MARKER, SAMPLE, State, WANTED};
+use super::table::{COMPANION, LEARNT, MARKER, SAMPLE, State, WANTED};
 use crate::carry::{Arrival, LoadIn, Run};
 use crate::io::bounce::Buffer;
 use crate::io::transfers::Operation;
@@ -114,8 +114,11 @@ impl Engine {
     }
 
     /// A touch of a block that still has its frame.
-    pub(crate) fn minor_fault(&mut self, block: u32) {
+    pub(crate) fn minor_fault(&mut self, block: u32, at: usize) {
         self.record(Kind::MinorFault, [block]);
+        if self.table.get(block).has(COMPANION) {
+            return self.used_companion(block, at);
+        }
         self.frames.target.touched();
         self.install(&[block]);
         self.minor_wait_ends();
@@ -130,7 +133,7 @@ impl Engine {
         let region = self.table.block_range_of(block).unwrap_or(block..block);
         let neighbours = self.policy.neighbours(block);
         let neighbours = neighbours.start.max(region.start)..neighbours.end.min(region.end);
-        let soft: Vec<u32> = neighbours.filter(|&other| self.table.state(other) == State::Soft).collect();
+        let soft: Vec<u32> = neighbours.filter(|&other| self.is_leaving(other)).collect();
         self.record(Kind::PutBack, soft.iter().copied());
         self.install(&soft);
         for &other in &soft {
@@ -192,7 +195,8 @@ impl Engine {
     fn demand(&mut self, block: u32, place: u32, since_ns: u64) {
         self.trials.splitting.come(1);
         Counters::add(&self.counters.demand_blocks, 1);
-        self.read(&[block], &[place], since_ns);
+        let (blocks, places) = self.with_companions(block, place);
+        self.read(&blocks, &places, since_ns);
     }
 
     /// A thread waits for a block that was read: if the block had been left out of the program,
@@ -200,6 +204,7 @@ impl Engine {
     fn used_left_out(&mut self, block: u32) -> bool {
         let entry = self.table.get(block);
         let (marker, sample, learnt) = (entry.has(MARKER), entry.has(SAMPLE), entry.has(LEARNT));
+        let companion = entry.has(COMPANION);
         if sample {
             self.sampled(block, true);
         }
@@ -208,6 +213,9 @@ impl Engine {
         }
         if marker {
             self.used_marker(block);
+        }
+        if companion {
+            self.count_used_companion();
         }
         marker || learnt
     }
@@ -377,7 +385,7 @@ impl Engine {
         let blocks = operation.blocks.iter().map(arrival).collect();
         let is_left_out = |&block: &u32| {
             let entry = self.table.get(block);
-            entry.has(MARKER | SAMPLE | LEARNT) && !entry.has(WANTED)
+            entry.has(MARKER | SAMPLE | LEARNT | COMPANION) && !entry.has(WANTED)
         };
         let (left_out, wanted): (Vec<u32>, Vec<u32>) =
             operation.blocks.iter().partition(|block| is_left_out(block));
@@ -472,6 +480,9 @@ impl Engine {
     fn paged_in(&mut self, operation: &Operation, runs: &[Run]) {
         self.count_stall(&operation.blocks);
         for &block in &operation.left_out {
+            if self.companion_came(block) {
+                continue;
+            }
             self.policy.insert(block);
             let entry = self.table.get(block);
             if entry.has(WANTED) {

@@ -1,7 +1,7 @@
 //! How blocks get and lose frames, and how frames come into the program.
 
 use super::Engine;
-use super::table::State;
+use super::table::{COMPANION, State};
 use crate::carry::Run;
 use terapage_policy::pace;
 use terapage_sys::thread;
@@ -87,9 +87,13 @@ impl Engine {
                 continue;
             }
             let state = if entry.slot().is_some() { State::Stored } else { State::Zero };
-            let place = entry.place;
+            let (place, companion) = (entry.place, entry.has(COMPANION));
             entry.flags = 0;
             self.table.set_state(block, state);
+            if companion {
+                self.companions.left();
+                return Some(place);
+            }
             self.frames.target.gone();
             self.policy.gone(block);
             self.trials.gone(block);

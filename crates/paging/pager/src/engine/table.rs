@@ -41,7 +41,7 @@ impl State {
             State::Soft => matches!(to, State::Mapped | State::Stored | State::Zero),
             State::Watched => matches!(to, State::Mapped | State::Soft | State::Writing | State::Zero),
             State::Writing => matches!(to, State::Soft | State::Mapped),
-            State::Reading => matches!(to, State::Mapped | State::Watched | State::Stored),
+            State::Reading => matches!(to, State::Mapped | State::Watched | State::Soft | State::Stored),
             State::Stored => matches!(to, State::Reading | State::Zero),
             State::Loose => false,
         }
@@ -61,6 +61,10 @@ pub(crate) const SAMPLE: u8 = 4;
 /// The block is the first of a run that was read in the order of the last run, and stays out of the
 /// program until it is touched.
 pub(crate) const LEARNT: u8 = 8;
+
+/// The block was read together with a neighbour for which a thread waited. No thread has touched it
+/// since, and the policy does not count it as in memory.
+pub(crate) const COMPANION: u8 = 16;
 
 /// The data about a block. An entry of zero bytes is a block that was never touched.
 #[repr(C)]

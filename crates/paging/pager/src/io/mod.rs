@@ -13,6 +13,7 @@ use crate::options::Options;
 use bounce::Bounce;
 use slots::Slots;
 use std::collections::VecDeque;
+use terapage_policy::disk::Disk;
 use terapage_store::{EXTENT, Ended, Error as StoreError, Op, OpKind, Redundancy, Store, StoreRing};
 use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 use terapage_sys::thread;
@@ -87,6 +88,8 @@ pub(crate) struct Io {
     /// Operations that ended during the call of a store; empty otherwise.
     ended: Vec<Ended>,
     pub bounce: Bounce,
+    /// What reads of this process's own store cost.
+    pub disk: Disk,
 }
 
 /// Ends the process: the program cannot get its bytes.
@@ -118,6 +121,7 @@ impl Io {
             finished: VecDeque::new(),
             ended: Vec::new(),
             bounce: Bounce::new(options),
+            disk: Disk::default(),
         }
     }
 
@@ -245,7 +249,20 @@ impl Io {
         let prefix = STORES | u64::from(origin) << TOKEN_BITS;
         let mut ring = StoreRing::new(ring, prefix, TOKEN_BITS);
         call(&mut *self.stores[usize::from(origin)], &mut ring, &mut self.ended);
+        self.note_ends();
         self.finished.extend(self.ended.drain(..));
+    }
+
+    /// Notes the reads of the process's own store that have just ended.
+    fn note_ends(&mut self) {
+        for end in &self.ended {
+            let operation = self.transfers.get(end.id as usize);
+            let read =
+                operation.filter(|operation| operation.kind == OpKind::Read && operation.origin == self.own);
+            if let Some(read) = read {
+                self.disk.ended(read.blocks.len() * self.block, thread::now_ns());
+            }
+        }
     }
 
     /// Begins an operation.
@@ -271,6 +288,9 @@ impl Io {
         let operation = self.transfers.get(number).expect("noted just now");
         let (kind, slot, origin) = (operation.kind, operation.slot, operation.origin);
         let urgent = operation.since_ns > 0;
+        if kind == OpKind::Read && origin == self.own {
+            self.disk.begins(thread::now_ns());
+        }
         if kind == OpKind::Write {
             assert_eq!(origin, self.own, "another process's store, or a mapped file, is written");
             self.slots.assert_may_write(operation.slots());

@@ -1,0 +1,243 @@
+//! What operations cost on the disk at hand, as measured while the program runs.
+//!
+//! The one formula: `operations x operation + bytes / rate`. While few operations are under way,
+//! `operation` is the latency of the disk; on a disk that admits a number of operations each
+//! second, and has no more to give, it is a second divided by that number. Both are what the disk
+//! needs of the time in which it is busy, for each operation, and so are measured alike: over
+//! intervals in which reads were under way nearly all of the time, the busy time is explained by
+//! the number of operations and by the number of bytes, by least squares.
+
+/// The least time of an interval, ns. A limit on operations may admit many at once and then none
+/// for a tenth of a second, and an interval must not see only one of the two.
+const INTERVAL_NS: u64 = 250_000_000;
+/// An interval shows the costs only if at least this many reads ended in it.
+const OPERATIONS_MIN: u32 = 32;
+/// The weight of older intervals falls by this factor with each new one. Chosen, not measured.
+const KEPT: f64 = 0.9;
+/// The weight of the assumptions, in intervals: until more is known, they count as if they had been
+/// measured so often. Chosen, not measured.
+const ASSUMED: f64 = 1.0;
+
+/// What is assumed of a disk that was not measured yet: those of a fast SSD.
+const OPERATION_NS: f64 = 60_000.0;
+const BYTE_NS: f64 = 0.8;
+/// The bounds of what can be found.
+const OPERATION_BOUNDS_NS: [f64; 2] = [1_000.0, 1e9];
+const BYTE_BOUNDS_NS: [f64; 2] = [0.01, 10_000.0];
+
+/// The costs of reads on a disk.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    operation_ns: f64,
+    byte_ns: f64,
+    /// The sums of least squares: of xx, xy, yy, x and y, where x is the number of operations and y
+    /// the number of bytes for each ns in which reads were under way.
+    sums: [f64; 5],
+    /// This interval: its beginning, what ended in it, and for how long reads were under way.
+    began_ns: u64,
+    operations: u32,
+    bytes: u64,
+    busy_ns: u64,
+    /// Reads under way, and the time up to which they count in `busy_ns`.
+    under_way: u32,
+    since_ns: u64,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Disk::assumed(OPERATION_NS, BYTE_NS)
+    }
+}
+
+impl Disk {
+    /// A disk of which these costs are assumed: ns for an operation, and for a byte.
+    pub fn assumed(operation_ns: f64, byte_ns: f64) -> Disk {
+        let [least, most] = OPERATION_BOUNDS_NS;
+        let operation_ns = operation_ns.clamp(least, most);
+        let byte_ns = byte_ns.clamp(BYTE_BOUNDS_NS[0], BYTE_BOUNDS_NS[1]);
+        let mut disk = Disk {
+            operation_ns,
+            byte_ns,
+            sums: [0.0; 5],
+            began_ns: 0,
+            operations: 0,
+            bytes: 0,
+            busy_ns: 0,
+            under_way: 0,
+            since_ns: 0,
+        };
+        // Small and large reads of such a disk.
+        for bytes in [4096.0, 1_048_576.0] {
+            let took_ns = operation_ns + bytes * byte_ns;
+            disk.add(ASSUMED, 1.0 / took_ns, bytes / took_ns);
+        }
+        disk
+    }
+
+    /// The time that the disk needs for each operation, ns.
+    pub fn operation_ns(&self) -> f64 {
+        self.operation_ns
+    }
+
+    /// The time that the disk needs for so many operations, and for so many bytes in them, ns.
+    pub fn cost_ns(&self, operations: f64, bytes: f64) -> f64 {
+        operations * self.operation_ns + bytes * self.byte_ns
+    }
+
+    /// A read begins.
+    pub fn begins(&mut self, now_ns: u64) {
+        self.pass(now_ns);
+        self.under_way += 1;
+    }
+
+    /// A read of `bytes` bytes has ended.
+    pub fn ended(&mut self, bytes: usize, now_ns: u64) {
+        self.pass(now_ns);
+        self.under_way = self.under_way.saturating_sub(1);
+        self.operations += 1;
+        self.bytes += bytes as u64;
+        if now_ns.saturating_sub(self.began_ns) >= INTERVAL_NS {
+            self.judge(now_ns);
+        }
+    }
+
+    /// Counts the time until now, if reads are under way.
+    fn pass(&mut self, now_ns: u64) {
+        if self.under_way > 0 {
+            self.busy_ns += now_ns.saturating_sub(self.since_ns);
+        }
+        self.since_ns = now_ns;
+    }
+
+    /// Learns from the interval that ends now.
+    fn judge(&mut self, now_ns: u64) {
+        if self.operations >= OPERATIONS_MIN && self.busy_ns > 0 {
+            let busy_ns = self.busy_ns as f64;
+            self.sums.iter_mut().for_each(|sum| *sum *= KEPT);
+            self.add(1.0, f64::from(self.operations) / busy_ns, self.bytes as f64 / busy_ns);
+            self.solve();
+        }
+        (self.began_ns, self.operations, self.bytes, self.busy_ns) = (now_ns, 0, 0, 0);
+    }
+
+    /// Adds that `x` operations with `y` bytes took 1 ns.
+    fn add(&mut self, weight: f64, x: f64, y: f64) {
+        for (sum, value) in self.sums.iter_mut().zip([x * x, x * y, y * y, x, y]) {
+            *sum += weight * value;
+        }
+    }
+
+    /// The costs a and b for which the sum of (a x + b y - 1)^2 is least. If the intervals are too
+    /// alike to tell operations from bytes, the cost of a byte stays.
+    fn solve(&mut self) {
+        let [xx, xy, yy, x, y] = self.sums;
+        let determinant = xx * yy - xy * xy;
+        let [least, most] = BYTE_BOUNDS_NS;
+        if determinant > xx * yy * 1e-6 {
+            self.byte_ns = (y * xx - x * xy) / determinant;
+        }
+        self.byte_ns = self.byte_ns.clamp(least, most);
+        let [least, most] = OPERATION_BOUNDS_NS;
+        self.operation_ns = ((x - self.byte_ns * xy) / xx).clamp(least, most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Disk;
+    use crate::testing::random;
+
+    const MS: u64 = 1_000_000;
+
+    /// Reads of these bytes one after another, each as long as `took_ns` says. Returns what was
+    /// learnt.
+    fn play(sizes: impl Iterator<Item = usize>, mut took_ns: impl FnMut(u64, usize) -> u64) -> Disk {
+        let (mut disk, mut now_ns) = (Disk::default(), 1);
+        for bytes in sizes {
+            disk.begins(now_ns);
+            now_ns += took_ns(now_ns, bytes);
+            disk.ended(bytes, now_ns);
+            // The program computes.
+            now_ns += 50_000;
+        }
+        disk
+    }
+
+    fn sizes(count: u32) -> impl Iterator<Item = usize> {
+        // More small reads at some times than at others, as in programs.
+        random(count, 64).enumerate().map(|(at, size)| match at / 5000 % 2 {
+            0 => 4096,
+            _ => 4096 * (1 + size as usize),
+        })
+    }
+
+    fn is_about(found: f64, right: f64) -> bool {
+        (right * 0.8..right * 1.25).contains(&found)
+    }
+
+    #[test]
+    fn latency_and_rate_are_told_apart() {
+        for (operation_ns, byte_ns) in [(36_000.0, 0.8), (300_000.0, 3.0), (2_000_000.0, 16.0)] {
+            let disk = play(sizes(100_000), |_, bytes| (operation_ns + bytes as f64 * byte_ns) as u64);
+            assert!(is_about(disk.operation_ns(), operation_ns), "{operation_ns}: {disk:?}");
+            assert!(is_about(disk.cost_ns(0.0, 1.0), byte_ns), "{byte_ns}: {disk:?}");
+            let cost = 3.0 * operation_ns + 10_000.0 * byte_ns;
+            assert!(is_about(disk.cost_ns(3.0, 10_000.0), cost), "{disk:?}");
+        }
+    }
+
+    #[test]
+    fn an_operation_of_a_limited_disk_costs_its_part_of_a_second() {
+        // 500 operations each second: 50 in each tenth of a second at once, and then none.
+        let (mut tenth, mut left) = (0, 50);
+        let disk = play(std::iter::repeat_n(4096, 20_000), |now_ns, _| {
+            let now = now_ns / (100 * MS);
+            if now > tenth {
+                (tenth, left) = (now, 50);
+            }
+            if left > 0 {
+                left -= 1;
+                return 70_000;
+            }
+            (tenth, left) = (now + 1, 49);
+            tenth * 100 * MS - now_ns + 70_000
+        });
+        assert!(is_about(disk.cost_ns(1.0, 4096.0), 2_000_000.0), "{disk:?}");
+    }
+
+    #[test]
+    fn reads_under_way_together_share_the_time() {
+        let (mut disk, mut now_ns) = (Disk::default(), 1);
+        for _ in 0..20_000 {
+            (0..8).for_each(|_| disk.begins(now_ns));
+            now_ns += 400_000;
+            (0..8).for_each(|_| disk.ended(4096, now_ns));
+        }
+        assert!(is_about(disk.cost_ns(1.0, 4096.0), 50_000.0), "{disk:?}");
+    }
+
+    #[test]
+    fn a_disk_that_stalls_for_a_while_is_forgotten() {
+        let stalled = |now_ns: u64| now_ns > 3_000 * MS && now_ns < 3_001 * MS;
+        let disk = play(sizes(100_000), |now_ns, _| if stalled(now_ns) { 5_000 * MS } else { 100_000 });
+        assert!(disk.cost_ns(1.0, 4096.0) < 150_000.0, "{disk:?}");
+    }
+
+    #[test]
+    fn whatever_comes_the_costs_are_numbers_within_bounds() {
+        let mut draw = random(60_000, 1 << 30);
+        let mut next = || u64::from(draw.next().expect("enough"));
+        let (mut disk, mut now_ns) = (Disk::default(), 0);
+        for _ in 0..10_000 {
+            now_ns += next() % (1 << (next() % 30));
+            if next() % 2 == 0 {
+                disk.begins(now_ns);
+            } else {
+                // Also ends without a beginning, and clocks that go back.
+                disk.ended(next() as usize, now_ns.saturating_sub(next() % 3));
+            }
+            let cost = disk.cost_ns(1.0, 4096.0);
+            assert!((1_000.0..=1.1e9).contains(&cost), "{disk:?}");
+        }
+    }
+}
