@@ -1,6 +1,7 @@
 //! `terapage doctor`: says whether paging can work here, and if not, what to do.
 
 pub mod container;
+mod disk;
 pub mod fix;
 mod follow;
 mod forecast;
@@ -90,27 +91,43 @@ pub struct Check {
     fix: Option<String>,
     /// For a check that is well: the commands that lead there, in lines.
     how: Option<String>,
+    /// For a store: what its disk can do.
+    disk: Option<disk::Disk>,
 }
 
 impl Check {
     /// All is well.
     pub fn ok(name: &'static str, found: impl Into<String>) -> Check {
-        Check { name, status: Status::Ok, found: found.into(), fix: None, how: None }
+        Check { name, status: Status::Ok, found: found.into(), fix: None, how: None, disk: None }
     }
 
     /// Something works, but not as well as it could.
     pub fn warning(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
-        Check { name, status: Status::Warning, found: found.into(), fix: Some(fix.into()), how: None }
+        Check {
+            name,
+            status: Status::Warning,
+            found: found.into(),
+            fix: Some(fix.into()),
+            how: None,
+            disk: None,
+        }
     }
 
     /// All is well; `how` has the commands that lead there, in lines.
     pub fn advice(name: &'static str, found: impl Into<String>, how: impl Into<String>) -> Check {
-        Check { name, status: Status::Ok, found: found.into(), fix: None, how: Some(how.into()) }
+        Check { name, status: Status::Ok, found: found.into(), fix: None, how: Some(how.into()), disk: None }
     }
 
     /// Paging cannot work.
     pub fn failure(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
-        Check { name, status: Status::Failure, found: found.into(), fix: Some(fix.into()), how: None }
+        Check {
+            name,
+            status: Status::Failure,
+            found: found.into(),
+            fix: Some(fix.into()),
+            how: None,
+            disk: None,
+        }
     }
 
     /// What was found.
@@ -192,7 +209,10 @@ fn to_json(checks: &[Check], works: bool) -> String {
     let checks: Vec<_> = checks
         .iter()
         .map(|check| {
-            json!({"name": check.name, "status": check.status.name(), "found": check.found, "fix": check.fix, "how": check.how})
+            let disk = check.disk.map(|disk| {
+                json!({"operations_per_s": disk.operations_per_s.round(), "mb_per_s": disk.mb_per_s.round()})
+            });
+            json!({"name": check.name, "status": check.status.name(), "found": check.found, "fix": check.fix, "how": check.how, "disk": disk})
         })
         .collect();
     format!("{:#}\n", json!({"works": works, "checks": checks}))
@@ -350,7 +370,13 @@ fn check_store(path: &Path, budget: Size) -> Check {
             let found = format!("{shown} takes direct I/O; {free} free, less than the budget");
             Check::warning(name, found, "make room, or name another directory with --store")
         }
-        Ok(free) => Check::ok(name, format!("{shown} takes direct I/O; {free} free")),
+        Ok(free) => {
+            let check = Check::ok(name, format!("{shown} takes direct I/O; {free} free"));
+            match path.is_dir().then(|| disk::measure(path)).flatten() {
+                Some(disk) => disk::check(check, disk),
+                None => check,
+            }
+        }
         Err(error) => Check::failure(name, format!("{shown}: {error}"), other),
     }
 }
