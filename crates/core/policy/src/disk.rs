@@ -14,8 +14,8 @@ const INTERVAL_NS: u64 = 250_000_000;
 const OPERATIONS_MIN: u32 = 32;
 /// The weight of older intervals falls by this factor with each new one. Chosen, not measured.
 const KEPT: f64 = 0.9;
-/// The weight of the assumptions, in intervals: until more is known, they count as if they had been
-/// measured so often. Chosen, not measured.
+/// The weight of the assumptions: they count like this number of measured intervals. Chosen, not
+/// measured.
 const ASSUMED: f64 = 1.0;
 
 /// What is assumed of a disk that was not measured yet: those of a fast SSD.
@@ -79,7 +79,7 @@ impl Disk {
         self.operation_ns
     }
 
-    /// The time that the disk needs for so many operations, and for so many bytes in them, ns.
+    /// The time that the disk needs for a number of operations with a number of bytes in all, ns.
     pub fn cost_ns(&self, operations: f64, bytes: f64) -> f64 {
         operations * self.operation_ns + bytes * self.byte_ns
     }

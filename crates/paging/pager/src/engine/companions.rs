@@ -1,5 +1,6 @@
 //! Companions: neighbours that are read together with a block for which a thread waits
-//! (`terapage_policy::companions`). They become soft, and go into the program once they are touched.
+//! (`terapage_policy::companions`). They become soft, and go into the program once they are
+//! touched.
 
 use super::Engine;
 use super::table::{COMPANION, State, WANTED};
