@@ -1,4 +1,5 @@
-//! What the disk of a store can do: operations each second, and bytes. It takes about half a second.
+//! What the disk of a store can do: operations each second, and bytes. Measuring takes about a
+//! second.
 
 use super::{Check, Status};
 use rustix::fs::{Mode, OFlags};
