@@ -11,11 +11,11 @@
   // Six colours that stay apart for colour-blind eyes (after Okabe and Ito), lighter ones on dark.
   const LIGHT = {
     colours: ["#0072b2", "#d55e00", "#009e73", "#b5568f", "#8a6d00", "#332288"],
-    ink: "#1c2127", soft: "#5b6570", rule: "#e3e5e8", axis: "#aab2ba", card: "#ffffff", ghost: "#7d8792",
+    ink: "#1c2127", soft: "#5b6570", rule: "#e3e5e8", axis: "#aab2ba", card: "#ffffff",
   };
   const DARK = {
     colours: ["#56b4e9", "#ff8f4a", "#2dc5a0", "#e2a0c8", "#dfc04a", "#a9a5ff"],
-    ink: "#e4e7ea", soft: "#9aa5b1", rule: "#2f353c", axis: "#59636e", card: "#1b1f24", ghost: "#98a3ae",
+    ink: "#e4e7ea", soft: "#9aa5b1", rule: "#2f353c", axis: "#59636e", card: "#1b1f24",
   };
   // One shape a slot: drawn by ECharts under the name, and in the legend as a path of a 10 by 10 square.
   const SHAPES = [
@@ -26,7 +26,11 @@
     ["path://M0 0H10L5 9z", "M.6 1H9.4L5 9.2z"],
     ["path://M3 0H7V3H10V7H7V10H3V7H0V3H3z", "M3.3 .5H6.7V3.3H9.5V6.7H6.7V9.5H3.3V6.7H.5V3.3H3.3z"],
   ];
-  const DASHES = { measured: "solid", simulated: "solid", synthetic: [2, 3], published: [7, 4] };
+  const DASHES = { measured: "solid", simulated: "solid", synthetic: [2, 3] };
+  const AGAIN = [[12, 3, 3, 3], [5, 2], [9, 2, 2, 2, 2, 2], [3, 2], [14, 4]];
+  // Several published series of one owner.
+  const PRINTED = [[7, 4], [2, 3], [11, 3, 3, 3]];
+  const CROSS = "path://M0 2L2 0L5 3L8 0L10 2L7 5L10 8L8 10L5 7L2 10L0 8L3 5z";
   // More points than these get no symbol each, but a few for the whole line.
   const FEW = 60;
   // More points than these are drawn on a canvas: SVG gets slow.
@@ -38,7 +42,8 @@
     return fits ? value / axis.divisor : null;
   };
   for (const { x, y, series } of PLOTS) {
-    for (const one of series) {
+    for (const [at, one] of series.entries()) {
+      one.turn = series.slice(0, at).filter(({ mark, slot }) => mark === one.mark && slot === one.slot).length;
       one.drawn ??= one.points.map((point) => [placed(x, point[0]), placed(y, point[1])]).filter(([across]) => across !== null);
     }
   }
@@ -76,11 +81,11 @@
   // ---- How a series looks.
   const look = (series, theme) => {
     const ghost = series.mark === "published";
-    const colour = ghost ? theme.ghost : theme.colours[series.slot % theme.colours.length];
-    const [symbol, path] = SHAPES[series.slot % SHAPES.length];
-    // From the seventh on colours come again, with longer dashes, and bars with stripes.
-    const again = series.slot >= theme.colours.length && !ghost;
-    const dash = again ? [12, 3, 3, 3] : DASHES[series.mark];
+    const colour = theme.colours[series.slot % theme.colours.length];
+    // From the seventh on colours come again, with other shapes and dashes, and bars with stripes.
+    const again = Math.floor(series.slot / theme.colours.length);
+    const [symbol, path] = SHAPES[(series.slot + again) % SHAPES.length];
+    const dash = ghost ? PRINTED[(series.turn ?? 0) % PRINTED.length] : again ? AGAIN[(again - 1) % AGAIN.length] : DASHES[series.mark];
     const hollow = series.mark !== "measured";
     return { ghost, again, colour, symbol, path, dash, hollow, width: series.mark === "measured" ? 2.6 : ghost ? 1.6 : 2 };
   };
@@ -96,10 +101,10 @@
     const svg = element("svg", { width: 26, height: 12, viewBox: "0 0 26 12", "aria-hidden": "true" });
     const dashes = Array.isArray(dash) ? { "stroke-dasharray": dash.join(" ") } : {};
     if (kind === "bar") {
-      element("rect", { x: 6, y: 1, width: 14, height: 10, fill: ghost ? "none" : colour, stroke: colour, "fill-opacity": series.mark === "simulated" ? 0.75 : 1, ...(ghost ? { "stroke-dasharray": "3 2" } : {}) }, svg);
-      if (series.mark === "synthetic" || again) {
+      element("rect", { x: 6, y: 1, width: 14, height: 10, fill: ghost ? "none" : colour, stroke: colour, "fill-opacity": series.mark === "simulated" ? 0.75 : 1, ...(ghost ? { "stroke-dasharray": ["3 2", "1 2", "6 2"][(series.turn ?? 0) % 3] } : {}) }, svg);
+      if (series.mark === "synthetic" || (again && !ghost)) {
         const id = `hatch-${hatches++}`;
-        const pattern = element("pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${again ? 90 : 45})` }, element("defs", {}, svg));
+        const pattern = element("pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${again ? 90 + 30 * (again - 1) : 45})` }, element("defs", {}, svg));
         element("rect", { width: 2, height: 5, fill: theme.card }, pattern);
         element("rect", { x: 6, y: 1, width: 14, height: 10, fill: `url(#${id})` }, svg);
       }
@@ -142,10 +147,10 @@
     if (axis.log_base) {
       option.axisLabel.customValues = axis.ticks;
       option.axisTick.customValues = axis.ticks;
-      // Bars begin at the end of the axis, as they do in the terminal, and not at one.
-      return { ...option, type: "log", logBase: axis.log_base, min: axis.low, max: axis.high, startValue: axis.low };
+      // Bars begin at the end of the axis, as they do in the terminal, but those of multiples at one.
+      return { ...option, type: "log", logBase: axis.log_base, min: axis.low, max: axis.high, startValue: axis.origin };
     }
-    return { ...option, type: "value", min: axis.low, max: axis.high };
+    return { ...option, type: "value", min: axis.low, max: axis.high, ...(axis.origin > 0 ? { startValue: axis.origin } : {}) };
   };
   const acrossAxis = (plot, theme, width) => {
     const common = { nameLocation: "middle", nameGap: 32 };
@@ -183,18 +188,25 @@
   const barSeries = (plot, series, theme, labelled) => {
     const { ghost, again, colour } = look(series, theme);
     const text = { color: theme.soft, fontFamily: FONT, fontSize: 11, of: (y) => barLabel(plot, y) };
-    const hatch = { symbol: "rect", symbolSize: 1, color: theme.card, dashArrayX: [1, 0], dashArrayY: [2, 4], rotation: again ? 0 : -Math.PI / 4 };
+    const hatch = { symbol: "rect", symbolSize: 1, color: theme.card, dashArrayX: [1, 0], dashArrayY: [2, 4], rotation: again ? (Math.PI / 6) * (again - 1) : -Math.PI / 4 };
+    // A place without a value says why there is none, from the bottom of the axis upwards.
+    const gaps = series.gaps.map(([x, why]) => ({
+      value: [x, plot.y.origin || plot.y.low],
+      label: { show: true, position: "insideBottomLeft", rotate: 90, align: "left", verticalAlign: "middle", color: colour, distance: 4, formatter: `\u00d7 ${why}` },
+    }));
+    const shown = ghost || labelled;
     return {
       type: "bar", name: series.label, barMaxWidth: 56, barGap: "8%", barCategoryGap: "32%",
-      data: series.drawn.map(([x, y], at) => ({ value: [x, y], label: { show: labelled && !series.whiskers[at], position: y < 0 ? "bottom" : "top" } })),
+      data: [...series.drawn.map(([x, y], at) => ({ value: [x, y], label: { show: shown && !series.whiskers[at], position: y < 0 ? "bottom" : "top" } })), ...gaps],
       itemStyle: {
         color: ghost ? "transparent" : colour, borderColor: colour, borderWidth: ghost ? 1.4 : 1,
-        borderType: ghost ? "dashed" : "solid", opacity: series.mark === "simulated" ? 0.8 : 1,
-        decal: series.mark === "synthetic" || again ? hatch : null,
+        borderType: ghost ? ["dashed", "dotted", [8, 3]][(series.turn ?? 0) % 3] : "solid", opacity: series.mark === "simulated" ? 0.8 : 1,
+        decal: series.mark === "synthetic" || (again && !ghost) ? hatch : null,
       },
       markLine: { silent: true, symbol: "none", label: { show: false }, data: [...(plot.y.low < 0 ? [{ yAxis: 0 }] : []), ...whiskers(series, theme, true, labelled ? text : null)], lineStyle: { color: theme.axis, type: "solid", width: 1 } },
-      label: { ...text, show: labelled, formatter: ({ value }) => text.of(value[1]) },
-      labelLayout: { hideOverlap: true },
+      label: { ...text, show: shown, formatter: ({ value }) => text.of(value[1]) },
+      // A published number, and the reason for a gap, are never left out.
+      labelLayout: { hideOverlap: !ghost && !gaps.length },
       emphasis: { focus: "series" },
     };
   };
@@ -213,11 +225,17 @@
       ...common, type: "line", data: series.drawn, step: plot.kind === "step" ? "end" : false, showSymbol: !dense,
       lineStyle: { color: colour, width, type: dash }, sampling: series.drawn.length > MANY ? "lttb" : undefined,
     };
-    if (!dense || plot.series.length === 1) return [line];
+    const missing = {
+      ...common, markLine: undefined, id: `${series.slot}-${series.mark}-gaps`, type: "scatter", symbol: CROSS, symbolSize: 10, z: 5,
+      data: series.gaps.map(([x]) => [x, plot.y.low]), itemStyle: { color: colour }, tooltip: { show: false },
+      label: { show: true, position: "top", rotate: 60, align: "left", color: colour, fontFamily: FONT, fontSize: 11, formatter: ({ dataIndex }) => series.gaps[dataIndex][1] },
+    };
+    const gaps = series.gaps.length ? [missing] : [];
+    if (!dense || plot.series.length === 1) return [line, ...gaps];
     // A few symbols tell dense lines apart. They are a series of their own, that the tooltip leaves out.
     const gap = Math.ceil(series.drawn.length / 8);
     const some = series.drawn.filter((_, at) => at % gap === Math.floor((gap * (series.slot % 6 + 0.5)) / 6));
-    return [line, { ...common, markLine: undefined, id: `${series.slot}-${series.mark}-symbols`, type: "line", data: some, silent: true, lineStyle: { opacity: 0 }, z: 4, tooltip: { show: false } }];
+    return [line, ...gaps, { ...common, markLine: undefined, id: `${series.slot}-${series.mark}-symbols`, type: "line", data: some, silent: true, lineStyle: { opacity: 0 }, z: 4, tooltip: { show: false } }];
   };
   const tooltip = (plot, theme) => {
     const across = (x) => (plot.categories ? plot.categories[x] : inUnit(plot.x.unit, x * plot.x.divisor));
@@ -234,7 +252,7 @@
       axisPointer: { type: plot.kind === "bar" ? "shadow" : "line", lineStyle: { color: theme.axis }, shadowStyle: { color: theme.rule, opacity: 0.4 } },
       backgroundColor: theme.card, borderColor: theme.rule, textStyle: { color: theme.ink, fontFamily: FONT }, padding: [6, 10],
       formatter: (hit) => {
-        const rows = [hit].flat().filter(({ seriesId, value }) => !seriesId.endsWith("-symbols") && value && Number.isFinite(value[1]));
+        const rows = [hit].flat().filter(({ seriesId, value }) => !/-(symbols|gaps)$/.test(seriesId) && value && Number.isFinite(value[1]));
         if (!rows.length) return "";
         // Each line shows its own nearest point: these say where they are, unless that is the same for all.
         const alike = rows.every(({ value }) => value[0] === rows[0].value[0]);

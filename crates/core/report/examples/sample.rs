@@ -197,6 +197,27 @@ fn groups() -> Plot {
     )
 }
 
+/// Multiples, of which some have no value, and two published ones of one owner.
+fn ended() -> Plot {
+    let mut swap = named("swap", Mark::Measured, &[("1", 8.0)]);
+    swap.gaps = vec![(X::Name("1/2".into()), "killed".into()), (X::Name("1/4".into()), "timed out".into())];
+    let printed = |what: &str, value: f64| Series {
+        owner: "swap".into(),
+        ..named(&format!("swap: on a {what} SSD"), Mark::Published, &[("1", value)])
+    };
+    let of = |name: &str, factor: f64| {
+        let points = [("1", factor), ("1/2", factor * 1.7), ("1/4", factor * 2.4)];
+        spread(named(name, Mark::Measured, &points), 0.12, 0.05, Ends::Range)
+    };
+    plot(
+        "Who was killed has a place",
+        PlotKind::Bar,
+        axis("ratio", "", false),
+        axis("time against memory", "times", true),
+        vec![swap, printed("SATA", 96.0), printed("PCIe", 52.0), of("mmap", 1.1), of("terapage", 1.3)],
+    )
+}
+
 /// Lines over names.
 fn lines() -> Plot {
     let of = |name: &str, factor: f64| {
@@ -222,6 +243,7 @@ fn main() {
         }],
         findings: vec![
             finding("Midorikawa, Tan 2013, Fig 5", "Swap takes 52 to 96 times as long.", Verdict::Differs, "8.0 times", vec![0]),
+            finding("Midorikawa, Tan 2013, Fig 6", "A mapped file is faster.", Verdict::NotDecided, "The runs were disturbed.", vec![0]),
             finding("Martin, Fig 2", "Barriers cost a factor of ten.", Verdict::NoLonger, "The option is gone.", vec![]),
             finding("Fukuchi et al., Table 2", "Seven volumes gain.", Verdict::Holds, "All but one.", vec![1, 2]),
             finding("Sato et al., Fig 7", "Several I/Os in a call pay.", Verdict::NotMeasured, "", vec![]),
@@ -247,7 +269,7 @@ fn main() {
             ],
             note: "Gains are of requests per second.".into(),
         }],
-        parts: vec![part("The first part", groups()), part("The second part", lines())],
+        parts: vec![part("The first part", groups()), part("The second part", lines()), part("The third part", ended())],
         ..Study::default()
     };
     print!("{}", to_json(&study));

@@ -84,6 +84,7 @@ mod tests {
             mark: Mark::Measured,
             points: vec![(X::Name("1/2".into()), 1.5), (X::Number(4.0), f64::NAN)],
             whiskers: vec![Some(Whisker { low: 1.0, high: 2.5, ends: Ends::Interval })],
+            ..Series::default()
         };
         let plot = Plot { title: "P".into(), series: vec![series], ..Plot::default() };
         let part = Study { title: "one".into(), plots: vec![plot], ..Study::default() };

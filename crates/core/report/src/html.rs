@@ -158,9 +158,9 @@ fn findings(findings: &[Finding], views: &[View], words: &Words) -> Markup {
                         tbody {
                             @for finding in findings { tr {
                                 td { (finding.printed) }
-                                td { (finding.claim) }
-                                td { span.verdict data-verdict=(verdict_name(finding.verdict)) { (words.verdict(finding.verdict)) } }
-                                td {
+                                td data-head=(words.claim) { (finding.claim) }
+                                td data-head=(words.verdict) { span.verdict data-verdict=(verdict_name(finding.verdict)) { (words.verdict(finding.verdict)) } }
+                                td data-head=(words.here) {
                                     (finding.here)
                                     @for at in finding.figures.iter().filter(|at| **at < views.len()) {
                                         " " a.figure href=(format!("#plot-{at}")) title=(views[*at].plot.title) { (words.figure) " " (at + 1) }
@@ -179,6 +179,7 @@ fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "holds",
         Verdict::Differs => "differs",
+        Verdict::NotDecided => "not-decided",
         Verdict::NoLonger => "no-longer",
         Verdict::NotMeasured => "not-measured",
     }
@@ -273,7 +274,9 @@ fn table_of(table: &Table) -> Markup {
                     } }
                     tbody {
                         @for row in &table.rows { tr {
-                            @for (column, cell) in row.iter().enumerate() { td class=[class(column)] { (cell) } }
+                            @for (column, cell) in row.iter().enumerate() {
+                                td class=[class(column)] data-head=[head(table, column)] { (cell) }
+                            }
                         } }
                     }
                 }
@@ -281,6 +284,11 @@ fn table_of(table: &Table) -> Markup {
             @if !table.note.is_empty() { p.note { (table.note) } }
         }
     }
+}
+
+/// The heading of a column for narrow screens, where each cell has its own.
+fn head(table: &Table, column: usize) -> Option<&String> {
+    table.columns.get(column).filter(|head| !head.is_empty())
 }
 
 fn parameters(parameters: &[Parameter], words: &Words) -> Markup {
@@ -295,9 +303,9 @@ fn parameters(parameters: &[Parameter], words: &Words) -> Markup {
                         tbody {
                             @for parameter in parameters { tr {
                                 th scope="row" { (parameter.name) }
-                                td.value { (parameter.value) @if !parameter.unit.is_empty() { " " (parameter.unit) } }
-                                td { span.origin data-origin=(parameter.origin.name()) { (words.origin(parameter.origin)) } }
-                                td { (parameter.source) }
+                                td.value data-head=(words.value) { (parameter.value) @if !parameter.unit.is_empty() { " " (parameter.unit) } }
+                                td data-head=(words.origin) { span.origin data-origin=(parameter.origin.name()) { (words.origin(parameter.origin)) } }
+                                td data-head=(words.source) { (parameter.source) }
                             } }
                         }
                     }

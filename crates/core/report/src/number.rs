@@ -60,6 +60,11 @@ impl Unit {
         Unit { name: name.to_owned(), steps, prefix, binary }
     }
 
+    /// Where bars begin: a multiple says how far something is from one, not from nothing.
+    pub fn origin(&self) -> f64 {
+        if matches!(self.name.as_str(), "times" | "倍") { 1.0 } else { 0.0 }
+    }
+
     /// The size in which values up to `largest` are easiest to read.
     pub fn step(&self, largest: f64) -> Option<Step> {
         let size = largest.abs();

@@ -107,6 +107,8 @@ pub enum Verdict {
     Differs,
     /// The finding can no longer be measured.
     NoLonger,
+    /// It was measured, but the runs cannot decide.
+    NotDecided,
     /// It was not measured.
     #[default]
     NotMeasured,
@@ -187,7 +189,11 @@ pub struct Axis {
 pub struct Series {
     /// The name of the series.
     pub name: String,
-    /// The origin of the points: published ones are drawn faintly beside the others.
+    /// Whose series it is. Series of one owner have the same colour on all of a page. If empty, the
+    /// name without the words on its origin.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub owner: String,
+    /// The origin of the points: published ones are drawn hollow beside the others.
     pub mark: Mark,
     /// The points, in the order in which they are joined. A point whose y is not finite is a gap.
     #[serde(with = "crate::json::points")]
@@ -196,6 +202,9 @@ pub struct Series {
     /// end of the list, and those with `None`, have no whisker.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub whiskers: Vec<Option<Whisker>>,
+    /// Places that have no value, and the reasons in a word or two, such as `killed`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<(X, String)>,
 }
 
 impl Series {

@@ -53,6 +53,10 @@ pub struct SeriesView {
     pub points: Vec<(f64, f64)>,
     /// The ends of each point's whisker, divided like the points; `None` if there is none to draw.
     pub whiskers: Vec<Option<(f64, f64)>>,
+    /// Places without a value, divided like the points, and the reasons.
+    pub gaps: Vec<(f64, String)>,
+    /// Whose it is: series of one owner share a slot on all of a page.
+    owner: String,
 }
 
 impl<'a> View<'a> {
@@ -60,15 +64,15 @@ impl<'a> View<'a> {
     pub fn new(plot: &'a Plot, words: &'static Words) -> View<'a> {
         let categories = categories(plot);
         let named = categories.is_some();
-        let from_zero = plot.kind == PlotKind::Bar;
+        let bars = plot.kind == PlotKind::Bar;
         let points = || plot.series.iter().flat_map(|series| &series.points);
         let across = points().filter_map(|(x, _)| if let X::Number(x) = x { Some(*x) } else { None });
-        let x = AxisView::new(&plot.x, across, false, !named);
+        let x = AxisView::new(&plot.x, across, (false, !named), words);
         let ends = plot.series.iter().flat_map(|series| {
             let whiskers = (0..series.points.len()).filter_map(|at| series.whisker(at));
             whiskers.flat_map(|whisker| [whisker.low, whisker.high])
         });
-        let y = AxisView::new(&plot.y, points().map(|(_, y)| *y).chain(ends), from_zero, true);
+        let y = AxisView::new(&plot.y, points().map(|(_, y)| *y).chain(ends), (bars, true), words);
         let mut left_out = LeftOut::default();
         let slots = slots(&plot.series, words);
         let series: Vec<SeriesView> = plot
@@ -77,10 +81,23 @@ impl<'a> View<'a> {
             .zip(slots)
             .map(|(series, slot)| {
                 let (points, whiskers) = drawn(series, categories.as_deref(), (&x, &y), &mut left_out);
-                SeriesView { label: label(series, plot, words), mark: series.mark, slot, points, whiskers }
+                let places = series.gaps.iter();
+                let gaps = places
+                    .filter_map(|(at, why)| Some((place(at, categories.as_deref(), &x)?, why.clone())))
+                    .collect();
+                SeriesView {
+                    label: label(series, plot, words),
+                    mark: series.mark,
+                    slot,
+                    points,
+                    whiskers,
+                    gaps,
+                    owner: owner(series, words),
+                }
             })
             .collect();
-        let remarks = [whiskers(plot, words), left_out.sentence(words)].join(" ").trim().to_owned();
+        let remarks = [gaps(plot, words), whiskers(plot, words), left_out.sentence(words)];
+        let remarks = remarks.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
         View { plot, words, categories, x, y, series, remarks }
     }
 
@@ -91,7 +108,13 @@ impl<'a> View<'a> {
 }
 
 impl AxisView {
-    fn new(axis: &Axis, values: impl Iterator<Item = f64>, from_zero: bool, divide: bool) -> AxisView {
+    /// `bars` begin at the unit's origin; `divide` allows another size of the unit.
+    fn new(
+        axis: &Axis,
+        values: impl Iterator<Item = f64>,
+        (bars, divide): (bool, bool),
+        words: &Words,
+    ) -> AxisView {
         let values: Vec<f64> = values.filter(|value| can_be_drawn(*value, axis.log)).collect();
         let unit = Unit::named(&axis.unit);
         let largest = values.iter().fold(0f64, |largest, value| largest.max(value.abs()));
@@ -105,6 +128,10 @@ impl AxisView {
             (name, symbol) if name == symbol => name.to_owned(),
             (name, symbol) => format!("{name} ({symbol})"),
         };
+        let title = match axis.log && !title.is_empty() {
+            true => filled(&words.log_scale, &[("title", &title)]),
+            false => title,
+        };
         let spread = match (axis.log, unit.binary) {
             (false, _) => Spread::Linear,
             (true, false) => Spread::Decimal,
@@ -112,9 +139,15 @@ impl AxisView {
         };
         // On a logarithmic axis bars cannot begin at zero, and the least of them needs some length.
         let least = values.iter().fold(f64::INFINITY, |least, value| least.min(*value));
-        let below = Some(least * 0.7).filter(|_| axis.log && from_zero && least.is_finite());
-        let scale =
-            Scale::fit(values.iter().copied().chain(below).map(|value| value / divisor), spread, from_zero);
+        let origin = if bars { unit.origin() } else { 0.0 };
+        let below = if origin > 0.0 { origin } else { least * 0.7 };
+        let below = Some(below).filter(|_| bars && (axis.log || origin > 0.0) && least.is_finite());
+        let all = values.iter().copied().chain(below).map(|value| value / divisor);
+        let mut scale = Scale::fit(all, spread, bars && origin == 0.0);
+        // A bar of one time, or of a little less, has no length: the axis begins there.
+        if bars && origin > 0.0 {
+            scale.low = origin.min(if least < origin * 0.98 { scale.low.min(least) } else { origin });
+        }
         AxisView { unit, divisor, title, scale }
     }
 
@@ -135,7 +168,9 @@ impl AxisView {
 
 /// The categories: all names, in order of appearance; for bars also the numbers, by size.
 fn categories(plot: &Plot) -> Option<Vec<String>> {
-    let across = || plot.series.iter().flat_map(|series| &series.points).map(|(x, _)| x);
+    let of_points = || plot.series.iter().flat_map(|series| &series.points).map(|(x, _)| x);
+    let of_gaps = || plot.series.iter().flat_map(|series| &series.gaps).map(|(x, _)| x);
+    let across = || of_points().chain(of_gaps());
     let has_names = across().any(|x| matches!(x, X::Name(_)));
     if !has_names && plot.kind != PlotKind::Bar {
         return None;
@@ -206,6 +241,35 @@ fn whiskers(plot: &Plot, words: &Words) -> String {
     }
 }
 
+/// Says which places have no value, and why; empty if there are none.
+fn gaps(plot: &Plot, words: &Words) -> String {
+    let named = plot.series.iter().flat_map(|series| {
+        series.gaps.iter().map(|(x, why)| {
+            let place = category(x, &plot.x);
+            filled(&words.gap, &[("name", &series.name), ("place", &place), ("why", why)])
+        })
+    });
+    let named: Vec<String> = named.collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => filled(&words.gaps, &[("names", &named.join("; "))]),
+    }
+}
+
+/// The place of an x value on its axis; `None` if it cannot be drawn.
+fn place(across: &X, categories: Option<&[String]>, x: &AxisView) -> Option<f64> {
+    let name = match (categories, across) {
+        (None, X::Number(number)) => {
+            let log = x.scale.spread != Spread::Linear;
+            return can_be_drawn(*number, log).then_some(number / x.divisor);
+        }
+        (None, X::Name(_)) => return None,
+        (Some(_), X::Number(number)) => x.unit.value(*number),
+        (Some(_), X::Name(name)) => name.clone(),
+    };
+    categories?.iter().position(|known| *known == name).map(|at| at as f64)
+}
+
 /// Points as they are drawn, and the ends of their whiskers.
 type Drawn = (Vec<(f64, f64)>, Vec<Option<(f64, f64)>>);
 
@@ -259,51 +323,55 @@ fn label(series: &Series, plot: &Plot, words: &Words) -> String {
     }
 }
 
-/// A slot for each series: series with the same name share it; published ones come last.
+/// Whose series it is: its owner, or its name without the words on its origin.
+fn owner(series: &Series, words: &Words) -> String {
+    stem(if series.owner.is_empty() { &series.name } else { &series.owner }, words)
+}
+
+/// A slot for each series: series of one owner share it; published ones come last.
 fn slots(series: &[Series], words: &Words) -> Vec<usize> {
     let mut known: Vec<String> = Vec::new();
     let published = |series: &&Series| series.mark == Mark::Published;
     let in_order = series.iter().filter(|series| !published(series)).chain(series.iter().filter(published));
-    for series in in_order {
-        let stem = stem(&series.name, words);
-        if !known.contains(&stem) {
-            known.push(stem);
+    for owner in in_order.map(|series| owner(series, words)) {
+        if !known.contains(&owner) {
+            known.push(owner);
         }
     }
-    let place =
-        |series: &Series| known.iter().position(|stem| *stem == self::stem(&series.name, words)).unwrap_or(0);
+    let place = |series: &Series| known.iter().position(|known| *known == owner(series, words)).unwrap_or(0);
     series.iter().map(place).collect()
 }
 
-/// Colours of a page; the seventh is the first again.
-const COLOURS: usize = 6;
+/// Looks of a page: six colours and shapes, in six combinations with dashes.
+const LOOKS: usize = 36;
 
-/// Gives series of the same name the same slot in all plots of a page, as far as there are enough
-/// slots.
+/// Gives the series of one owner the same slot in all plots of a page, and no other series that
+/// slot. Those that occur in most plots come first. Plots that share no owner with another plot
+/// keep their own slots, and so does a page with more owners than looks.
 pub fn share_slots(views: &mut [View]) {
-    let mut known: BTreeMap<String, usize> = BTreeMap::new();
-    for view in views {
-        let words = view.words;
-        let stems = view.series.iter().map(|series| (series.slot, stem(&series.label, words)));
-        let stems: BTreeSet<(usize, String)> = stems.collect();
-        let mut slots: BTreeMap<String, usize> = BTreeMap::new();
-        for (_, stem) in &stems {
-            let slot = known.get(stem).copied().filter(|slot| *slot < COLOURS);
-            if let Some(slot) = slot.filter(|slot| !slots.values().any(|taken| taken == slot)) {
-                slots.insert(stem.clone(), slot);
+    let owners = |view: &View| view.series.iter().map(|series| series.owner.clone()).collect::<Vec<_>>();
+    let mut plots: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    let mut order: Vec<String> = Vec::new();
+    for (at, view) in views.iter().enumerate() {
+        let slots: BTreeMap<usize, &String> =
+            view.series.iter().map(|series| (series.slot, &series.owner)).collect();
+        for owner in slots.into_values() {
+            if plots.entry(owner.clone()).or_default().insert(at) && !order.contains(owner) {
+                order.push(owner.clone());
             }
         }
-        for (_, stem) in stems {
-            if !slots.contains_key(&stem) {
-                let is_free = |slot: &usize| !slots.values().any(|taken| taken == slot);
-                let slot = (0..).find(is_free).unwrap_or_default();
-                known.entry(stem.clone()).or_insert(slot);
-                slots.insert(stem, slot);
-            }
-        }
-        for series in &mut view.series {
-            series.slot = slots.get(&stem(&series.label, words)).copied().unwrap_or(series.slot);
-        }
+    }
+    let is_alone = |view: &View| owners(view).iter().all(|owner| plots[owner].len() == 1);
+    let shared: BTreeSet<String> =
+        views.iter().filter(|view| !is_alone(view)).flat_map(|view| owners(view)).collect();
+    order.retain(|owner| shared.contains(owner));
+    if order.len() > LOOKS {
+        return;
+    }
+    // The sort is stable: equally frequent owners stay in the order of the page.
+    order.sort_by_key(|owner| std::cmp::Reverse(plots[owner].len()));
+    for series in views.iter_mut().flat_map(|view| &mut view.series) {
+        series.slot = order.iter().position(|owner| *owner == series.owner).unwrap_or(series.slot);
     }
 }
 
@@ -345,7 +413,68 @@ mod tests {
             plots.iter().map(|plot| View::new(plot, Words::of(Language::En))).collect();
         share_slots(&mut views);
         let slots = views.iter().map(|view| view.series.iter().map(|series| series.slot).collect::<Vec<_>>());
-        assert_eq!(slots.collect::<Vec<_>>(), [vec![0, 1, 2], vec![2, 0, 1], vec![0, 2]]);
+        assert_eq!(slots.collect::<Vec<_>>(), [vec![2, 1, 0], vec![0, 3, 1], vec![4, 0]]);
+    }
+
+    #[test]
+    fn more_owners_than_colours_are_never_taken_for_each_other() {
+        let names: Vec<String> = (0..10).map(|at| format!("contender {at}")).collect();
+        let of = |names: &[String]| Plot {
+            series: names.iter().map(|name| series(name, Mark::Measured, &[])).collect(),
+            ..Plot::default()
+        };
+        let plots = [of(&names[..6]), of(&names[4..]), of(&names[8..])];
+        let words = Words::of(Language::En);
+        let mut views: Vec<View> = plots.iter().map(|plot| View::new(plot, words)).collect();
+        share_slots(&mut views);
+        let mut known: BTreeMap<usize, String> = BTreeMap::new();
+        for series in views.iter().flat_map(|view| &view.series) {
+            let other = known.entry(series.slot).or_insert(series.label.clone());
+            assert_eq!(*other, series.label, "slot {}", series.slot);
+        }
+        assert_eq!(known.len(), 10);
+    }
+
+    #[test]
+    fn published_series_have_the_slot_of_their_owner() {
+        let mut printed = series("swap: on a SATA SSD", Mark::Published, &[(1.0, 96.0)]);
+        printed.owner = "swap".into();
+        let plot = Plot {
+            series: vec![series("memory", Mark::Measured, &[]), series("swap", Mark::Measured, &[]), printed],
+            ..Plot::default()
+        };
+        let view = View::new(&plot, Words::of(Language::En));
+        assert_eq!(view.series.iter().map(|series| series.slot).collect::<Vec<_>>(), [0, 1, 1]);
+    }
+
+    #[test]
+    fn places_without_a_value_are_named() {
+        let mut swap = Series { name: "swap".into(), mark: Mark::Measured, ..Series::default() };
+        swap.gaps.push((X::Name("1/4".into()), "killed".into()));
+        let mut memory = series("memory", Mark::Measured, &[]);
+        memory.points.push((X::Name("1/2".into()), 2.0));
+        let plot = Plot { kind: PlotKind::Bar, series: vec![memory, swap], ..Plot::default() };
+        let view = View::new(&plot, Words::of(Language::En));
+        assert_eq!(view.series[1].gaps, [(1.0, "killed".to_owned())]);
+        assert!(view.remarks.contains("Without a value: swap at 1/4: killed."), "{}", view.remarks);
+    }
+
+    #[test]
+    fn bars_of_multiples_begin_at_one_and_log_axes_say_so() {
+        let with = |log: bool, values: &[f64]| {
+            let points: Vec<(f64, f64)> = values.iter().map(|value| (*value, *value)).collect();
+            let plot = Plot {
+                kind: PlotKind::Bar,
+                y: Axis { name: "time".into(), unit: "times".into(), log },
+                series: vec![series("a", Mark::Measured, &points)],
+                ..Plot::default()
+            };
+            let view = View::new(&plot, Words::of(Language::En));
+            (view.y.scale.low, view.y.title.clone())
+        };
+        assert_eq!(with(false, &[1.3, 8.0]), (1.0, "time (times)".into()));
+        assert_eq!(with(true, &[0.99, 90.0]), (1.0, "time (times), logarithmic".into()));
+        assert!(with(true, &[0.5, 90.0]).0 <= 0.5, "what is below one is drawn");
     }
 
     #[test]
@@ -378,7 +507,7 @@ mod tests {
             ..Plot::default()
         };
         let view = View::new(&plot, Words::of(Language::En));
-        assert_eq!((view.x.title.as_str(), view.y.title.as_str()), ("size", "latency (µs)"));
+        assert_eq!((view.x.title.as_str(), view.y.title.as_str()), ("size, logarithmic", "latency (µs)"));
         assert_eq!(view.x.tick(65536.0), "64 KiB");
         assert_eq!(view.series[0].points[1], (65536.0, 200.0));
     }

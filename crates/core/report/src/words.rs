@@ -58,6 +58,9 @@ pub struct Words {
     pub bars: String,
     pub points: String,
     pub steps: String,
+    pub log_scale: String,
+    pub gaps: String,
+    pub gap: String,
     pub below_log_one: String,
     pub below_log: String,
     pub without_value_one: String,
@@ -82,6 +85,7 @@ pub struct Words {
     pub figure: String,
     pub holds: String,
     pub differs: String,
+    pub not_decided: String,
     pub no_longer: String,
     pub not_measured: String,
 }
@@ -130,6 +134,7 @@ impl Words {
         match verdict {
             Verdict::Holds => &self.holds,
             Verdict::Differs => &self.differs,
+            Verdict::NotDecided => &self.not_decided,
             Verdict::NoLonger => &self.no_longer,
             Verdict::NotMeasured => &self.not_measured,
         }

@@ -182,8 +182,9 @@ fn a_series() -> impl Strategy<Value = Series> {
     let whisker = prop::option::of((-9.0..9.0, any::<f64>(), ends));
     let whisker = whisker.prop_map(|found| found.map(|(low, high, ends)| Whisker { low, high, ends }));
     let whiskers = prop::collection::vec(whisker, 0..9);
-    (text(), mark, prop::collection::vec((x, y), 0..30), whiskers)
-        .prop_map(|(name, mark, points, whiskers)| Series { name, mark, points, whiskers })
+    (text(), mark, prop::collection::vec((x, y), 0..30), whiskers).prop_map(
+        |(name, mark, points, whiskers)| Series { name, mark, points, whiskers, ..Series::default() },
+    )
 }
 
 fn a_plot() -> impl Strategy<Value = Plot> {

@@ -29,6 +29,8 @@ struct AxisData<'a> {
     log_base: u32,
     low: f64,
     high: f64,
+    /// Where bars begin.
+    origin: f64,
     ticks: Vec<f64>,
 }
 
@@ -46,6 +48,8 @@ struct SeriesData<'a> {
     drawn: Option<&'a [(f64, f64)]>,
     /// Whiskers as they are drawn, in the order of the drawn points; empty if there are none.
     whiskers: &'a [Option<(f64, f64)>],
+    /// Places without a value as they are drawn, and the reasons.
+    gaps: &'a [(f64, String)],
     /// The whiskers of the study, in the order of its points: their ends, and what the ends are.
     ends: Vec<Option<(f64, f64, Ends)>>,
 }
@@ -98,6 +102,7 @@ fn axis<'a>(name: &'a str, axis: &'a AxisView) -> AxisData<'a> {
         log_base,
         low: axis.scale.low,
         high: axis.scale.high,
+        origin: (axis.unit.origin() / axis.divisor).max(axis.scale.low),
         ticks: axis.scale.ticks(8),
     }
 }
@@ -113,6 +118,7 @@ fn series<'a>(view: &View, drawn: &'a SeriesView, own: &'a crate::study::Series)
         slot: drawn.slot,
         points: &own.points,
         drawn: view.categories.as_ref().map(|_| &drawn.points[..]),
+        gaps: &drawn.gaps,
         whiskers: if has_whiskers { &drawn.whiskers } else { &[] },
         ends: if has_whiskers { all.collect() } else { Vec::new() },
     }

@@ -48,6 +48,9 @@ fn across(x: &X, plot: &Plot) -> String {
 /// Whether all series have the same x values in the same order.
 fn places_are_shared(series: &[Series]) -> bool {
     let [first, rest @ ..] = series else { return true };
+    if series.iter().any(|series| !series.gaps.is_empty()) {
+        return false;
+    }
     rest.iter().all(|other| {
         other.points.len() == first.points.len()
             && other.points.iter().zip(&first.points).all(|((one, _), (another, _))| one == another)
@@ -83,10 +86,12 @@ fn below(view: &View) -> Cells {
     let heads =
         vec![words.series.clone(), words.mark.clone(), with_unit(&plot.x, "x"), with_unit(&plot.y, "y")];
     let rows = plot.series.iter().flat_map(|series| {
-        series.points.iter().enumerate().map(move |(at, (x, _))| {
-            let mark = words.mark(series.mark).to_owned();
-            vec![series.name.clone(), mark, across(x, plot), value(series, at, words)]
-        })
+        let row = move |x: &X, value: String| {
+            vec![series.name.clone(), words.mark(series.mark).to_owned(), across(x, plot), value]
+        };
+        let points = series.points.iter().enumerate();
+        let points = points.map(move |(at, (x, _))| row(x, value(series, at, words)));
+        points.chain(series.gaps.iter().map(move |(x, why)| row(x, why.clone())))
     });
     (heads, rows.collect())
 }

@@ -19,6 +19,8 @@ struct Bar {
     /// The ends of its whisker.
     whisker: Option<(f64, f64)>,
     mark: Mark,
+    /// Why there is no value.
+    why: Option<String>,
 }
 
 impl Bar {
@@ -26,7 +28,7 @@ impl Bar {
     fn text(&self, view: &View) -> String {
         let of = |value: f64| view.y.unit.value(value * view.y.divisor);
         match self.whisker {
-            _ if self.value.is_nan() => "n/a".into(),
+            _ if self.value.is_nan() => self.why.clone().unwrap_or_else(|| "n/a".into()),
             Some((low, high)) => view.words.with_ends(&of(self.value), &of(low), &of(high)),
             None => of(self.value),
         }
@@ -71,10 +73,14 @@ pub fn draw(page: &mut Page, view: &View) {
 /// The bars of each category, under its name unless the bars themselves have it.
 fn groups<'a>(view: &View, names: &'a [String], alone: bool) -> Vec<(Option<&'a str>, Vec<Bar>)> {
     let bar = |at: usize, series: &SeriesView| {
-        let place = series.points.iter().rposition(|(x, _)| *x == at as f64)?;
         let label = if alone { names[at].clone() } else { format!("  {}", series.label) };
-        let (value, whisker) = (series.points[place].1, series.whiskers[place]);
-        Some(Bar { label, value, whisker, mark: series.mark })
+        let found = series.points.iter().rposition(|(x, _)| *x == at as f64);
+        let why = series.gaps.iter().find(|(x, _)| *x == at as f64).map(|(_, why)| why.clone());
+        let (value, whisker) = match found {
+            Some(place) => (series.points[place].1, series.whiskers[place]),
+            None => (f64::NAN, None),
+        };
+        (found.is_some() || why.is_some()).then(|| Bar { label, value, whisker, mark: series.mark, why })
     };
     let group = |(at, name): (usize, &'a String)| {
         let bars = view.series.iter().filter_map(|series| bar(at, series)).collect();
@@ -102,7 +108,8 @@ impl Room {
         let log = scale.spread != crate::scale::Spread::Linear;
         let finite = drawn().filter(|y| y.is_finite());
         let (low, high) = finite.fold((0f64, 0f64), |(low, high), y| (low.min(y), high.max(y)));
-        let (low, high) = if log { (scale.low, scale.high) } else { (low, high) };
+        let own = log || view.y.unit.origin() > 0.0;
+        let (low, high) = if own { (scale.low, scale.high) } else { (low, high) };
         // A line for zero among the bars takes one column.
         let bars = columns - labels - values - if low < 0.0 { 4 } else { 3 };
         Room { labels, bars, values, low, high, log }

@@ -39,7 +39,7 @@ pub fn plot(steady: &Steady, texts: &Texts) -> Plot {
         kind: PlotKind::Line,
         x: Axis { name: texts.say("steady-time", &[]), unit: "s".into(), log: false },
         y: Axis { name: texts.say("steady-speed", &[]), unit: "MiB/s".into(), log: false },
-        series: vec![Series { name: "fio".into(), mark: Mark::Measured, points, whiskers: Vec::new() }],
+        series: vec![Series { name: "fio".into(), mark: Mark::Measured, points, ..Series::default() }],
         note: String::new(),
     }
 }

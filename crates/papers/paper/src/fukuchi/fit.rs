@@ -176,7 +176,13 @@ fn plot(found: &Fit) -> Plot {
                 points: published,
                 ..Series::default()
             },
-            Series { name: "fitted, synthetic".to_owned(), mark: Mark::Synthetic, points: fitted, whiskers },
+            Series {
+                name: "fitted, synthetic".to_owned(),
+                mark: Mark::Synthetic,
+                points: fitted,
+                whiskers,
+                ..Series::default()
+            },
         ],
         note: String::new(),
     }

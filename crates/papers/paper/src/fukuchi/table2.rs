@@ -127,7 +127,13 @@ fn plot(bench: &Bench, gains: &[MeanGain]) -> Plot {
         let whiskers =
             spread.map(|(_, gain)| Some(Whisker::around(gain.mean, gain.spread, Ends::Deviation))).collect();
         if !points.is_empty() {
-            series.push(Series { name: called(mark).to_owned(), mark, points, whiskers });
+            series.push(Series {
+                name: called(mark).to_owned(),
+                mark,
+                points,
+                whiskers,
+                ..Series::default()
+            });
         }
     }
     Plot {
