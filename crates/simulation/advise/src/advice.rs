@@ -98,8 +98,12 @@ pub struct Advice {
     pub knee_bytes: Option<u64>,
     /// With the usual block and policy, for each budget.
     pub budgets: Vec<Prediction>,
-    /// The budget, block and policy to use.
+    /// The budget, block and policy to use; if no budget fits, of the largest one.
     pub choice: Prediction,
+    /// Whether the slow-down of the choice is accepted.
+    pub fits: bool,
+    /// If it is not: the least of some larger budgets whose slow-down would be accepted.
+    pub would_fit: Option<Prediction>,
     /// The same with the other blocks.
     pub blocks: Vec<Prediction>,
     /// All policies at the chosen budget, with the chosen block.
@@ -107,6 +111,9 @@ pub struct Advice {
     /// Far memory at the chosen budget.
     pub far: Prediction,
 }
+
+/// Larger budgets that are tried if none of those that were asked fits.
+const LARGER: u64 = 8;
 
 /// The fewest frames that are simulated.
 const FRAMES_MIN: usize = 8;
@@ -179,7 +186,37 @@ impl Question<'_> {
             }
         }
         let far = self.predict(&compute, budget, block, &usual.1, &far_memory());
-        Ok(Advice { footprint_bytes, touched_bytes, knee_bytes, budgets, choice, blocks, policies, far })
+        let fits = self.fits(&choice);
+        let would_fit = if fits {
+            None
+        } else {
+            let more = self.larger(choice.budget_bytes, footprint_bytes).into_iter();
+            let more = more.map(|budget| (budget, usual.0, usual.1.clone(), self.device));
+            predict(more.collect()).into_iter().find(|prediction| self.fits(prediction))
+        };
+        Ok(Advice {
+            footprint_bytes,
+            touched_bytes,
+            knee_bytes,
+            budgets,
+            choice,
+            fits,
+            would_fit,
+            blocks,
+            policies,
+            far,
+        })
+    }
+
+    /// Whether the slow-down is accepted, and no mere bound.
+    fn fits(&self, prediction: &Prediction) -> bool {
+        prediction.slow_down <= self.accepted && !prediction.too_low
+    }
+
+    /// Budgets above those that were asked, up to a tenth more than the data. Chosen, not measured.
+    fn larger(&self, asked: u64, footprint: u64) -> Vec<u64> {
+        let most = footprint + footprint / 10;
+        (1..=LARGER).map(|part| asked + most.saturating_sub(asked) * part / LARGER).collect()
     }
 
     /// The least budget that is accepted with any block, and the block that is clearly best there;
@@ -192,8 +229,7 @@ impl Question<'_> {
             })
         };
         let best: Vec<Prediction> = usual.iter().map(best).collect();
-        let fits = |prediction: &&Prediction| prediction.slow_down <= self.accepted && !prediction.too_low;
-        best.iter().find(fits).or(best.last()).cloned()
+        best.iter().find(|prediction| self.fits(prediction)).or(best.last()).cloned()
     }
 
     /// The number of predicted runs.

@@ -66,6 +66,18 @@ pub(crate) fn peek(mut input: Input, count: u64) -> io::Result<(Vec<u8>, Input)>
     Ok((head, Box::new(again)))
 }
 
+/// The byte-order mark of UTF-8, with which some programs begin text.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Passes over a byte-order mark at the beginning of text. `head` are the first bytes of `input`.
+pub(crate) fn without_mark(mut head: Vec<u8>, mut input: Input) -> io::Result<(Vec<u8>, Input)> {
+    if head.starts_with(MARK) && memchr::memchr(0, &head).is_none() {
+        io::copy(&mut input.by_ref().take(MARK.len() as u64), &mut io::sink())?;
+        head.drain(..MARK.len());
+    }
+    Ok((head, input))
+}
+
 /// Fails, and is empty from then on.
 struct Failing(Option<io::Error>);
 

@@ -115,6 +115,7 @@ impl Opened {
         let (input, read_bytes) = Counted::new(input);
         let (input, compression) = input::decompress(Box::new(input)).map_err(fail)?;
         let (head, input) = input::peek(input, detect::HEAD_BYTES).map_err(fail)?;
+        let (head, input) = input::without_mark(head, input).map_err(fail)?;
         if head.is_empty() {
             return Err(Problem::Empty { file }.into());
         }

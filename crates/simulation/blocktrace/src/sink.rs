@@ -2,6 +2,7 @@
 //! with compression if requested.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -43,7 +44,10 @@ impl Compression {
 
 /// A file in the making, or standard output.
 enum Target {
-    /// The temporary file is removed on drop.
+    /// It has no name until it is complete, so that nothing stays behind, however the process ends.
+    Nameless(File, PathBuf),
+    /// Where the file system has no files without a name: a temporary one, which is removed on
+    /// drop.
     File(tempfile::NamedTempFile, PathBuf),
     Other(Box<dyn Write + Send>),
 }
@@ -51,6 +55,7 @@ enum Target {
 impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
+            Target::Nameless(file, _) => file.write(bytes),
             Target::File(file, _) => file.write(bytes),
             Target::Other(other) => other.write(bytes),
         }
@@ -58,6 +63,7 @@ impl Write for Target {
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
+            Target::Nameless(file, _) => file.flush(),
             Target::File(file, _) => file.flush(),
             Target::Other(other) => other.flush(),
         }
@@ -85,15 +91,18 @@ impl Sink {
         let compression = Compression::of_name(path);
         // A path that is not a regular file, such as a pipe or /dev/null, is written directly.
         if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-            return Sink::new(Target::Other(Box::new(std::fs::File::create(path)?)), compression);
+            return Sink::new(Target::Other(Box::new(File::create(path)?)), compression);
         }
         // A link is kept, and the file to which it points is replaced.
         let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut name = OsStr::new(".").to_os_string();
         name.push(path.file_name().unwrap_or_default());
-        let file = new_file(folder, &name)?;
-        Sink::new(Target::File(file, path.to_path_buf()), compression)
+        let target = match nameless(folder) {
+            Ok(file) => Target::Nameless(file, path.to_path_buf()),
+            Err(_) => Target::File(new_file(folder, &name)?, path.to_path_buf()),
+        };
+        Sink::new(target, compression)
     }
 
     /// Writes to anything.
@@ -125,9 +134,41 @@ impl Sink {
             Packed::Xz(encoder) => encoder.finish()?,
         };
         match target.into_inner().map_err(io::IntoInnerError::into_error)? {
+            Target::Nameless(file, path) => name(&file, &path),
             Target::File(file, path) => file.persist(path).map(drop).map_err(|error| error.error),
             Target::Other(mut other) => other.flush(),
         }
+    }
+}
+
+/// A file without a name, with the permissions of a new file.
+fn nameless(folder: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    Ok(File::from(open(folder, flags, Mode::from_raw_mode(0o666))?))
+}
+
+/// Gives a file that has no name one, and replaces a file of that name.
+fn name(file: &File, path: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, linkat};
+    use std::os::fd::AsRawFd;
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let link = |to: &Path| linkat(CWD, own.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW);
+    match link(path) {
+        // A link does not replace a file, a rename does.
+        Err(rustix::io::Errno::EXIST) => {
+            let part = path.with_file_name(format!(
+                ".{}.{}.part",
+                path.file_name().unwrap_or_default().to_string_lossy(),
+                std::process::id()
+            ));
+            link(&part)?;
+            std::fs::rename(&part, path).inspect_err(|_| {
+                // The error of the rename is the one that matters.
+                let _ = std::fs::remove_file(&part);
+            })
+        }
+        other => Ok(other?),
     }
 }
 

@@ -105,6 +105,7 @@ struct Results {
     /// What is predicted for something else than was asked for.
     notes: Vec<String>,
     advice: Advice,
+    /// The command to use; empty if no budget fits.
     command: String,
 }
 
@@ -272,7 +273,10 @@ impl Advise {
             trouble: measured.trouble.iter().cloned().chain(busy()).collect(),
             device: self.device.clone().unwrap_or_else(|| measured.device.clone()),
             costs: measured.costs.clone(),
-            command: show::command(&advice.choice, &self.store, &subject.shown),
+            command: match advice.fits {
+                true => show::command(&advice.choice, &self.store, &subject.shown),
+                false => String::new(),
+            },
             advice,
         };
         let study = show::study(&results);

@@ -3,7 +3,7 @@
 use crate::progress::Progress;
 use crate::publish::check;
 use crate::trace::TraceArgs;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use std::path::PathBuf;
 use terapage_blocktrace::{Counts, Format, Losses, Reader, Writer, WriterOptions};
 
@@ -59,6 +59,7 @@ impl Convert {
                 .with_context(|| format!("as {format}"))?;
             reading.step(&reader);
         }
+        ensure!(reader.counts().requests > 0, "{}: there is no request in it", self.trace.path.display());
         let losses = writer.finish()?;
         drop(progress);
         tell(format, &losses, &reader.counts());

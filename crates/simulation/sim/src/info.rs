@@ -4,6 +4,7 @@ use crate::progress::Progress;
 use crate::publish::command_line;
 use crate::show::Show;
 use crate::trace::TraceArgs;
+use anyhow::ensure;
 use terapage_blocktrace::{Profile, ProfileOptions, Profiler};
 
 /// Describe a block trace: mix, sizes, alignment, sequence, times, footprint, reuse.
@@ -51,6 +52,7 @@ impl Info {
             profiler.add(&request?);
             reading.step(&reader);
         }
+        ensure!(reader.counts().requests > 0, "{}: there is no request in it", self.trace.path.display());
         Ok(profiler.finish(&reader))
     }
 }

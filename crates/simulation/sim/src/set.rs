@@ -4,6 +4,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::fmt::Write;
 use std::ops::Deref;
+use terapage_config::nearest;
 
 /// The flag.
 pub const SET: &str = "set";
@@ -61,7 +62,9 @@ fn read<T: Args>(texts: &[String]) -> Result<T, String> {
         };
         if !known(name) {
             let all: Vec<_> = flags.get_arguments().filter_map(Arg::get_long).collect();
-            return Err(format!("--set: there is no parameter {name} (there are {})", all.join(", ")));
+            let near = nearest(name, all.iter().copied());
+            let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
+            return Err(format!("--set: there is no parameter {name} ({near}there are {})", all.join(", ")));
         }
     }
     let words = texts.iter().map(|text| format!("--{text}"));
@@ -140,6 +143,8 @@ mod tests {
         for (line, part) in [
             ("x --set line", "NAME=VALUE is expected"),
             ("x --set lines=9", "there is no parameter lines (there are line-bytes, wrap"),
+            ("x --set wrapp=yes", "no parameter wrapp (did you mean wrap? there are"),
+            ("x --set line_bytes=9", "(did you mean line-bytes?"),
             ("x --set line-bytes=x", "invalid value 'x'"),
             ("x --set wrap=maybe", "write yes or no"),
         ] {

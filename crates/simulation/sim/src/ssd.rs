@@ -142,7 +142,7 @@ mod tests {
     fn all_nands_are_compared_with_the_first() {
         let (ssd, runs) = run("--nand all --set warm-up=10%").expect("it runs");
         let nands: Vec<&str> = runs.iter().map(|run| run.nand.as_str()).collect();
-        assert_eq!(nands, arguments::PAPER);
+        assert_eq!(nands, arguments::ALL);
         let study = study::of(&ssd, &runs);
         assert_eq!(study.tables[0].rows[0][2], "0.0");
         assert_eq!(runs[0].outcome.requests, 2_700);

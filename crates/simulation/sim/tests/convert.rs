@@ -98,3 +98,52 @@ fn errors_leave_nothing_behind() {
     run(&["convert", input_name, out_name, "--skip-bad", "1"]).unwrap();
     assert_eq!(requests(&out).1.len(), 99);
 }
+
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    let (folder, input) = folder();
+    let marked = folder.path().join("bom.csv");
+    fs::write(&marked, [b"\xef\xbb\xbf", fs::read(&input).unwrap().as_slice()].concat()).unwrap();
+    assert_eq!(requests(&marked), requests(&input));
+}
+
+#[test]
+fn a_trace_without_requests_is_refused_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";
+    for (name, text) in [("blank.csv", "\n\n\n   \n"), ("header.csv", header)] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let (path, out) = (path.to_str().unwrap(), folder.path().join("out.tera"));
+        let out = out.to_str().unwrap();
+        for arguments in [
+            &["cache", "--policy", "lru", "--size", "10%", "--format", "msr", path][..],
+            &["info", "--format", "msr", path],
+            &["ssd", "--format", "msr", path],
+            &["convert", "--format", "msr", path, out],
+        ] {
+            let error = run(arguments).expect_err(&format!("{arguments:?}"));
+            assert!(error.contains("no request"), "{arguments:?}: {error}");
+        }
+        assert!(!Path::new(out).exists());
+    }
+}
+
+/// A killed conversion runs no code that could remove its output: the output has no name until it
+/// is complete.
+#[test]
+fn an_unfinished_output_has_no_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.tera");
+    let options = terapage_blocktrace::WriterOptions::default();
+    let writer = terapage_blocktrace::Writer::create(&out, Format::Tera, &options).unwrap();
+    let names = || fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(names(), 0);
+    writer.finish().unwrap();
+    assert!(out.exists() && names() == 1);
+    // Another one takes its place.
+    let writer = terapage_blocktrace::Writer::create(&out, Format::Tera, &options).unwrap();
+    assert_eq!(names(), 1);
+    writer.finish().unwrap();
+    assert!(out.exists() && names() == 1);
+}

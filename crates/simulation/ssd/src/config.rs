@@ -215,8 +215,9 @@ impl Config {
             return wrong("channels x dies", problem);
         }
         if !self.over_provisioning.is_finite() || !(0.01..=100.0).contains(&self.over_provisioning) {
-            let problem = format!("{}: must be from 0.01 to 100", self.over_provisioning);
-            return wrong("over_provisioning", problem);
+            let problem =
+                format!("{} %: must be 1 to 10000 % of the capacity", self.over_provisioning * 100.0);
+            return wrong("over-provisioning", problem);
         }
         let unit = self.unit_bytes();
         if !unit.is_power_of_two() || !(512..=self.nand.page_bytes).contains(&unit) {

@@ -1,11 +1,11 @@
 //! libCacheSim's `oracleGeneral`: records of 24 bytes, little-endian, packed.
 //!
 //! Time in seconds u32, object u64, size in bytes u32, the number of the next request for the same
-//! object i64 (the first request has number 1; -1 if there is none). There are no kinds: all
-//! requests count as reads. The object counts as an address in units of 512 bytes, unless another
-//! unit is given. That is correct for the CloudPhysics traces, whose objects are sectors; others
-//! have bytes, blocks or hashes, which the files do not state. Records of size 0 are skipped, as in
-//! libCacheSim.
+//! object i64 (the first request has number 1, in some files 0; -1 if there is none). There are no
+//! kinds: all requests count as reads. The object counts as an address in units of 512 bytes,
+//! unless another unit is given. That is correct for the CloudPhysics traces, whose objects are
+//! sectors; others have bytes, blocks or hashes, which the files do not state. Records of size 0
+//! are skipped, as in libCacheSim.
 
 use crate::fault::Checked;
 use crate::format::vscsi::{int, long};
@@ -48,7 +48,8 @@ pub(crate) fn fits(head: &[u8]) -> bool {
     let mut records = 0;
     for (number, record) in (1i64..).zip(head.chunks_exact(RECORD)) {
         let next = long(record, 16) as i64;
-        let ahead = next == NEVER || next == i64::MAX || (next > number && next < 1 << 40);
+        // Where requests are counted from 0, the next one may have this one's number from 1.
+        let ahead = next == NEVER || next == i64::MAX || (next >= number && next < 1 << 40);
         if int(record, 0) < time || !ahead {
             return false;
         }
@@ -129,5 +130,30 @@ impl Encoder for Writer {
         self.complete()?;
         self.spool.rewind()?;
         io::copy(&mut self.spool, sink).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NEVER, RECORD, fits};
+
+    #[test]
+    fn the_next_request_may_be_counted_from_zero_or_from_one() {
+        // Three requests for one object.
+        let trace = |first: i64| -> Vec<u8> {
+            let next = [first + 1, first + 2, NEVER];
+            let record = |next: i64| -> Vec<u8> {
+                let parts = [
+                    &7u32.to_le_bytes()[..],
+                    &9u64.to_le_bytes(),
+                    &512u32.to_le_bytes(),
+                    &next.to_le_bytes(),
+                ];
+                parts.concat()
+            };
+            next.into_iter().flat_map(record).collect()
+        };
+        assert!(trace(0).len() == 3 * RECORD && fits(&trace(0)) && fits(&trace(1)));
+        assert!(!fits(&trace(-1)), "what lies behind is no next request");
     }
 }

@@ -27,6 +27,30 @@ fn mib(bytes: u64) -> String {
     Size(bytes >> 20 << 20).to_string()
 }
 
+/// The slow-down in few words, with its error only where it is a bound: the same for all lines.
+fn briefly(prediction: &Prediction) -> String {
+    match prediction.too_low {
+        true => factor(prediction),
+        false => format!("{:.2}", prediction.slow_down),
+    }
+}
+
+/// What to do: a command, unless its own prediction forbids it.
+fn decision(advice: &Advice, command: &str) -> String {
+    if advice.fits {
+        return format!("use        {command}");
+    }
+    let would = match &advice.would_fit {
+        Some(other) => format!("{} would ({})", mib(other.budget_bytes), factor(other)),
+        None => "nor does one as large as its data".to_owned(),
+    };
+    format!(
+        "use        no budget that was asked fits: {} has a slow-down of {}; {would}",
+        mib(advice.choice.budget_bytes),
+        factor(&advice.choice)
+    )
+}
+
 /// The slow-down with its error, or only a bound if touches are missing in the recording.
 fn factor(prediction: &Prediction) -> String {
     let least = (prediction.slow_down - prediction.error).max(0.5);
@@ -93,7 +117,7 @@ pub fn text(results: &Results) -> String {
             .blocks
             .iter()
             .filter(|other| other.budget_bytes == prediction.budget_bytes)
-            .map(|other| format!("; {} {:.2}", Size(other.block_bytes), other.slow_down))
+            .map(|other| format!("; {} {}", Size(other.block_bytes), briefly(other)))
             .collect();
         let _ = writeln!(
             text,
@@ -105,7 +129,7 @@ pub fn text(results: &Results) -> String {
     }
     let list = |of: &[Prediction], name: &dyn Fn(&Prediction) -> String| {
         of.iter()
-            .map(|prediction| format!("{} {:.2}", name(prediction), prediction.slow_down))
+            .map(|prediction| format!("{} {}", name(prediction), briefly(prediction)))
             .collect::<Vec<_>>()
             .join(", ")
     };
@@ -121,7 +145,7 @@ pub fn text(results: &Results) -> String {
         device.write_bytes_s / f64::from(1 << 20),
         advice.far.slow_down
     );
-    let _ = writeln!(text, "use        {}", results.command);
+    let _ = writeln!(text, "{}", decision(advice, &results.command));
     text
 }
 
@@ -239,8 +263,8 @@ fn parameters(results: &Results) -> Vec<Parameter> {
 
 #[cfg(test)]
 mod tests {
-    use super::factor;
-    use terapage_advise::advice::Prediction;
+    use super::{briefly, decision, factor};
+    use terapage_advise::advice::{Advice, Prediction};
     use terapage_advise::replay::Forecast;
 
     #[test]
@@ -257,5 +281,28 @@ mod tests {
         };
         assert_eq!(factor(&prediction(false)), "9.90 (8.10 to 11.70)");
         assert_eq!(factor(&prediction(true)), "at least 8.10");
+        // All lines say the same of one prediction.
+        assert_eq!(briefly(&prediction(true)), factor(&prediction(true)));
+        // A budget that its own prediction forbids is not advised.
+        let mut advice = Advice {
+            footprint_bytes: 100 << 20,
+            touched_bytes: 100 << 20,
+            knee_bytes: None,
+            budgets: vec![prediction(true)],
+            choice: prediction(true),
+            fits: false,
+            would_fit: None,
+            blocks: Vec::new(),
+            policies: Vec::new(),
+            far: prediction(true),
+        };
+        let command = "terapage run --memory 64M -- x";
+        let said = decision(&advice, command);
+        assert!(said.contains("no budget that was asked fits") && !said.contains("terapage run"), "{said}");
+        advice.would_fit = Some(Prediction { budget_bytes: 80 << 20, slow_down: 1.2, ..prediction(false) });
+        let said = decision(&advice, command);
+        assert!(said.contains("80 MiB would"), "{said}");
+        advice.fits = true;
+        assert!(decision(&advice, command).ends_with(command));
     }
 }

@@ -27,7 +27,18 @@ pub struct Trace {
 }
 
 impl Cache {
+    /// Reads the trace.
+    ///
+    /// # Errors
+    /// The trace is wrong, or has no requests.
     pub(super) fn read(&self, block: u64) -> anyhow::Result<Trace> {
+        let trace = self.read_any(block)?;
+        // Of nothing there is no miss ratio.
+        ensure!(trace.requests.objects() > 0, "{}: there is no request in it", self.trace.display());
+        Ok(trace)
+    }
+
+    fn read_any(&self, block: u64) -> anyhow::Result<Trace> {
         let listing = self.format.as_deref().and_then(|name| name.parse::<Listing>().ok());
         let format = match &self.format {
             Some(name) if listing.is_none() || name == Listing::OracleGeneral.name() => {

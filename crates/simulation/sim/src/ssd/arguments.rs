@@ -18,9 +18,10 @@ use crate::set::{Set, yes};
 use crate::show::Show;
 use crate::trace::ReadArgs;
 
-/// The profiles that `--nand all` compares: the four of the paper; the others are compared with the
-/// first.
-pub const PAPER: [&str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
+/// The profiles that `--nand all` compares: the four of the paper, and TLC and QLC of today. All
+/// are compared with the first.
+pub const ALL: [&str; 6] =
+    ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc", "samsung-96l", "intel-144l-qlc"];
 
 /// The least capacity of an SSD that takes its capacity from the trace. Chosen, not measured.
 const CAPACITY_MIN: u64 = 1 << 30;
@@ -122,7 +123,7 @@ pub struct Ssd {
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
     /// The chips: a profile's name, a .toml file, several with commas, or all for the four of the
-    /// paper
+    /// paper and two of today
     #[arg(long, value_name = "NAME", default_value = "3d-ct-tlc", value_delimiter = ',')]
     pub nand: Vec<String>,
     /// The cache between host and flash
@@ -267,7 +268,7 @@ impl Ssd {
     pub(super) fn profiles(&self) -> anyhow::Result<Vec<Profile>> {
         let mut profiles: Vec<Profile> = Vec::new();
         for name in &self.nand {
-            let names: &[&str] = if name == "all" { &PAPER } else { &[name] };
+            let names: &[&str] = if name == "all" { &ALL } else { &[name] };
             for name in names {
                 let profile = Profile::find(name)?;
                 if !profiles.iter().any(|known| known.name == profile.name) {

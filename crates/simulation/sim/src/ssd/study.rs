@@ -66,11 +66,22 @@ fn summary(runs: &[Run]) -> Vec<String> {
             summary.push(of_best(best, first, group));
         }
     }
+    summary.extend(several_chips(runs));
     summary.extend(runs.iter().find_map(cached_as_slc));
     summary.extend(runs.iter().find_map(kept_together));
     summary.extend(lost(runs));
     summary.extend(few_blocks(runs));
     summary
+}
+
+/// What a choice between chips needs that no simulation of a trace has.
+fn several_chips(runs: &[Run]) -> Option<String> {
+    let several = runs.iter().any(|run| run.nand != runs[0].nand && run.flash.is_some());
+    several.then(|| {
+        "Speed is not all: chips with more bits in a cell hold more for the same price, and endure fewer erases (the \
+         table of the flash has the erases that this trace took). Prices and rated erases are the seller's to state."
+            .to_owned()
+    })
 }
 
 /// A sentence on what the cache of SLC took.
