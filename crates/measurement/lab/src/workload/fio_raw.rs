@@ -7,7 +7,7 @@
 //! this work is the pass `less-own-work`, which must agree with the lab's.
 
 use crate::workload::fio::{self, Pattern};
-use crate::workload::raw::{Buffer, DEPTH, HUGE, Meter, Places, Raw, is_right};
+use crate::workload::raw::{Buffer, HUGE, Meter, Places, Raw, depth, is_right};
 use crate::workload::{Pass, Said};
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
@@ -42,8 +42,8 @@ impl Engine {
         }
     }
 
-    fn depth(self) -> u32 {
-        if self == Engine::IoUring { DEPTH as u32 } else { 1 }
+    fn depth(self, block: u64) -> u32 {
+        if self == Engine::IoUring { depth(block) as u32 } else { 1 }
     }
 }
 
@@ -55,7 +55,7 @@ impl Engine {
 pub fn run(raw: &Raw, engine: Engine, bytes: u64, meter: &Meter) -> anyhow::Result<()> {
     let writes = raw.pattern.writes();
     let pattern = pattern(raw, engine, "io", raw.block);
-    let mut words = common(engine, raw.method.is_direct());
+    let mut words = common(engine, raw.method.is_direct(), raw.block);
     words.extend([
         format!("--filename={}", raw.file.display().to_string().replace(':', "\\:")),
         format!("--size={bytes}"),
@@ -100,7 +100,7 @@ fn pattern<'a>(raw: &Raw, engine: Engine, pass: &'a str, block: u64) -> Pattern<
         rw: raw.pattern.name_of_fio(),
         read_percent: if raw.pattern.writes() { 0 } else { 100 },
         block,
-        depth: engine.depth(),
+        depth: engine.depth(block),
         words: false,
         seconds: None,
     }
@@ -119,8 +119,8 @@ fn sizes(block: u64, writes: bool, direct: bool) -> String {
 }
 
 /// fio's options for all reads and writes.
-fn common(engine: Engine, direct: bool) -> Vec<String> {
-    let depth = engine.depth();
+fn common(engine: Engine, direct: bool, block: u64) -> Vec<String> {
+    let depth = engine.depth(block);
     let mut words: Vec<String> = [
         "--name=terapage-lab",
         "--output-format=json",
@@ -160,7 +160,7 @@ fn common(engine: Engine, direct: bool) -> Vec<String> {
 /// nothing, or, if the engine makes no calls, with fio's engine that does nothing.
 fn own_work(raw: &Raw, engine: Engine) -> anyhow::Result<f64> {
     let (rw, writes) = (raw.pattern.name_of_fio(), raw.pattern.writes());
-    let mut words = common(engine, false);
+    let mut words = common(engine, false, raw.block);
     let idle = match engine {
         Engine::Mmap => {
             words.push("--ioengine=null".into());

@@ -31,8 +31,18 @@ const WRITTEN_MOST: u64 = 512 << 20;
 /// Bytes of a huge page.
 pub const HUGE: usize = 2 << 20;
 
-/// Requests in flight of the method `io-uring`.
-pub const DEPTH: usize = 16;
+/// The most requests in flight of the method `io-uring`.
+const DEPTH: usize = 16;
+
+/// The most bytes of buffers of all requests in flight: they count against the memory limit of the
+/// run, which is 64 MiB in a first impression. 16 MiB in flight are more than any device needs to
+/// reach its rate.
+const IN_FLIGHT_MOST: u64 = 16 << 20;
+
+/// The requests in flight of `io-uring` with blocks of this size.
+pub fn depth(block: u64) -> usize {
+    ((IN_FLIGHT_MOST / block) as usize).clamp(1, DEPTH)
+}
 
 /// Options.
 #[derive(Debug, clap::Args)]
@@ -85,13 +95,13 @@ pub enum Method {
     SyncFileRange,
     /// pread and pwrite past the page cache.
     Direct,
-    /// io_uring past the page cache, 16 requests in flight.
+    /// io_uring past the page cache, 16 requests in flight, but at most 16 MiB.
     IoUring,
     /// fio's psync.
     FioPsync,
     /// fio's mmap.
     FioMmap,
-    /// fio's io_uring, past the page cache, 16 requests in flight.
+    /// fio's io_uring, past the page cache, with as many requests in flight.
     FioIoUring,
 }
 
@@ -399,7 +409,7 @@ impl Way {
             false => None,
         };
         let block = raw.block as usize;
-        let count = if raw.method == Method::IoUring { DEPTH } else { 1 };
+        let count = if raw.method == Method::IoUring { depth(raw.block) } else { 1 };
         let buffer = match raw.method.is_direct() {
             true => Buffer::huge(block * count)?,
             false => Buffer::new(block * count)?,
@@ -474,13 +484,14 @@ impl Way {
         self.file.sync_data()
     }
 
-    /// All places by io_uring, [`DEPTH`] at a time; returns the number of transferred bytes.
+    /// All places by io_uring, [`depth`] at a time; returns the number of transferred bytes.
     fn ring(&mut self, places: &mut Places, write: bool, limit: Duration) -> anyhow::Result<u64> {
         use io_uring::{opcode, types};
-        let mut ring = calls::ring(DEPTH as u32).context("io_uring")?;
+        let depth = depth(self.block as u64);
+        let mut ring = calls::ring(depth as u32).context("io_uring")?;
         let file = types::Fd(self.file.as_raw_fd());
         let (start, block) = (Instant::now(), self.block);
-        let (mut free, mut offsets): (Vec<usize>, Vec<u64>) = ((0..DEPTH).collect(), vec![0; DEPTH]);
+        let (mut free, mut offsets): (Vec<usize>, Vec<u64>) = ((0..depth).collect(), vec![0; depth]);
         let mut done = 0;
         loop {
             while let Some(slot) = free.pop() {
@@ -502,7 +513,7 @@ impl Way {
                 unsafe { ring.submission().push(&entry.user_data(slot as u64)) }
                     .context("io_uring is full")?;
             }
-            if free.len() == DEPTH {
+            if free.len() == depth {
                 return Ok(done);
             }
             ring.submit_and_wait(1)?;
@@ -601,8 +612,24 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Places, check, fill, mark, word};
+    use super::{Places, check, depth, fill, mark, word};
+    use crate::experiment::Experiment;
     use std::collections::HashSet;
+
+    /// Otherwise a run is killed by the buffers of its own requests.
+    #[test]
+    fn requests_in_flight_fit_into_the_memory_of_every_cell() {
+        let (_, whole) = Experiment::find("raw").expect("it is shipped");
+        for experiment in [whole.clone().quick(), whole] {
+            for cell in experiment.cells() {
+                let memory = experiment.sizes_of(&cell).expect("sizes")["memory"];
+                let terapage_config::Size(block) = cell["block"].parse().expect("a size");
+                let buffers = block * depth(block) as u64;
+                assert!(buffers <= memory / 2, "{buffers} bytes of {memory} at {cell:?}");
+            }
+        }
+        assert_eq!((depth(4096), depth(1 << 20), depth(4 << 20), depth(64 << 20)), (16, 16, 4, 1));
+    }
 
     #[test]
     fn places_are_whole_blocks_inside_the_file() {
