@@ -25,6 +25,7 @@ pub use ground::disk::check_free;
 pub use ground::janitor::OwnedFile;
 pub use ground::runner;
 pub use ground::site::{PAPER, Site};
-pub use result::journal::results_directory;
+pub use result::journal::{results_directory, results_place};
+pub use result::kept::Kept;
 pub use result::language::Texts;
 pub use result::number::number;

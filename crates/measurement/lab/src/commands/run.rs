@@ -60,8 +60,50 @@ impl All {
             running.show.html = Some(results_directory(running.results.as_deref())?.join(name));
         }
         running.show.says_where = true;
-        run_all("all", experiments?, &running, None)
+        let mut experiments = experiments?;
+        if running.quick && running.contenders.is_empty() {
+            let left = leave_out(&mut experiments, &running)?;
+            if !left.is_empty() {
+                let _ = writeln!(
+                    io::stderr(),
+                    "--quick keeps to {} minutes, and leaves out {} (terapage lab run {} --quick)",
+                    QUICK_MOST_S / 60.0,
+                    left.join(", "),
+                    left.join(" ")
+                );
+            }
+        }
+        run_all("all", experiments, &running, None)
     }
+}
+
+/// The seconds that `lab all --quick` takes at most, by its prediction, which is right within a
+/// fifth.
+const QUICK_MOST_S: f64 = 12.5 * 60.0;
+
+/// The experiments that `lab all --quick` can do without, the first one before the others: those
+/// whose contenders need far memory or several devices to show what their paper found.
+const LEFT_OUT: [&str; 5] = ["devices", "sort-blocks", "transfer", "latency", "stride"];
+
+/// Leaves experiments out until the rest is predicted to end in time; returns their names.
+fn leave_out(
+    experiments: &mut Vec<(String, Experiment)>,
+    running: &Running,
+) -> anyhow::Result<Vec<&'static str>> {
+    let seconds = |experiments: &[(String, Experiment)]| -> anyhow::Result<f64> {
+        let chosen = as_chosen(experiments.to_vec(), running)?;
+        chosen.iter().map(|(_, experiment)| Ok(estimate(experiment)?.seconds.1)).sum()
+    };
+    let mut left = Vec::new();
+    for name in LEFT_OUT {
+        if seconds(experiments)? <= QUICK_MOST_S {
+            break;
+        }
+        let count = experiments.len();
+        experiments.retain(|(known, _)| known != name);
+        left.extend((experiments.len() < count).then_some(name));
+    }
+    Ok(left)
 }
 
 /// Runs an experiment of another crate as `terapage paper run` does: `text` is its file.
@@ -338,5 +380,36 @@ pub fn status(groups: &[Group], named: &[String]) -> ExitCode {
     match groups.iter().any(|group| group.runs.iter().any(failed) || group.head.left_out.iter().any(misses)) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{QUICK_MOST_S, RunOne, leave_out};
+    use crate::campaign::estimate::estimate;
+    use crate::experiment::{Experiment, SHIPPED};
+    use clap::{Args, FromArgMatches};
+
+    /// The options of a run.
+    fn running(words: &[&str]) -> super::Running {
+        let command = RunOne::augment_args(clap::Command::new("run"));
+        let words = [&["run", "all"], words].concat();
+        RunOne::from_arg_matches(&command.get_matches_from(words)).expect("options").running
+    }
+
+    #[test]
+    fn all_quick_keeps_to_its_time_and_names_what_it_leaves_out() {
+        for words in [&["--quick"][..], &["--quick", "--far"]] {
+            let running = running(words);
+            let mut all: Vec<_> =
+                SHIPPED.iter().map(|(name, _)| Experiment::find(name).expect("it is shipped")).collect();
+            let count = all.len();
+            let left = leave_out(&mut all, &running).expect("terms");
+            assert!(!left.is_empty() && all.len() + left.len() == count, "{left:?}");
+            let chosen = super::as_chosen(all, &running).expect("options");
+            let seconds: f64 =
+                chosen.iter().map(|(_, experiment)| estimate(experiment).expect("terms").seconds.1).sum();
+            assert!(seconds <= QUICK_MOST_S, "{words:?}: {seconds} s");
+        }
     }
 }

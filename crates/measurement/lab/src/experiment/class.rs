@@ -1,6 +1,6 @@
 //! Classes of slower devices. A limit counts bytes or requests, and knows no seeks. So each class
-//! has two profiles: a rate in bytes for sequential access, and a rate in requests for random
-//! access.
+//! has two profiles: a rate in bytes for sequential access, and for random access a rate in
+//! requests as well.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,10 @@ impl Class {
     pub fn limits(&self, profile: Profile) -> [u64; 4] {
         match profile {
             Profile::Sequential => [self.bytes_per_s.0, self.bytes_per_s.1, 0, 0],
-            Profile::Random => [0, 0, self.requests_per_s.0, self.requests_per_s.1],
+            // Large requests at random places are no faster than the device is from end to end.
+            Profile::Random => {
+                [self.bytes_per_s.0, self.bytes_per_s.1, self.requests_per_s.0, self.requests_per_s.1]
+            }
         }
     }
 }
@@ -77,7 +80,8 @@ mod tests {
     fn a_class_has_a_rate_from_end_to_end_and_requests_at_random() {
         let class = Class::find("hdd").expect("there is one");
         assert_eq!(class.limits(Profile::Sequential)[2..], [0, 0]);
-        assert_eq!(class.limits(Profile::Random), [0, 0, 120, 120]);
+        assert_eq!(class.limits(Profile::Random)[2..], [120, 120]);
+        assert_eq!(class.limits(Profile::Random)[..2], class.limits(Profile::Sequential)[..2]);
         assert!(class.words().contains("120/120 requests/s"));
         assert!(Class::find("tape").expect_err("none").contains("hdd, hdd-2008, sata-ssd"));
     }

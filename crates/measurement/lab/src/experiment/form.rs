@@ -365,6 +365,13 @@ fn pass() -> String {
     "pass".into()
 }
 
+impl Published {
+    /// Whether the value is a multiple of another figure than the baseline's.
+    pub fn is_over(&self) -> bool {
+        self.over.is_some() || self.over_contender.is_some()
+    }
+}
+
 /// A published figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -389,6 +396,9 @@ pub struct Published {
     /// A cell of the same contender and pass. The value is a multiple of the figure in that cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<BTreeMap<String, Value>>,
+    /// A contender. The value is a multiple of that contender's figure in the same cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_contender: Option<String>,
     /// What has changed since its publication.
     #[serde(default)]
     pub note: String,

@@ -1,11 +1,12 @@
 //! The first page: a table of the lab's own work relative to memory, sentences, and doubts.
 
 use crate::experiment::unit::Unit;
-use crate::experiment::{Only, is_in};
+use crate::experiment::{Only, SHIPPED, is_in};
 use crate::result::checks::cross_checks;
 use crate::result::findings::{Part, all};
 use crate::result::language::Texts;
 use crate::result::number::number;
+use crate::result::pairs::Ratio;
 use crate::result::solve::{Solved, SolvedCell, SolvedFigure};
 use serde::Deserialize;
 use terapage_config::Size;
@@ -76,24 +77,53 @@ fn reads_ahead(part: &Part<'_>, cell: &SolvedCell, pass: &str, texts: &Texts) ->
 /// Times within this factor of the shortest count as equal. Chosen, not measured.
 const ALIKE: f64 = 1.05;
 
-/// The contenders with the shortest time in a cell; times that count as equal share the place.
-fn fastest(cell: &SolvedCell, pass: &str) -> Vec<&'static str> {
-    let times: Vec<(&str, f64)> =
-        SHOWN.into_iter().filter_map(|name| Some((name, figure(cell, name, pass)?.times?.center))).collect();
-    let least = times.iter().map(|(_, times)| *times).fold(f64::INFINITY, f64::min);
-    match times.len() {
-        0 | 1 => Vec::new(),
-        _ => times.into_iter().filter(|(_, times)| *times <= least * ALIKE).map(|(name, _)| name).collect(),
+/// The contenders with the shortest time in a cell; times that count as equal share the place. None
+/// if the cell cannot decide that: its passes are short, or its runs were disturbed. A contender
+/// that did not end well is never among them.
+fn fastest(part: &Part<'_>, cell: &SolvedCell, pass: &str) -> Vec<&'static str> {
+    if is_short(part, cell, pass) {
+        return Vec::new();
     }
+    let ended = |name: &str| cell.ends.iter().all(|(who, _)| who != name);
+    let all = SHOWN.into_iter().filter(|name| ended(name));
+    let times: Vec<(&str, Ratio)> =
+        all.filter_map(|name| Some((name, figure(cell, name, pass)?.times?))).collect();
+    let rivals = times.len() + SHOWN.iter().filter(|name| !ended(name)).count();
+    if rivals < 2 || times.iter().any(|(_, times)| times.disturbed) {
+        return Vec::new();
+    }
+    let least = times.iter().map(|(_, times)| times.center).fold(f64::INFINITY, f64::min);
+    let alike = ALIKE.max(part.solved.floor());
+    times.into_iter().filter(|(_, times)| times.center <= least * alike).map(|(name, _)| name).collect()
+}
+
+/// Whether passes of a cell are too short to judge by, of the contenders that are shown or of the
+/// baseline.
+fn is_short(part: &Part<'_>, cell: &SolvedCell, pass: &str) -> bool {
+    let baseline = part.solved.baseline.as_str();
+    let own = SHOWN.into_iter().chain([baseline]).filter_map(|name| figure(cell, name, pass));
+    own.into_iter().any(SolvedFigure::is_short)
+}
+
+/// The cell that stands for a work: the one that its form names, unless that is too short to judge;
+/// then the first that is not.
+fn usual<'a>(form: &AnswerForm, part: &Part<'a>) -> Option<&'a SolvedCell> {
+    let cells = || part.solved.cells.iter();
+    let has_any = |cell: &&SolvedCell| SHOWN.iter().any(|name| figure(cell, name, &form.pass).is_some());
+    let named = cells().find(|cell| is_in(&form.at, &cell.cell));
+    let is_long = |cell: &&SolvedCell| !is_short(part, cell, &form.pass);
+    named.filter(is_long).or_else(|| cells().filter(has_any).find(is_long)).or(named)
 }
 
 /// Which contender is the fastest for which work, by the row that stands for each work.
 fn when_to_use_what(parts: &[Part<'_>], texts: &Texts) -> Option<Answer> {
     let mut works: Vec<(&str, Vec<String>)> = SHOWN.map(|name| (name, Vec::new())).into();
+    let mut asked = false;
     for form in all().answer.iter().filter(|form| form.show == Show::Times) {
         let Some(part) = part_of(form, parts) else { continue };
-        let Some(cell) = part.solved.cells.iter().find(|cell| is_in(&form.at, &cell.cell)) else { continue };
-        let first = fastest(cell, &form.pass);
+        let Some(cell) = usual(form, part) else { continue };
+        asked = true;
+        let first = fastest(part, cell, &form.pass);
         works
             .iter_mut()
             .filter(|(name, _)| first.contains(name))
@@ -105,8 +135,38 @@ fn when_to_use_what(parts: &[Part<'_>], texts: &Texts) -> Option<Answer> {
         texts.say("fastest-for", &[("name", name.trim_end()), ("works", &texts.list(works))])
     };
     let told = works.iter().map(part).collect::<Vec<_>>().join("; ");
-    (!works.is_empty())
-        .then(|| Answer { text: texts.say("when-to-use", &[("parts", &told)]), ..Answer::default() })
+    let text = match works.is_empty() {
+        true => texts.say("fastest-unknown", &[]),
+        false => texts.say("when-to-use", &[("parts", &told)]),
+    };
+    asked.then(|| Answer { text, ..Answer::default() })
+}
+
+/// How far the figures of a page can be trusted: the noise floor, and the disturbed runs. None if
+/// there is nothing to say.
+pub fn noise(parts: &[Part<'_>], texts: &Texts) -> Option<Answer> {
+    let sum = |of: fn(&Solved) -> usize| parts.iter().map(|part| of(part.solved)).sum::<usize>();
+    let (disturbed, runs) = (sum(|solved| solved.disturbed), sum(|solved| solved.runs));
+    let worst = parts.iter().max_by(|a, b| a.solved.floor().total_cmp(&b.solved.floor()))?;
+    let floor = worst.solved.floor();
+    if disturbed == 0 && floor < ALIKE {
+        return None;
+    }
+    let [disturbed, runs] = [disturbed, runs].map(|count| count.to_string());
+    let floor = number(floor);
+    let values = [
+        ("disturbed", disturbed.as_str()),
+        ("runs", &runs),
+        ("floor", &floor),
+        ("experiment", &worst.group.head.name),
+        ("baseline", &worst.solved.baseline),
+    ];
+    let known = parts.iter().any(|part| part.solved.noise.is_some());
+    let text = match known {
+        true => texts.say("noise-first", &values),
+        false => texts.say("noise-unknown", &values),
+    };
+    Some(Answer { text, ..Answer::default() })
 }
 
 /// Whose times the table has.
@@ -120,9 +180,13 @@ pub fn overview(parts: &[Part<'_>], texts: &Texts) -> Option<Table> {
         let Some(part) = part_of(form, parts) else { continue };
         let bound = |cell: &SolvedCell| bound(form, part, cell, device_rate(parts)?);
         let cells = || part.solved.cells.iter();
-        let worst = cells().filter_map(|cell| Some((cell, loss(cell, &form.pass)?)));
+        // What is too short to judge is not the worst either, unless there is nothing else.
+        let long = |cell: &&SolvedCell| !is_short(part, cell, &form.pass);
+        let only_short = !cells().any(|cell| long(&cell));
+        let worst = cells().filter(|cell| only_short || long(cell));
+        let worst = worst.filter_map(|cell| Some((cell, loss(cell, &form.pass)?)));
         let worst = worst.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cell, _)| cell);
-        let usual = cells().find(|cell| is_in(&form.at, &cell.cell));
+        let usual = usual(form, part);
         let same = usual.zip(worst).is_some_and(|(usual, worst)| std::ptr::eq(usual, worst));
         for cell in usual.into_iter().chain(worst.filter(|_| !same)) {
             let is_worst = worst.is_some_and(|worst| std::ptr::eq(worst, cell));
@@ -192,7 +256,8 @@ fn row(
     let told = SHOWN.map(|name| told(cell, (name, &part.solved.baseline), &form.pass, texts));
     let measured = told.iter().any(|text| text != NONE);
     let bound = bound.map_or(NONE.to_owned(), |times| texts.say("times-of", &[("times", &number(times))]));
-    let first = fastest(cell, &form.pass).into_iter().map(|name| texts.contender(name).trim_end().to_owned());
+    let first =
+        fastest(part, cell, &form.pass).into_iter().map(|name| texts.contender(name).trim_end().to_owned());
     let mut marks = vec![first.collect::<Vec<_>>().join(&texts.say("and", &[]))];
     marks.extend(is_worst.then(|| texts.say("worst", &[])));
     marks.retain(|mark| !mark.is_empty());
@@ -206,6 +271,9 @@ fn told(cell: &SolvedCell, (name, baseline): (&str, &str), pass: &str, texts: &T
         return texts.text(end);
     }
     let of = |name: &str| figure(cell, name, pass);
+    if let Some(struck) = of(name).and_then(|figure| figure.struck) {
+        return texts.say("struck", &[("times", &number(struck.center))]);
+    }
     let Some((figure, times)) = of(name).and_then(|figure| Some((figure, figure.times?))) else {
         return NONE.into();
     };
@@ -229,24 +297,27 @@ pub fn short_passes(solved: &Solved, texts: &Texts) -> Option<String> {
     (short > 0).then(|| texts.say("short-passes", &[("short", &short_text), ("all", &all)]))
 }
 
-/// Another tool and the lab differ in most cells: a warning for the first page.
-pub fn doubts(parts: &[Part<'_>], texts: &Texts) -> Vec<Answer> {
-    let of_part = |part: &Part<'_>| {
-        let name = part.group.head.name.clone();
+/// Another tool and the lab differ in most cells: one warning for the first page.
+pub fn doubts(parts: &[Part<'_>], texts: &Texts) -> Option<Answer> {
+    let (mut names, mut told): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+    for part in parts {
         let checks = cross_checks(&part.group.head.experiment, part.solved);
-        let failed = checks.into_iter().filter(|check| 2 * check.met < check.all);
-        failed
-            .map(|check| {
-                let values = check.values();
-                let mut values: Vec<(&str, &str)> =
-                    values.iter().map(|(name, value)| (*name, value.as_str())).collect();
-                values.push(("experiment", &name));
-                let command = format!("terapage lab run {name}");
-                Answer { text: texts.say("cross-check-fails", &values), command }
-            })
-            .collect::<Vec<_>>()
-    };
-    parts.iter().flat_map(of_part).collect()
+        for check in checks.into_iter().filter(|check| 2 * check.met < check.all) {
+            let name = part.group.head.name.as_str();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+            let values = check.values();
+            let mut values: Vec<(&str, &str)> =
+                values.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            values.push(("experiment", name));
+            told.push(texts.say("check-fails", &values));
+        }
+    }
+    let shipped = names.iter().all(|name| SHIPPED.iter().any(|(known, _)| known == name));
+    let command = format!("terapage {} run {}", if shipped { "lab" } else { "paper" }, names.join(" "));
+    let text = texts.say("cross-check-fails", &[("checks", &told.join("; "))]);
+    (!told.is_empty()).then_some(Answer { text, command })
 }
 
 /// How a contender ended in a cell, in words, if it did not end well.
@@ -345,8 +416,8 @@ mod tests {
         assert_eq!(table.columns[5], "the device's bound", "{:?}", table.columns);
         assert_eq!(table.rows[0][5..], ["5.00 x", "Terapage, a mapped file"]);
         let said = super::when_to_use_what(&parts, Texts::of(Language::En)).expect("a sentence").text;
-        assert!(said.contains("Terapage for Three arrays (triad); a mapped file for Three"), "{said}");
-        assert!(!said.contains("swap for"), "{said}");
+        assert!(said.contains("Terapage (Three arrays (triad)); a mapped file (Three"), "{said}");
+        assert!(!said.contains("swap ("), "{said}");
     }
 
     #[test]
@@ -393,9 +464,101 @@ mod tests {
             let solved = solve(&group);
             doubts(&[Part { group: &group, solved: &solved, plots: Vec::new() }], Texts::of(Language::En))
         };
-        assert!(with(1.01).is_empty());
-        let said = with(2.0);
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].text.contains("0 of 2") && said[0].text.contains("arrays"), "{said:?}");
+        assert!(with(1.01).is_none());
+        let said = with(2.0).expect("a warning");
+        assert!(said.text.contains("0 of 2") && said.text.contains("arrays"), "{said:?}");
+    }
+
+    #[test]
+    fn several_cross_checks_that_fail_are_one_warning() {
+        let failed = |name: &str, pass: &str, contenders: [&str; 2]| {
+            let mut group = measured(name, 6, "none", |_, _| 1.0);
+            for cell in group.head.experiment.cells() {
+                for (contender, seconds) in contenders.into_iter().zip([1.0, 2.0]) {
+                    let mut run = record(&group.head, &cell, 1, contender, seconds);
+                    run.run.passes[0].pass = pass.into();
+                    group.runs.push(run);
+                }
+            }
+            group
+        };
+        let groups = [
+            failed("arrays", "triad", ["memory-pinned", "likwid"]),
+            failed("raw", "io", ["io-uring", "fio-io-uring"]),
+        ];
+        let solved = [solve(&groups[0]), solve(&groups[1])];
+        let parts: Vec<Part> = groups
+            .iter()
+            .zip(&solved)
+            .map(|(group, solved)| Part { group, solved, plots: Vec::new() })
+            .collect();
+        let said = doubts(&parts, Texts::of(Language::En)).expect("a warning");
+        assert!(said.text.contains("arrays") && said.text.contains("raw"), "{said:?}");
+        assert_eq!(said.command, "terapage lab run arrays raw");
+    }
+
+    #[test]
+    fn who_was_killed_is_not_the_fastest() {
+        // Swap is the quickest, until it is killed in its second round.
+        let mut group = measured("sort", 2, "time", |_, contender| match contender {
+            "swap" => 1.1,
+            "mmap" => 3.0,
+            "terapage" => 2.0,
+            _ => 1.0,
+        });
+        let last = group.runs.iter_mut().filter(|run| run.run.contender == "swap" && run.run.round == 2);
+        for record in last {
+            record.run.end = End::Killed;
+            record.run.passes.clear();
+        }
+        let solved = solve(&group);
+        let parts = [Part { group: &group, solved: &solved, plots: Vec::new() }];
+        let texts = Texts::of(Language::En);
+        let said = super::when_to_use_what(&parts, texts).expect("a sentence").text;
+        assert!(said.contains("Terapage (") && !said.contains("swap ("), "{said}");
+        let table = overview(&parts, texts).expect("a table");
+        let row = &table.rows[0];
+        assert!(row.contains(&"killed".to_owned()) && row.last().unwrap().starts_with("Terapage"), "{row:?}");
+    }
+
+    #[test]
+    fn disturbed_runs_and_short_passes_name_nobody() {
+        let mut group = measured("arrays", 6, "triad", |cell, contender| match contender {
+            // Half the memory is too short to judge.
+            "memory" if cell["ratio"] == "1/2" => 0.02,
+            "swap" => 8.0,
+            _ => 1.0,
+        });
+        let texts = Texts::of(Language::En);
+        let told = |group: &crate::result::journal::Group| {
+            let solved = solve(group);
+            let parts = [Part { group, solved: &solved, plots: Vec::new() }];
+            let first = super::noise(&parts, texts).map(|answer| answer.text);
+            let said = super::when_to_use_what(&parts, texts).expect("a sentence").text;
+            (overview(&parts, texts).expect("a table").rows[0][0].clone(), said, first)
+        };
+        let (row, said, first) = told(&group);
+        assert!(!row.contains("ratio 1/2"), "another row stands for the work: {row}");
+        assert!(said.contains("Terapage"), "{said}");
+        assert_eq!(first, None, "a quiet page needs no warning");
+        group.runs.iter_mut().for_each(|run| run.watched.marks.push("load of 9".into()));
+        let (_, said, first) = told(&group);
+        assert!(said.starts_with("Which is the fastest is not decided"), "{said}");
+        let (first, count) = (first.expect("a warning"), group.runs.len());
+        assert!(first.starts_with(&format!("Disturbed: {count} of {count} runs")), "{first}");
+    }
+
+    #[test]
+    fn an_impossible_value_is_struck() {
+        let group = measured("arrays", 6, "triad", |_, contender| match contender {
+            "terapage" => 0.64,
+            "swap" => 8.0,
+            _ => 1.0,
+        });
+        let solved = solve(&group);
+        let parts = [Part { group: &group, solved: &solved, plots: Vec::new() }];
+        let table = overview(&parts, Texts::of(Language::En)).expect("a table");
+        assert_eq!(table.rows[0][2], "struck (0.64 x)");
+        assert_eq!(table.rows[0][5], "a mapped file");
     }
 }

@@ -145,13 +145,32 @@ impl Place<'_> {
         let same = std::ptr::eq(self.part, other.part) && std::ptr::eq(self.cell, other.cell);
         match same && self.pass == other.pass {
             true => times(&self.runs(), self.part.solved.unit, &self.contender, &other.contender, &self.pass),
-            false => unpaired(&self.costs(), &other.costs()),
+            false => {
+                let disturbed = self.is_disturbed() || other.is_disturbed();
+                Some(Ratio { disturbed, ..unpaired(&self.costs(), &other.costs())? })
+            }
         }
     }
 
     fn times(&self) -> Option<Ratio> {
         self.figure()?.times
     }
+
+    /// Whether half of its runs or more were disturbed.
+    fn is_disturbed(&self) -> bool {
+        let runs = self.runs();
+        let own: Vec<_> = runs.iter().filter(|record| record.run.contender == self.contender).collect();
+        let disturbed = own.iter().filter(|record| !record.watched.marks.is_empty()).count();
+        disturbed > 0 && 2 * disturbed >= own.len()
+    }
+}
+
+/// Why a finding that was measured is not decided.
+enum Undecided {
+    /// The runs were disturbed.
+    Disturbed,
+    /// The noise is larger than the distance from the bound.
+    Noise,
 }
 
 impl Form {
@@ -207,7 +226,8 @@ impl Form {
                 ours.iter().filter_map(|place| Some(place.figure()?.spread.median)).collect();
             let (least, most) = medians.iter().fold((f64::MAX, 0f64), |(a, b), of| (a.min(*of), b.max(*of)));
             let runs = ours.iter().filter_map(|place| Some(place.figure()?.runs)).min().unwrap_or(0);
-            let ratio = Ratio { center: most / least, low: most / least, high: most / least, pairs: runs };
+            let (center, disturbed) = (most / least, ours.iter().any(Place::is_disturbed));
+            let ratio = Ratio { center, low: center, high: center, pairs: runs, disturbed };
             return match medians.len() {
                 0 | 1 => Vec::new(),
                 _ => vec![Found { place: Cell::new(), cell: Cell::new(), ratio }],
@@ -252,17 +272,51 @@ impl Form {
         self.least.is_none_or(|least| value >= least) && self.most.is_none_or(|most| value <= most)
     }
 
+    /// The greatest noise floor of its experiments.
+    fn floor(&self, parts: &[Part<'_>]) -> f64 {
+        let names = self.experiments();
+        let own = parts.iter().filter(|part| names.contains(&part.group.head.name));
+        own.map(|part| part.solved.floor()).fold(1.0, f64::max)
+    }
+
+    /// Whether it holds; `Err` if the values cannot decide that. A value is known to the noise
+    /// floor, so a bound within that distance decides nothing.
+    fn judged(&self, found: &[Found], floor: f64) -> Result<bool, Undecided> {
+        if found.iter().any(|found| found.ratio.disturbed) {
+            return Err(Undecided::Disturbed);
+        }
+        let ends = |found: &Found| (found.ratio.center / floor, found.ratio.center * floor);
+        let inside = |(low, high): (f64, f64)| self.holds(low) && self.holds(high);
+        let outside = |(low, high): (f64, f64)| {
+            self.least.is_some_and(|least| high < least) || self.most.is_some_and(|most| low > most)
+        };
+        match found {
+            all if all.iter().any(|found| outside(ends(found))) => Ok(false),
+            all if all.iter().all(|found| inside(ends(found))) => Ok(true),
+            _ => Err(Undecided::Noise),
+        }
+    }
+
     fn finding(&self, parts: &[Part<'_>], texts: &Texts) -> Finding {
         let none = Default::default();
         let text = texts.finding(&self.id).unwrap_or(&none);
-        let found = self.found(parts);
+        let (found, floor) = (self.found(parts), self.floor(parts));
+        let mut here = Vec::new();
         let verdict = match found.as_slice() {
             _ if self.gone => Verdict::NoLonger,
             [] => Verdict::NotMeasured,
-            all if all.iter().all(|found| self.holds(found.ratio.center)) => Verdict::Holds,
-            _ => Verdict::Differs,
+            all => match self.judged(all, floor) {
+                Ok(true) => Verdict::Holds,
+                Ok(false) => Verdict::Differs,
+                Err(why) => {
+                    here.push(match why {
+                        Undecided::Disturbed => texts.say("not-decided-disturbed", &[]),
+                        Undecided::Noise => texts.say("not-decided-noise", &[("floor", &number(floor))]),
+                    });
+                    Verdict::NotDecided
+                }
+            },
         };
-        let mut here = Vec::new();
         match verdict {
             Verdict::NoLonger => here.push(texts.say("because", &[("why", &text.why)])),
             Verdict::NotMeasured if text.why.is_empty() => {
@@ -275,7 +329,7 @@ impl Form {
                 });
             }
             Verdict::NotMeasured => here.push(text.why.clone()),
-            Verdict::Holds | Verdict::Differs => {}
+            Verdict::Holds | Verdict::Differs | Verdict::NotDecided => {}
         }
         if !found.is_empty() {
             here.push(self.values(&found, &text.value, texts));
@@ -366,6 +420,7 @@ fn divided(one: Ratio, other: Ratio) -> Option<Ratio> {
         low: one.low / other.high,
         high: one.high / other.low,
         pairs: one.pairs.min(other.pairs),
+        disturbed: one.disturbed || other.disturbed,
     };
     ratio.center.is_finite().then_some(ratio)
 }
@@ -401,7 +456,16 @@ pub fn findings(parts: &[Part<'_>], texts: &Texts) -> Vec<Finding> {
         let own = |part: &Part<'_>| names.contains(&part.group.head.name);
         parts.len() > 1 || parts.iter().any(own)
     };
-    all().finding.iter().filter(about).map(|form| form.finding(parts, texts)).collect()
+    let mut all: Vec<Finding> =
+        all().finding.iter().filter(about).map(|form| form.finding(parts, texts)).collect();
+    // What was measured comes first, in the papers' order.
+    all.sort_by_key(|finding| finding.verdict == Verdict::NotMeasured);
+    all
+}
+
+/// A finding by its id.
+pub fn one(id: &str, parts: &[Part<'_>], texts: &Texts) -> Option<Finding> {
+    Some(all().finding.iter().find(|form| form.id == id)?.finding(parts, texts))
 }
 
 #[cfg(test)]
@@ -564,6 +628,48 @@ pub mod tests {
         let (finding, _) = found(&[], "sato-twice");
         assert_eq!(finding.verdict, Verdict::NoLonger);
         assert!(finding.here.contains("5.0"), "{}", finding.here);
+    }
+
+    #[test]
+    fn a_finding_within_the_noise_or_of_disturbed_runs_is_not_decided() {
+        let arrays = |again: f64, disturbed: bool| {
+            let mut group = measured("arrays", 6, "triad", |_, contender| match contender {
+                "swap" => 4.86,
+                _ => 1.0,
+            });
+            let cell = group.head.experiment.cells().remove(0);
+            for round in 1..=6 {
+                let mut run = record(&group.head, &cell, round, "memory again", again);
+                run.run.passes[0].pass = "triad".into();
+                group.runs.push(run);
+            }
+            if disturbed {
+                group.runs.iter_mut().for_each(|run| run.watched.marks.push("load of 9".into()));
+            }
+            found(&[group], "midorikawa-mmap-beats-swap").0
+        };
+        let finding = arrays(8.64, false);
+        assert_eq!(finding.verdict, Verdict::NotDecided, "{}", finding.here);
+        assert!(finding.here.contains("8.64"), "the floor is named: {}", finding.here);
+        // A baseline that is faster the second time is as noisy.
+        assert_eq!(arrays(1.0 / 8.64, false).verdict, Verdict::NotDecided);
+        assert_eq!(arrays(1.1, false).verdict, Verdict::Holds);
+        let finding = arrays(1.1, true);
+        assert_eq!(finding.verdict, Verdict::NotDecided, "{}", finding.here);
+        assert!(finding.here.starts_with("Not decided: disturbed"), "{}", finding.here);
+    }
+
+    #[test]
+    fn a_finding_does_not_stand_on_an_impossible_value() {
+        // Half the memory is quicker than all of it: that divides nothing.
+        let stencil =
+            measured("stencil", 6, "stencil", |cell, contender| match (contender, cell["mask"].as_str()) {
+                ("swap", "3") => 12.6,
+                ("swap", _) => 0.67,
+                _ => 1.0,
+            });
+        let (finding, _) = found(&[stencil], "midorikawa-compute-decides");
+        assert_eq!(finding.verdict, Verdict::NotMeasured, "{}", finding.here);
     }
 
     #[test]

@@ -228,15 +228,23 @@ impl Head {
 /// Where results lie: `--results`, or the user's own place.
 ///
 /// # Errors
-/// There is none, and it cannot be made.
-pub fn results_directory(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+/// There is none.
+pub fn results_place(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let usual = || {
         let data = of("XDG_DATA_HOME").or_else(|| Some(of("HOME")?.join(".local/share")));
         data.map(|data| data.join("terapage-lab"))
     };
     let place = named.map(Path::to_owned).or_else(usual);
-    let place = place.ok_or_else(|| anyhow!("no directory for results (name one with --results)"))?;
+    place.ok_or_else(|| anyhow!("no directory for results (name one with --results)"))
+}
+
+/// [`results_place`], made if it does not exist.
+///
+/// # Errors
+/// There is none, and it cannot be made.
+pub fn results_directory(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let place = results_place(named)?;
     fs::create_dir_all(&place).with_context(|| format!("--results {}", place.display()))?;
     Ok(place)
 }

@@ -5,6 +5,7 @@ pub mod checks;
 pub mod compare;
 pub mod findings;
 pub mod journal;
+pub mod kept;
 pub mod language;
 pub mod number;
 pub mod pairs;

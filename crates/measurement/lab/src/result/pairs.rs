@@ -44,6 +44,9 @@ pub struct Ratio {
     pub high: f64,
     /// The number of pairs behind it.
     pub pairs: usize,
+    /// Whether disturbed runs are among them.
+    #[serde(default)]
+    pub disturbed: bool,
 }
 
 impl Ratio {
@@ -58,7 +61,13 @@ impl Ratio {
             true => ends(&logs),
             false => bootstrap(&logs, hodges_lehmann),
         };
-        Some(Ratio { center: center.exp(), low: low.exp(), high: high.exp(), pairs: logs.len() })
+        Some(Ratio {
+            center: center.exp(),
+            low: low.exp(),
+            high: high.exp(),
+            pairs: logs.len(),
+            disturbed: false,
+        })
     }
 
     /// Whether its interval is a 95 % interval, and narrow enough.
@@ -116,7 +125,8 @@ pub fn unpaired(ones: &[f64], others: &[f64]) -> Option<Ratio> {
     // Combining opposite ends gives an interval at least as wide as that of the difference.
     let (one, other) = (interval(&ones), interval(&others));
     let (low, high) = ((one.0 - other.1).exp(), (one.1 - other.0).exp());
-    Some(Ratio { center: center.exp(), low, high, pairs: ones.len().min(others.len()) })
+    let pairs = ones.len().min(others.len());
+    Some(Ratio { center: center.exp(), low, high, pairs, disturbed: false })
 }
 
 #[cfg(test)]

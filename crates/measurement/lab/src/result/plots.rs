@@ -4,7 +4,7 @@ use crate::experiment::unit::Unit;
 use crate::experiment::{Cell, Experiment, PlotForm, Published, atom, is_in};
 use crate::result::language::Texts;
 use crate::result::pairs::{PAIRS_LEAST, Ratio};
-use crate::result::solve::{AGAIN, Solved, SolvedFigure};
+use crate::result::solve::{AGAIN, Solved, SolvedCell, SolvedFigure};
 use terapage_report::{Axis, Ends, Mark, Plot, PlotKind, Series, Whisker, X};
 
 /// If values of one plot are further apart than this ratio, the axis is logarithmic.
@@ -37,14 +37,104 @@ fn whisker(figure: &SolvedFigure, relative: bool) -> Option<Whisker> {
     }
 }
 
-/// Adds a point to the series of this name and mark, which is made if it does not exist.
-fn add(series: &mut Vec<Series>, name: String, mark: Mark, point: (X, f64), whisker: Option<Whisker>) {
-    match series.iter_mut().find(|known| known.name == name && known.mark == mark) {
-        Some(known) => {
-            known.points.push(point);
-            known.whiskers.push(whisker);
+/// The series of a plot while they are collected.
+struct Drawn<'a> {
+    form: &'a PlotForm,
+    texts: &'a Texts,
+    /// Whether places are sizes, on a logarithmic axis; otherwise they are names.
+    sized: bool,
+    /// Whether names have the pass.
+    with_pass: bool,
+    series: Vec<Series>,
+    /// Figures that are not drawn, since their passes are too short.
+    short: usize,
+}
+
+impl Drawn<'_> {
+    fn shows(&self, pass: &String) -> bool {
+        self.form.passes.is_empty() || self.form.passes.contains(pass)
+    }
+
+    fn place(&self, text: &str) -> X {
+        match atom(text).filter(|_| self.sized) {
+            Some(bytes) => X::Number(bytes),
+            None => X::Name(text.into()),
         }
-        None => series.push(Series { name, mark, points: vec![point], whiskers: vec![whisker] }),
+    }
+
+    /// The series of this name and mark, which is made if it does not exist.
+    fn of(&mut self, contender: &str, name: String, mark: Mark) -> &mut Series {
+        let known = self.series.iter().position(|known| known.name == name && known.mark == mark);
+        let at = known.unwrap_or_else(|| {
+            self.series.push(Series { name, owner: contender.to_owned(), mark, ..Series::default() });
+            self.series.len() - 1
+        });
+        &mut self.series[at]
+    }
+
+    /// The figures of a cell.
+    fn figures(&mut self, cell: &SolvedCell) -> Option<()> {
+        let relative = self.form.relative;
+        for figure in &cell.figures {
+            if figure.contender.ends_with(AGAIN) || !self.shows(&figure.pass) {
+                continue;
+            }
+            if !relative && figure.is_short() {
+                self.short += 1;
+                continue;
+            }
+            let across = if self.form.x == "pass" { &figure.pass } else { cell.cell.get(&self.form.x)? };
+            let (place, struck) = (self.place(across), self.texts.say("struck-gap", &[]));
+            let pass = self.with_pass.then_some(figure.pass.as_str());
+            let name = series_name(&figure.contender, pass, &cell.cell, self.form, self.texts);
+            let value = match relative {
+                true => figure.times.as_ref().map(|times| times.center),
+                false => Some(figure.spread.median),
+            };
+            if value.is_none() && figure.struck.is_none() {
+                continue;
+            }
+            let series = self.of(&figure.contender, name, Mark::Measured);
+            match value {
+                Some(value) => {
+                    series.points.push((place, value));
+                    series.whiskers.push(whisker(figure, relative));
+                }
+                None => series.gaps.push((place, struck)),
+            }
+        }
+        Some(())
+    }
+
+    /// Who did not end well in a cell has a place in the plot, and the reason there.
+    fn ends(&mut self, cell: &SolvedCell, passes: &[&String]) -> Option<()> {
+        for (contender, end) in &cell.ends {
+            let own = |figure: &SolvedFigure| figure.contender == *contender && self.shows(&figure.pass);
+            if cell.figures.iter().any(own) {
+                continue;
+            }
+            let places: Vec<&String> = match self.form.x == "pass" {
+                true => in_order(passes.iter().copied()),
+                false => vec![cell.cell.get(&self.form.x)?],
+            };
+            let name = series_name(contender, None, &cell.cell, self.form, self.texts);
+            // The table of figures has the whole reason.
+            let why = self.texts.text(end.split(':').next().unwrap_or(end));
+            let gaps: Vec<(X, String)> =
+                places.into_iter().map(|across| (self.place(across), why.clone())).collect();
+            self.of(contender, name, Mark::Measured).gaps.extend(gaps);
+        }
+        Some(())
+    }
+
+    /// In the order of the experiment's contenders, in all of its plots, each with what is
+    /// published of it.
+    fn in_order(mut self, experiment: &Experiment) -> Vec<Series> {
+        let names = experiment.all_contenders().unwrap_or_default();
+        let place = |series: &Series| names.iter().position(|known| known.name == series.owner);
+        self.series
+            .sort_by_key(|series| (place(series).unwrap_or(usize::MAX), series.mark == Mark::Published));
+        self.series
     }
 }
 
@@ -56,50 +146,31 @@ pub fn far_apart(series: &[Series]) -> bool {
 
 /// A plot; `None` if nothing was measured that it could show.
 pub fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &Texts) -> Option<Plot> {
-    let across_passes = form.x == "pass";
-    let shown = |pass: &String| form.passes.is_empty() || form.passes.contains(pass);
-    let passes: Vec<&String> =
-        solved.cells.iter().flat_map(|c| c.figures.iter().map(|f| &f.pass)).filter(|p| shown(p)).collect();
-    let with_pass = !across_passes && passes.iter().any(|pass| *pass != passes[0]);
+    let shown = |pass: &&String| form.passes.is_empty() || form.passes.contains(pass);
+    let figures = || solved.cells.iter().flat_map(|cell| &cell.figures);
+    let passes: Vec<&String> = figures().map(|figure| &figure.pass).filter(shown).collect();
+    let with_pass = form.x != "pass" && passes.iter().any(|pass| *pass != passes[0]);
     // Sizes are places on a logarithmic axis, other values names.
     let sized = experiment
         .matrix
         .get(&form.x)
         .is_some_and(|values| values.iter().all(|value| value.to_string().ends_with(['K', 'M', 'G'])));
-    let place = |text: &str| match atom(text).filter(|_| sized) {
-        Some(bytes) => X::Number(bytes),
-        None => X::Name(text.into()),
-    };
-    let mut series: Vec<Series> = Vec::new();
-    let mut short = 0;
+    let mut drawn = Drawn { form, texts, sized, with_pass, series: Vec::new(), short: 0 };
     for cell in solved.cells.iter().filter(|cell| is_in(&form.only, &cell.cell)) {
-        for figure in cell.figures.iter().filter(|figure| shown(&figure.pass)) {
-            if figure.contender.ends_with(AGAIN) {
-                continue;
-            }
-            if !form.relative && figure.is_short() {
-                short += 1;
-                continue;
-            }
-            let value = match form.relative {
-                true => figure.times.as_ref().map(|times| times.center),
-                false => Some(figure.spread.median),
-            };
-            let across = if across_passes { &figure.pass } else { cell.cell.get(&form.x)? };
-            if let Some(value) = value {
-                let pass = with_pass.then_some(figure.pass.as_str());
-                let name = series_name(&figure.contender, pass, &cell.cell, form, texts);
-                let whisker = whisker(figure, form.relative);
-                add(&mut series, name, Mark::Measured, (place(across), value), whisker);
-            }
-        }
+        drawn.figures(cell)?;
+        drawn.ends(cell, &passes)?;
     }
-    if series.is_empty() {
+    if drawn.series.iter().all(|series| series.points.is_empty()) {
         return None;
     }
-    for (name, across, value) in printed_points(experiment, form, with_pass, texts) {
-        add(&mut series, name, Mark::Published, (place(&across), value), None);
+    for printed in printed_points(experiment, form, with_pass, texts) {
+        let place = drawn.place(&printed.across);
+        let series = drawn.of(&printed.contender, printed.name, Mark::Published);
+        series.points.push((place, printed.value));
+        series.whiskers.push(None);
     }
+    let short = drawn.short;
+    let series = drawn.in_order(experiment);
     let left_out = match short {
         0 => String::new(),
         short => texts.say("short-not-drawn", &[("short", &short.to_string())]),
@@ -135,16 +206,38 @@ pub fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &T
     })
 }
 
-/// The published figures of a plot: the contender, the place on the x axis, and the value. If one
-/// contender has several at one place, their names include what they measure.
+/// A published figure of a plot.
+pub struct Printed {
+    contender: String,
+    /// The name of its series.
+    name: String,
+    /// The place on the x axis.
+    across: String,
+    /// The value.
+    pub value: f64,
+}
+
+/// The names, each once, in order of appearance.
+fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
+    let mut known: Vec<&String> = Vec::new();
+    names.for_each(|name| {
+        if !known.contains(&name) {
+            known.push(name)
+        }
+    });
+    known
+}
+
+/// The published figures of a plot. If one contender has several at one place, their names include
+/// what they measure.
 pub fn printed_points(
     experiment: &Experiment,
     form: &PlotForm,
     with_pass: bool,
     texts: &Texts,
-) -> Vec<(String, String, f64)> {
+) -> Vec<Printed> {
     let of_form = experiment.published.iter();
-    let of_form = of_form.filter(|printed| printed.relative == form.relative && printed.over.is_none());
+    let of_form = of_form.filter(|printed| printed.relative == form.relative && !printed.is_over());
     let points: Vec<(&Published, String, String)> = of_form
         .filter_map(|printed| {
             let cell: Cell = printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
@@ -167,7 +260,7 @@ pub fn printed_points(
             true => name.clone(),
             false => format!("{name}: {}", texts.text(&printed.what)),
         };
-        (name, across.clone(), printed.value)
+        Printed { contender: printed.contender.clone(), name, across: across.clone(), value: printed.value }
     };
     points.iter().map(named).collect()
 }

@@ -6,7 +6,7 @@ use crate::experiment::unit::{Side, Unit};
 use crate::experiment::{Cell, Experiment, Kind, TargetForm, Value, When, atom, is_in, words};
 use crate::ground::runner::End;
 use crate::result::journal::{Group, Record};
-use crate::result::pairs::{PAIRS_LEAST, Ratio};
+use crate::result::pairs::{PAIRS_LEAST, Ratio, SETTLED};
 use crate::result::target::{Held, Target, in_order};
 use crate::workload::Pass;
 use serde::Serialize;
@@ -27,8 +27,7 @@ pub struct Solved {
     pub baseline: String,
     /// Cells, in order.
     pub cells: Vec<SolvedCell>,
-    /// The baseline compared with itself, for the pass that differs most: no ratio closer to 1 than
-    /// this is significant.
+    /// The baseline compared with itself, for the pass that differs most.
     pub noise: Option<Ratio>,
     /// Targets by cell.
     pub targets: Vec<(String, Target)>,
@@ -40,6 +39,33 @@ pub struct Solved {
     pub disturbed: usize,
     /// Why runs were disturbed, and the number for each reason.
     pub marks: BTreeMap<String, usize>,
+}
+
+impl Solved {
+    /// The noise floor, 1 or more: the factor by which the baseline differs from itself. A smaller
+    /// difference means nothing.
+    pub fn floor(&self) -> f64 {
+        self.noise.map_or(1.0, |noise| noise.high.max(1.0 / noise.low).max(1.0))
+    }
+
+    /// Strikes what cannot be: less time with a part of the memory than with all of it, by more
+    /// than the noise.
+    fn strike(&mut self, experiment: &Experiment) {
+        if self.baseline != "memory" {
+            return;
+        }
+        let most = 1.0 / self.floor().max(1.0 + SETTLED);
+        for cell in &mut self.cells {
+            let sizes = experiment.sizes_of(&cell.cell).unwrap_or_default();
+            let has_part = sizes.get("memory").zip(sizes.get("data")).is_some_and(|(part, all)| part < all);
+            let figures =
+                cell.figures.iter_mut().filter(|figure| has_part && !figure.contender.ends_with(AGAIN));
+            for figure in figures {
+                let is_less = |times: &Ratio| times.center < most;
+                figure.struck = figure.times.take_if(|times| is_less(times));
+            }
+        }
+    }
 }
 
 /// A cell's results.
@@ -66,6 +92,8 @@ pub struct SolvedFigure {
     pub spread: Spread,
     /// Its time as a multiple of the baseline's; `None` for the baseline.
     pub times: Option<Ratio>,
+    /// The same, if it cannot be: the runs were disturbed.
+    pub struck: Option<Ratio>,
     /// Bytes that the device moved for each byte asked for.
     pub device_share: Option<f64>,
     /// Processor time over run time.
@@ -125,7 +153,7 @@ fn pass_of<'a>(record: &'a Record, pass: &str) -> Option<&'a Pass> {
 }
 
 /// A contender's time as a multiple of the baseline's. Only pairs without disturbed runs count, if
-/// there are enough of them.
+/// there are enough of them, or if they are most.
 pub fn times(runs: &[&Record], unit: Unit, contender: &str, baseline: &str, pass: &str) -> Option<Ratio> {
     let find = |round: u32, name: &str| {
         runs.iter().find(|record| record.run.round == round && record.run.contender == name).copied()
@@ -139,10 +167,17 @@ pub fn times(runs: &[&Record], unit: Unit, contender: &str, baseline: &str, pass
         }
     }
     let quiet: Vec<(f64, f64)> = pairs.iter().filter(|(quiet, _)| *quiet).map(|(_, pair)| *pair).collect();
-    match quiet.len() >= PAIRS_LEAST {
-        true => Ratio::of(&quiet),
-        false => Ratio::of(&pairs.into_iter().map(|(_, pair)| pair).collect::<Vec<_>>()),
+    if quiet.len() >= PAIRS_LEAST || 2 * quiet.len() > pairs.len() {
+        return Ratio::of(&quiet);
     }
+    let all: Vec<(f64, f64)> = pairs.into_iter().map(|(_, pair)| pair).collect();
+    Some(Ratio { disturbed: true, ..Ratio::of(&all)? })
+}
+
+/// Whether the device moved bytes of others during a run, or just before it.
+fn has_foreign_bytes(record: &Record) -> bool {
+    let is_foreign = |mark: &String| mark.starts_with("foreign I/O") || mark.starts_with("others read");
+    record.watched.marks.iter().any(is_foreign)
 }
 
 fn passes(runs: &[&Record], contender: &str) -> Vec<String> {
@@ -206,7 +241,8 @@ pub fn solve(group: &Group) -> Solved {
             .targets
             .extend(targets(experiment, &cell, &runs).into_iter().map(|target| (words(&cell), target)));
     }
-    solved.published = published(experiment, &solved);
+    solved.strike(experiment);
+    solved.published = beside(experiment, &solved.cells);
     solved
 }
 
@@ -227,13 +263,17 @@ fn solve_cell(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> SolvedC
             let mean = |values: Vec<f64>| {
                 (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
             };
-            let shares = found.iter().filter_map(|pass| Some(pass.device_bytes? as f64 / pass.bytes as f64));
+            let own_device = own.iter().filter(|record| !has_foreign_bytes(record));
+            let shares = own_device
+                .filter_map(|record| pass_of(record, &pass))
+                .filter_map(|pass| Some(pass.device_bytes? as f64 / pass.bytes as f64));
             let cpu = own.iter().filter(|record| record.run.seconds > 0.0);
             figures.push(SolvedFigure {
                 spread,
                 times: (contender != baseline)
                     .then(|| times(runs, experiment.unit, &contender, &baseline, &pass))
                     .flatten(),
+                struck: None,
                 device_share: mean(shares.collect()),
                 cpu_share: mean(cpu.map(|record| record.run.cpu_seconds / record.run.seconds).collect()),
                 resident_peak_bytes: own.iter().map(|r| r.run.resident_peak_bytes).max().unwrap_or(0),
@@ -301,8 +341,8 @@ fn hold(held: &mut Held<'_>, target: &TargetForm, cell: &Cell, runs: &[&Record])
     }
 }
 
-/// Published figures beside the lab's.
-fn published(experiment: &Experiment, solved: &Solved) -> Vec<Beside> {
+/// Published figures beside the lab's, in cells that were measured.
+pub fn beside(experiment: &Experiment, cells: &[SolvedCell]) -> Vec<Beside> {
     experiment
         .published
         .iter()
@@ -312,29 +352,33 @@ fn published(experiment: &Experiment, solved: &Solved) -> Vec<Beside> {
                 let wanted = wanted.to_string();
                 *found == wanted || atom(found).is_some() && atom(found) == atom(&wanted)
             };
-            let in_cell = |at: &BTreeMap<String, Value>| {
+            let in_cell = |contender: &str, at: &BTreeMap<String, Value>| {
                 let is_its = |cell: &&SolvedCell| {
                     at.iter().all(|(key, value)| cell.cell.get(key).is_some_and(|found| same(value, found)))
                 };
-                solved.cells.iter().filter(is_its).find_map(|cell| {
+                cells.iter().filter(is_its).find_map(|cell| {
                     cell.figures.iter().find(|figure| {
-                        figure.contender == printed.contender
+                        figure.contender == contender
                             && (printed.pass.is_empty() || figure.pass == printed.pass)
                     })
                 })
             };
-            let figure = in_cell(&printed.at);
-            let measured = figure.and_then(|figure| match (printed.relative, &printed.over) {
-                (_, Some(over)) => Some(figure.spread.median / in_cell(over)?.spread.median),
-                (true, None) => figure.times.map(|times| times.center),
-                (false, None) => Some(figure.spread.median),
+            let figure = in_cell(&printed.contender, &printed.at);
+            let measured = figure.and_then(|figure| match printed.relative {
+                _ if printed.is_over() => {
+                    let whose = printed.over_contender.as_ref().unwrap_or(&printed.contender);
+                    let other = in_cell(whose, printed.over.as_ref().unwrap_or(&printed.at))?;
+                    Some(figure.spread.median / other.spread.median)
+                }
+                true => figure.times.map(|times| times.center),
+                false => Some(figure.spread.median),
             });
             Beside {
                 figure: printed.figure.clone(),
                 what: printed.what.clone(),
                 published: printed.value,
                 measured,
-                unit: if printed.relative || printed.over.is_some() {
+                unit: if printed.relative || printed.is_over() {
                     "times".into()
                 } else {
                     experiment.unit.name_of([printed.pass.as_str()].into_iter()).into()
@@ -412,6 +456,68 @@ relative = true
         group.runs.push(disturbed);
         let solved = solve(&group);
         assert_eq!((solved.disturbed, solved.marks["steal"]), (1, 1));
+    }
+
+    #[test]
+    fn less_time_with_less_memory_is_struck() {
+        let text = TEXT.to_owned()
+            + "[sizes]\nmemory = \"data * ratio\"\ndata = \"1G\"\n[matrix]\nratio = [\"1\", \"1/2\"]\n";
+        let with = |again: f64| {
+            let mut group = group(&text);
+            for cell in group.head.experiment.cells() {
+                for (name, seconds) in [("memory", 1.0), ("memory again", again), ("terapage", 0.64)] {
+                    group.runs.push(record(&group.head, &cell, 1, name, seconds));
+                }
+            }
+            let solved = solve(&group);
+            let of = |cell: usize| {
+                let figures = &solved.cells[cell].figures;
+                let figure = figures.iter().find(|figure| figure.contender == "terapage").expect("a figure");
+                (figure.times.is_some(), figure.struck.is_some())
+            };
+            // With all of the memory a paged program may be the faster one.
+            (of(0), of(1), solved.floor())
+        };
+        assert_eq!(with(1.02), ((true, false), (false, true), 1.02));
+        // Within the noise nothing is known, in whichever direction the noise is.
+        let (_, half, floor) = with(0.5);
+        assert_eq!((half, floor), ((true, false), 2.0));
+    }
+
+    #[test]
+    fn bytes_of_others_are_not_the_contenders() {
+        let mut group = group(TEXT);
+        let mut foreign = record(&group.head, &Cell::new(), 1, "swap", 1.0);
+        foreign.run.passes[0].device_bytes = Some(700 << 20);
+        foreign.watched.marks.push("others read 699 MiB meanwhile".into());
+        group.runs.push(foreign.clone());
+        assert_eq!(solve(&group).cells[0].figures[0].device_share, None);
+        foreign.run.round = 2;
+        foreign.watched.marks.clear();
+        foreign.run.passes[0].device_bytes = Some(1 << 20);
+        group.runs.push(foreign);
+        assert_eq!(solve(&group).cells[0].figures[0].device_share, Some(1.0));
+    }
+
+    #[test]
+    fn a_ratio_of_disturbed_runs_says_so() {
+        let mut group = group(TEXT);
+        for round in 1..=3 {
+            let mut swap = record(&group.head, &Cell::new(), round, "swap", 2.0);
+            if round < 3 {
+                swap.watched.marks.push("steal 9 %".into());
+            }
+            group.runs.extend([record(&group.head, &Cell::new(), round, "memory", 1.0), swap]);
+        }
+        let times = |group: &crate::result::journal::Group| {
+            let solved = solve(group);
+            let figure = solved.cells[0].figures.iter().find(|figure| figure.contender == "swap");
+            figure.and_then(|figure| figure.times).expect("a ratio")
+        };
+        assert!(times(&group).disturbed);
+        group.runs.iter_mut().filter(|run| run.run.round == 2).for_each(|run| run.watched.marks.clear());
+        let quiet = times(&group);
+        assert!(!quiet.disturbed && quiet.pairs == 2, "most are quiet, so those alone count");
     }
 
     #[test]

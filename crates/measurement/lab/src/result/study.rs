@@ -4,11 +4,12 @@
 use crate::experiment::{Experiment, PlotForm};
 use crate::ground::runner::End;
 use crate::ground::steady::Steady;
-use crate::result::answers::{answers, doubts, overview, short_passes, told_times};
+use crate::result::answers::{answers, doubts, noise, overview, short_passes, told_times};
 use crate::result::checks::cross_checks;
 use crate::result::findings::{Part, findings};
 use crate::result::journal::Group;
 use crate::result::language::Texts;
+use crate::result::number::number;
 use crate::result::pairs::PAIRS_LEAST;
 use crate::result::plots::plot;
 use crate::result::solve::{Solved, SolvedCell};
@@ -46,7 +47,8 @@ pub fn study(title: &str, groups: &[Group], solved: &[Solved], texts: &Texts) ->
         .map(|((group, solved), drawn)| Part { group, solved, plots: drawn.titles.clone() })
         .collect();
     let overview = overview(&parts, texts);
-    let mut first = answers(&parts, texts);
+    let mut first: Vec<Answer> = noise(&parts, texts).into_iter().collect();
+    first.extend(answers(&parts, texts));
     first.extend(parts.iter().flat_map(|part| verdict::of_program(part.group, part.solved, texts)));
     let findings = findings(&parts, texts);
     first.extend(doubts(&parts, texts));
@@ -148,10 +150,11 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
         all.push(texts.say("first-impression", &[]));
     }
     all.extend(in_words(solved, texts));
-    if let Some(noise) = &solved.noise {
-        let times = texts.interval(noise);
-        all.push(texts.say("noise", &[("baseline", &solved.baseline), ("times", &times)]));
+    if solved.noise.is_some() {
+        let floor = number(solved.floor());
+        all.push(texts.say("noise", &[("baseline", &solved.baseline), ("times", &floor)]));
     }
+    all.extend(struck(solved, texts));
     all.push(settled(solved, texts));
     for check in cross_checks(experiment, solved) {
         let values = check.values();
@@ -178,6 +181,20 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
         all.push(texts.say("left-out", &[("name", name), ("why", why)]));
     }
     all
+}
+
+/// The values that cannot be, which are drawn and judged nowhere.
+fn struck(solved: &Solved, texts: &Texts) -> Option<String> {
+    let mut named = Vec::new();
+    for cell in &solved.cells {
+        let own = cell.figures.iter().filter_map(|figure| Some((figure, figure.struck?)));
+        named.extend(own.map(|(figure, times)| {
+            let what = [figure.contender.as_str(), &figure.pass, &texts.cell(&cell.cell)];
+            let what = what.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+            texts.say("value-at", &[("value", &number(times.center)), ("place", &what)])
+        }));
+    }
+    (!named.is_empty()).then(|| texts.say("struck-values", &[("values", &texts.list(&named))]))
 }
 
 /// Contenders that ran well but gave no figures: cross-checks whose program is missing.
@@ -387,19 +404,38 @@ relative = true
     }
 
     #[test]
+    fn contenders_have_their_place_and_their_end_in_every_figure() {
+        let mut group = whole(6);
+        // Swap ends well with half of the memory alone, and ran first.
+        group.runs.sort_by_key(|record| record.run.contender != "swap");
+        for record in group.runs.iter_mut().filter(|record| record.run.contender == "swap") {
+            if record.cell["ratio"] == "1/4" {
+                record.run.end = End::Killed;
+                record.run.passes.clear();
+            }
+        }
+        let study = drawn(&group, Language::En);
+        let series = &study.plots[0].series;
+        let names: Vec<&str> = series.iter().map(|series| series.owner.as_str()).collect();
+        assert_eq!(names, ["swap", "swap", "swap", "terapage"], "with what is published of each");
+        assert_eq!(series[0].gaps, [(X::Name("1/4".into()), "killed".to_owned())]);
+        assert!(render_text(&study, 80).contains("swap at 1/4: killed"));
+    }
+
+    #[test]
     fn every_printed_value_has_a_figure() {
         let texts = Texts::of(Language::En);
         for (name, experiment) in every() {
             let forms = experiment.plot.iter();
             let drawn: Vec<f64> = forms
                 .flat_map(|form| printed_points(&experiment, form, true, texts))
-                .map(|(_, _, value)| value)
+                .map(|printed| printed.value)
                 .collect();
             let missing: Vec<&str> = experiment
                 .published
                 .iter()
                 // Multiples of another cell's figure are in the table alone.
-                .filter(|printed| printed.over.is_none() && !drawn.contains(&printed.value))
+                .filter(|printed| !printed.is_over() && !drawn.contains(&printed.value))
                 .map(|printed| printed.what.as_str())
                 .collect();
             assert!(missing.is_empty(), "{name}: no figure shows {missing:?}");
@@ -413,7 +449,7 @@ relative = true
         let all = study("All", &groups, &solved, Texts::of(Language::Ja));
         assert_eq!((all.parts.len(), all.all_plots().len()), (2, 2));
         assert!(!all.machine.is_empty() && all.parts.iter().all(|part| part.machine.is_empty()));
-        assert!(all.findings.len() > 30 && all.answers.len() == 7);
+        assert!(all.findings.len() > 30 && all.answers.len() == 6);
         let text = render_text(&all, 80);
         for part in ["スワップ", "倍", "論文の知見", "terapage run --memory 256M -- true"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
