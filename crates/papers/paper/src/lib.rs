@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod fukuchi;
+mod list;
 mod measured;
 mod names;
 mod sato;
@@ -12,33 +13,6 @@ pub use names::names;
 use std::process::ExitCode;
 use terapage_sim::publish::print;
 
-/// The output of `terapage paper list`.
-const LIST: &str = "\
-Fukuchi, Sakaki, Matsui, Takeuchi (Chuo University), on SSDs of SCM before four kinds of NAND
-  paper run fukuchi table2      the gains of 3D CT TLC, with their signs and order
-  paper run fukuchi fig3        IOPS of four kinds of NAND by volume
-  paper run fukuchi fig5        one characteristic of 3D CT TLC at a time
-  paper run fukuchi fig6        the gain against the share of reads at the flash
-  paper run fukuchi-fit         the unknowns of the paper, from the gains that it printed
-  paper run fukuchi-volumes     synthetic stand-ins for the volumes of its traces
-  paper run fukuchi-sweep       any of its parameters, all combinations
-
-Sato, Kondo, Kiyota, on Linux's I/O stack: SCSI and NVMe at one storage array
-  paper run sato fig5           CPU use against IOPS
-  paper run sato fig6           busy time for an I/O against IOPS
-  paper run sato fig7           the highest rate at each multiplicity
-  paper run sato anchors        published results of other authors, beside the model's
-  paper run sato mechanisms     the findings with each mechanism switched off in turn
-  paper run sato predict        the multi-queue stacks, which the report did not measure
-  paper run stack               any setup of machine, stack and load
-  paper run stack-calibrate     the costs of this machine, and the model fitted to them
-  paper run stack-measure       the cost of an I/O in this machine's kernel, measured
-  paper run stack-guest         instructions for an I/O, counted in an emulated machine
-
-Martin (Linux.com), on file systems of an SSD, one disk and six disks
-  paper run bonnie              file systems of this machine, by Bonnie++
-";
-
 /// Figures of papers.
 #[derive(clap::Subcommand)]
 #[command(after_help = "\
@@ -48,7 +22,8 @@ Examples:
   terapage paper run sato fig6 --without host-lock
   terapage paper run stack --stack scsi --rate 800k --set multiplicity=4")]
 pub enum Command {
-    /// List the figures and their commands
+    /// List every figure, table and claim: command, whether it can run here, published value, value
+    /// here, and why they differ
     List,
     /// Repeat a figure, beside the published values
     #[command(subcommand)]
@@ -91,7 +66,7 @@ impl Command {
     /// The study fails; the error is one line.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let done = match self {
-            Command::List => print(LIST),
+            Command::List => list::list().and_then(|text| print(&text)),
             Command::Guest(guest) => guest.run(),
             Command::Run(paper) => return paper.run(),
         };

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use terapage_lab::{Running, check_free, run_paper};
 
 /// Names of the experiments, and their texts.
-const EXPERIMENTS: [(&str, &str); 2] = [
+pub const EXPERIMENTS: [(&str, &str); 2] = [
     ("bonnie", include_str!("../experiments/bonnie.toml")),
     ("stack-measure", include_str!("../experiments/stack-measure.toml")),
 ];

@@ -1,0 +1,174 @@
+//! `terapage paper list`: every figure, table and main claim of the papers, with its command, the
+//! published value, the value here, and why they differ.
+
+mod rows;
+
+use crate::measured::EXPERIMENTS;
+use rows::{PAPERS, Row};
+use std::fmt::Write;
+use terapage_lab::{Kept, Texts, number, results_place};
+use terapage_report::{Language, Verdict};
+use terapage_rig::tools::find;
+
+/// Columns of the terminal.
+const COLUMNS: usize = 100;
+
+/// The list, with what this machine has measured so far.
+///
+/// # Errors
+/// A row names an experiment that does not exist.
+pub fn list() -> anyhow::Result<String> {
+    let kept = results_place(None).map(|place| Kept::read(&place)).unwrap_or_default();
+    text(&kept)
+}
+
+fn text(kept: &Kept) -> anyhow::Result<String> {
+    let mut out = String::new();
+    for (paper, rows) in PAPERS {
+        let _ = writeln!(out, "{paper}\n");
+        for row in rows {
+            block(&mut out, row, kept)?;
+        }
+    }
+    out += "Values under \"here\" of lab and paper commands that measure are those of the last run on this\n\
+            machine (~/.local/share/terapage-lab); those of simulations are the same everywhere.\n";
+    Ok(out)
+}
+
+/// One row, as lines.
+fn block(out: &mut String, row: &Row, kept: &Kept) -> anyhow::Result<()> {
+    let _ = writeln!(out, "  {}: {}", row.figure, row.what);
+    let (published, here) = values(row, kept)?;
+    for (name, value) in [
+        ("command", row.command.to_owned()),
+        ("runs here", can_run(row)),
+        ("published", published),
+        ("here", here),
+        ("difference", row.difference.to_owned()),
+    ] {
+        wrapped(out, name, &value);
+    }
+    out.push('\n');
+    Ok(())
+}
+
+/// A value of a row, under a name, in lines that are not too long.
+fn wrapped(out: &mut String, name: &str, value: &str) {
+    let (indent, mut line) = (" ".repeat(16), format!("    {name:<12}"));
+    for word in value.split_whitespace() {
+        if line.len() + 1 + word.len() > COLUMNS && line.trim_end().len() > indent.len() {
+            let _ = writeln!(out, "{}", line.trim_end());
+            line.clone_from(&indent);
+        }
+        line += word;
+        line.push(' ');
+    }
+    let _ = writeln!(out, "{}", line.trim_end());
+}
+
+/// Whether the command can run on this machine, and what it lacks.
+fn can_run(row: &Row) -> String {
+    let programs = row.needs.iter().filter(|name| **name != "root");
+    let mut lacks: Vec<String> = programs.filter_map(|name| find(name).err()).collect();
+    if row.needs.contains(&"root") && !is_root() {
+        lacks.push("it needs root".into());
+    }
+    match lacks.is_empty() {
+        true => "yes".into(),
+        false => format!("no: {}", lacks.join(", ")),
+    }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// The published values of a row and those here.
+fn values(row: &Row, kept: &Kept) -> anyhow::Result<(String, String)> {
+    let (mut published, mut here): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    if !row.published.is_empty() {
+        published.push(row.published.into());
+    }
+    if !row.here.is_empty() {
+        here.push(row.here.into());
+    }
+    if !row.experiment.is_empty() && !row.figures.is_empty() {
+        let text = EXPERIMENTS.iter().find(|(name, _)| *name == row.experiment).map(|(_, text)| *text);
+        let printed = kept.printed(row.experiment, text)?;
+        let own = printed.iter().filter(|value| row.figures.contains(&value.figure.as_str()));
+        for value in own {
+            published.push(format!("{} ({})", number(value.published), value.what));
+            here.push(value.measured.map_or_else(|| "-".to_owned(), number));
+        }
+    }
+    for id in row.findings {
+        let finding = kept.finding(id, Texts::of(Language::En));
+        let finding = finding.ok_or_else(|| anyhow::anyhow!("no finding is called {id}"))?;
+        published.push(finding.claim.trim_end_matches('.').to_owned());
+        here.push(match finding.verdict {
+            Verdict::Holds => format!("holds ({})", finding.here),
+            Verdict::Differs => format!("differs ({})", finding.here),
+            Verdict::NotDecided | Verdict::NoLonger => finding.here,
+            Verdict::NotMeasured => "-".into(),
+        });
+    }
+    let here = match here.iter().all(|value| value == "-") {
+        true => "not measured on this machine yet".to_owned(),
+        false => here.join("; "),
+    };
+    Ok((published.join("; "), here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COLUMNS, PAPERS, text};
+    use terapage_lab::Kept;
+
+    #[test]
+    fn every_row_is_whole() {
+        let rows = || PAPERS.iter().flat_map(|(_, rows)| *rows);
+        for row in rows() {
+            let name = format!("{}: {}", row.figure, row.what);
+            assert!(!row.difference.is_empty(), "{name}: a sentence on the difference");
+            assert!(row.command.starts_with("terapage "), "{name}: a command");
+            let has_value = !row.published.is_empty() || !row.figures.is_empty() || !row.findings.is_empty();
+            assert!(has_value, "{name}: a published value");
+            let measures = !row.experiment.is_empty() || !row.findings.is_empty();
+            assert!(measures || !row.here.is_empty(), "{name}: a value here");
+        }
+        assert!(rows().count() >= 35);
+        let said = text(&Kept::default()).expect("every experiment and finding is there");
+        assert!(said.lines().all(|line| line.chars().count() <= COLUMNS), "{said}");
+        // Each row has all five lines.
+        for part in ["command", "runs here", "published", "here", "difference"] {
+            let count = said.lines().filter(|line| line.trim_start().starts_with(&format!("{part:<12}")));
+            assert_eq!(count.count(), rows().count(), "{part}");
+        }
+    }
+
+    /// Each published value of an experiment is in some row.
+    #[test]
+    fn no_published_value_is_left_out() {
+        let kept = Kept::default();
+        for name in [
+            "raw",
+            "devices",
+            "arrays",
+            "stencil",
+            "temporal",
+            "transfer",
+            "scan",
+            "latency",
+            "stride",
+            "sort",
+            "sort-blocks",
+        ] {
+            let rows: Vec<_> =
+                PAPERS.iter().flat_map(|(_, rows)| *rows).filter(|row| row.experiment == name).collect();
+            for value in kept.printed(name, None).expect("it is shipped") {
+                let shown = rows.iter().any(|row| row.figures.contains(&value.figure.as_str()));
+                assert!(shown, "{name}: {}", value.figure);
+            }
+        }
+    }
+}
