@@ -228,7 +228,7 @@
     const missing = {
       ...common, markLine: undefined, id: `${series.slot}-${series.mark}-gaps`, type: "scatter", symbol: CROSS, symbolSize: 10, z: 5,
       data: series.gaps.map(([x]) => [x, plot.y.low]), itemStyle: { color: colour }, tooltip: { show: false },
-      label: { show: true, position: "top", rotate: 60, align: "left", color: colour, fontFamily: FONT, fontSize: 11, formatter: ({ dataIndex }) => series.gaps[dataIndex][1] },
+      label: { show: true, position: "top", rotate: 90, align: "left", verticalAlign: "middle", color: colour, fontFamily: FONT, fontSize: 11, formatter: ({ dataIndex }) => series.gaps[dataIndex][1] },
     };
     const gaps = series.gaps.length ? [missing] : [];
     if (!dense || plot.series.length === 1) return [line, ...gaps];

@@ -81,9 +81,10 @@ impl All {
 /// fifth.
 const QUICK_MOST_S: f64 = 12.5 * 60.0;
 
-/// The experiments that `lab all --quick` can do without, the first one before the others: those
-/// whose contenders need far memory or several devices to show what their paper found.
-const LEFT_OUT: [&str; 5] = ["devices", "sort-blocks", "transfer", "latency", "stride"];
+/// The experiments that `lab all --quick` can do without, the first one before the others: first
+/// those that show little with small data, at last those of far memory.
+const LEFT_OUT: [&str; 7] =
+    ["devices", "sort-blocks", "temporal", "poisson", "latency", "transfer", "stride"];
 
 /// Leaves experiments out until the rest is predicted to end in time; returns their names.
 fn leave_out(
