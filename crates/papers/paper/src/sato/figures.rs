@@ -42,6 +42,7 @@ impl Simulated {
                 .map(|(kiops, spread)| (X::Number(f64::from(*kiops)), spread.mean))
                 .collect(),
             whiskers: spreads.iter().map(|(_, spread)| whisker(spread)).collect(),
+            ..Series::default()
         }
     }
 }
@@ -280,6 +281,7 @@ fn highest_plot(highest: &[Highest]) -> Plot {
             .filter(|highest| highest.stack == stack)
             .map(|highest| whisker(&in_k(highest.iops())))
             .collect(),
+        ..Series::default()
     });
     Plot {
         title: "Highest rate".into(),

@@ -91,6 +91,7 @@ fn plot(curves: &Curves) -> Plot {
             mark: Mark::Simulated,
             points: points.map(|(&kiops, spread)| (X::Number(f64::from(kiops)), spread.mean)).collect(),
             whiskers: spreads.iter().map(whisker).collect(),
+            ..Series::default()
         }
     });
     Plot {
