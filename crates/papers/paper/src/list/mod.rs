@@ -136,7 +136,7 @@ mod tests {
             let measures = !row.experiment.is_empty() || !row.findings.is_empty();
             assert!(measures || !row.here.is_empty(), "{name}: a value here");
         }
-        assert!(rows().count() >= 35);
+        assert!(rows().count() >= 33);
         let said = text(&Kept::default()).expect("every experiment and finding is there");
         assert!(said.lines().all(|line| line.chars().count() <= COLUMNS), "{said}");
         // Each row has all five lines.

@@ -318,8 +318,8 @@ const FUKUCHI: &[Row] = &[
         figure: "Fig 3",
         what: "IOPS of four kinds of NAND by volume",
         command: "terapage paper run fukuchi fig3",
-        published: "3D CT TLC the best but for prxy_1; 2D FG TLC the worst; 3D FG TLC falls by (or to) 54 %",
-        here: "3D CT TLC the best but for prxy_1; 2D FG TLC not the worst for prxy_1 and src2_1; falls by up to 54 %",
+        published: "3D CT TLC the best except for prxy_1; 2D FG TLC the worst; 3D FG TLC falls by (or to) 54 %",
+        here: "3D CT TLC the best except for prxy_1; 2D FG TLC not the worst for prxy_1 and src2_1; falls by up to 54 %",
         difference: "the volumes are synthetic unless --trace names the real ones.",
         ..NONE
     },
@@ -336,7 +336,7 @@ const FUKUCHI: &[Row] = &[
         figure: "Fig 4, 5",
         what: "one characteristic of 3D CT TLC at a time",
         command: "terapage paper run fukuchi fig5",
-        published: "block size hardly matters, latency up to 6.0 %, the write unit little but for proj_3",
+        published: "block size hardly matters, latency up to 6.0 %, the write unit little except for proj_3",
         here: "block size -1.8 % at most, latency up to +6.4 %, the write unit costs up to 63.9 % (proj_0)",
         difference: "a unit's pages lie on one die here: with --set depth=8 src2_1 loses 2 instead of 38 %, with --set suspend=yes proj_0 gains 5 instead of losing 64 %.",
         ..NONE
