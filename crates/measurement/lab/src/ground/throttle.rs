@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn a_line_of_version_2_has_four_limits() {
         let class = Class::find("hdd").expect("there is one");
-        let line = line_of_version_2("7:3", class.limits(Profile::Random));
-        assert_eq!(line, "7:3 rbps=max wbps=max riops=120 wiops=120");
+        let line = line_of_version_2("7:3", class.limits(Profile::Sequential));
+        assert_eq!(line, "7:3 rbps=188743680 wbps=188743680 riops=max wiops=max");
     }
 
     #[test]
