@@ -25,7 +25,7 @@ use terapage_config::{
 use terapage_lease::JOB_VARIABLE;
 use terapage_sys::executable;
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
-use terapage_trace::Learnt;
+use terapage_trace::Misses;
 
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -201,7 +201,7 @@ fn settle_variables(command: &mut Command) -> anyhow::Result<()> {
 /// this run's.
 fn prepare_files(settings: &Settings) -> anyhow::Result<()> {
     if let Some(path) = &settings.learn
-        && let Err(why) = Learnt::read(path)
+        && let Err(why) = Misses::read(path)
     {
         bail!("--learn: {} {why}", path.display());
     }

@@ -1,6 +1,6 @@
 //! Files whose hashes are right and whose content is not, as somebody could write them on purpose.
 
-use crate::{Event, FRAME_BYTES, Header, Learnt, PageOut, Reader, Record, Writer, references};
+use crate::{Event, FRAME_BYTES, Header, Misses, PageOut, Reader, Record, Writer, references};
 use terapage_fuzz::{Random, fuzz};
 
 /// Numbers as long as they can be written, and longer.
@@ -90,8 +90,8 @@ fn fuzzed_learnt_files_are_taken_or_refused() {
         }
         writer.damage(|records| damage(random, records));
         let bytes = writer.finish().unwrap();
-        let read = Learnt::read_from(&bytes[..]);
-        let fits = |learnt: &Learnt| learnt.regions.len() + learnt.keys.len() < FRAME_BYTES;
+        let read = Misses::read_from(&bytes[..]);
+        let fits = |learnt: &Misses| learnt.regions.len() + learnt.keys.len() < FRAME_BYTES;
         let taken_here = matches!(&read, Ok(Some(learnt)) if fits(learnt));
         assert!(taken_here || !matches!(read, Ok(Some(_))), "{}", bytes.escape_ascii());
         *(if taken_here { &mut taken } else { &mut refused }) += 1;

@@ -1,5 +1,5 @@
 //! Traces: which blocks a program touched, when, and what the pager did. `--trace` records all of
-//! it, `--learn` ([`Learnt`]) only the misses.
+//! it, `--learn` ([`Misses`]) only the misses.
 //!
 //! A [`Writer`] writes [`Record`]s in frames that are compressed one by one, so a truncated file
 //! still has all earlier frames. A [`Reader`] reads the records; it checks every byte and never
@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod fuzzed;
 mod header;
-mod learnt;
+mod misses;
 mod reader;
 mod record;
 mod references;
@@ -17,7 +17,7 @@ mod writer;
 mod zstd;
 
 pub use header::Header;
-pub use learnt::Learnt;
+pub use misses::Misses;
 pub use reader::Reader;
 pub use record::{Event, PageOut, Record};
 pub use references::references;

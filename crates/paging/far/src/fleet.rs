@@ -86,7 +86,7 @@ impl Fleet {
             return Ok(fleet);
         }
         if server.cluster == Some(true) {
-            fleet.learn()?;
+            fleet.refresh()?;
             return Ok(fleet);
         }
         let mut client = Client::connect(server, time)?;
@@ -97,7 +97,7 @@ impl Fleet {
             }
         };
         if is_cluster {
-            fleet.learn()?;
+            fleet.refresh()?;
         } else {
             fleet.clients.push((None, client));
         }
@@ -144,7 +144,7 @@ impl Fleet {
     }
 
     /// Asks the known servers, one after another, which server has which slots.
-    fn learn(&mut self) -> Result<(), Error> {
+    fn refresh(&mut self) -> Result<(), Error> {
         let known = self.map.iter().flat_map(|map| map.masters().into_iter().chain(map.replicas.clone()));
         let mut all: Vec<SocketAddr> = known.collect();
         let named = addresses(&self.server);
@@ -217,7 +217,7 @@ impl Fleet {
                 return Err(failed.err().unwrap_or_else(|| Error::Refused("TRYAGAIN".to_owned())));
             }
             std::thread::sleep(PAUSE);
-            self.learn()?;
+            self.refresh()?;
         }
     }
 

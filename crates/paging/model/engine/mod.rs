@@ -33,7 +33,7 @@ use terapage_store::{
     Below, BelowMut, Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store,
     StoreRing,
 };
-use terapage_trace::Learnt;
+use terapage_trace::Misses;
 
 const PAGES_A_BLOCK: usize = 4;
 const BLOCK: usize = PAGES_A_BLOCK * page_bytes();
@@ -228,10 +228,10 @@ impl Share for Fickle {
 }
 
 /// An order of page-ins that the program follows by chance only.
-fn learnt() -> Learnt {
+fn learnt() -> Misses {
     let pages = BLOCKS * PAGES_A_BLOCK;
     let keys = (0..64).map(|_| choose(pages) as u32).collect();
-    Learnt { split: choose(2) == 0, regions: vec![(0, pages as u32)], keys, ..Learnt::default() }
+    Misses { split: choose(2) == 0, regions: vec![(0, pages as u32)], keys, ..Misses::default() }
 }
 
 /// One run of a program under the pager.

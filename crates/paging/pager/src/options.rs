@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use terapage_policy::{pace, soft};
 use terapage_stats::{Counters, Shared};
 use terapage_sys::ring::IoEngine;
-use terapage_trace::Learnt;
+use terapage_trace::Misses;
 
 /// Options of a pager.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// What the program's last run has left (`Pager::finish_learning`), to read blocks ahead in the
     /// same order; without keys if there is nothing. `None`: nothing is recorded either.
-    pub learn: Option<Learnt>,
+    pub learn: Option<Misses>,
     /// The pins of system calls, if the kernel cannot wait for the pager: then the pager takes
     /// nothing away that is pinned.
     pub pins: Option<&'static Pins>,

@@ -13,7 +13,7 @@ use terapage_stats::{Counters, FILE_NAME, MAGIC, REGIONS, RegionCounters, Shared
 use terapage_store::Store;
 use terapage_sys::fd::Fd;
 use terapage_sys::{file, thread};
-use terapage_trace::Learnt;
+use terapage_trace::Misses;
 
 /// Makes a store of this process, and those of its forked children.
 pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
@@ -348,7 +348,7 @@ impl Pager {
 
     /// Ends the recording of what the program's next run may use ([`Options::learn`]); `None` if
     /// nothing was recorded.
-    pub fn finish_learning(&self) -> Option<Learnt> {
+    pub fn finish_learning(&self) -> Option<Misses> {
         self.mailbox.ask(|engine| Ok(engine.finish_learning())).ok().flatten()
     }
 

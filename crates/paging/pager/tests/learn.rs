@@ -6,7 +6,7 @@ use terapage_pager::{Error, Options, Pager};
 use terapage_store::{FileStore, Store};
 use terapage_sys::memory;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
-use terapage_trace::Learnt;
+use terapage_trace::Misses;
 
 const BLOCK: usize = 4096;
 const FRAMES: usize = 2048;
@@ -20,7 +20,7 @@ fn store() -> Result<Box<dyn Store>, Error> {
 
 /// Adds to words of blocks in an order that depends on the seed, and compares them with a model.
 /// Returns the number of blocks for which the thread waited, and what the run has learnt.
-fn run(seed: u64, last: Learnt) -> (u64, Learnt) {
+fn run(seed: u64, last: Misses) -> (u64, Misses) {
     let len = BLOCKS * BLOCK;
     let start = memory::reserve(len).unwrap() as usize;
     let options = Options { block: BLOCK, frames: FRAMES, learn: Some(last), ..Options::default() };
@@ -48,7 +48,7 @@ fn a_second_run_waits_less_and_another_hardly_more() {
     if opened.inspect_err(|error| eprintln!("SKIPPED: {error}")).is_err() {
         return;
     }
-    let (first, learnt) = run(1, Learnt { program: 7, ..Learnt::default() });
+    let (first, learnt) = run(1, Misses { program: 7, ..Misses::default() });
     assert_eq!((learnt.program, learnt.split, learnt.regions.len()), (7, false, 1));
     assert!(learnt.keys.len() as u64 >= first * 9 / 10, "{} of {first}", learnt.keys.len());
     let (second, again) = run(1, learnt.clone());

@@ -1,6 +1,6 @@
 //! The directories in which a store may lie.
 
-use crate::parts::member::{directory_of, takes_direct_io};
+use crate::common::member::{directory_of, takes_direct_io};
 use crate::{Error, Shelf};
 use rustix::fs::{Access, access, stat, statfs, statvfs};
 use std::path::{Path, PathBuf};

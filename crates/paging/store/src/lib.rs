@@ -8,12 +8,13 @@
 //! and [`Delayed`] is late on purpose.
 
 mod check;
+mod common;
 mod kinds;
 mod open;
-mod parts;
 mod shelf;
 mod testing;
 
+pub use common::member::takes_direct_io;
 pub use kinds::compressed::Compressed;
 pub use kinds::encrypted::Encrypted;
 pub use kinds::file::FileStore;
@@ -23,7 +24,6 @@ pub use kinds::ram::Ram;
 pub use kinds::striped::{Joins, Placement, Striped};
 pub use kinds::tiered::{Tier, Tiered};
 pub use open::{Elsewhere, OpenUrl, Shelf, Terms};
-pub use parts::member::takes_direct_io;
 pub use shelf::{
     Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Spread, Store,
 };

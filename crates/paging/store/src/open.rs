@@ -1,6 +1,6 @@
 //! Opens stores by their settings.
 
-use crate::parts::member::directory_of;
+use crate::common::member::directory_of;
 use crate::{
     Compressed, Encrypted, Error, Faults, Faulty, FileStore, Mirror, Packed, Placement, Spare, Store,
     Striped, Tier, Tiered,

@@ -11,7 +11,7 @@ use terapage_advise::{Costs, Device, Recording};
 use terapage_policy::belady::{Use, simulate_soft};
 use terapage_policy::replacement;
 use terapage_policy::soft::SoftFrames;
-use terapage_trace::{Event, Header, Learnt, PageOut, Reader, Record, Writer, references};
+use terapage_trace::{Event, Header, Misses, PageOut, Reader, Record, Writer, references};
 
 const BLOCK: u64 = 16 << 10;
 
@@ -36,7 +36,7 @@ fn trace(events: &[Event]) -> tempfile::NamedTempFile {
 #[test]
 fn a_file_of_learn_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    Learnt { page_bytes: 4096, keys: vec![1, 2], ..Learnt::default() }.write(file.path()).unwrap();
+    Misses { page_bytes: 4096, keys: vec![1, 2], ..Misses::default() }.write(file.path()).unwrap();
     let error = Recording::open(file.path()).err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("a file of --learn has misses only") && !error.contains('\n'), "{error}");
 }

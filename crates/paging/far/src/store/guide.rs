@@ -142,7 +142,7 @@ impl Far {
                 self.guide.is_answered = true;
                 self.guide.wanted = false;
                 self.guide.connection.cut(ring, "it has answered");
-                self.learn(map, ring, ended);
+                self.take_map(map, ring, ended);
             }
             Err(why) => self.guide.connection.cut(ring, &why),
         }

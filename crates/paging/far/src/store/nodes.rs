@@ -228,7 +228,7 @@ impl Far {
     }
 
     /// The servers of all slots are known.
-    pub(super) fn learn(&mut self, map: Map, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+    pub(super) fn take_map(&mut self, map: Map, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
         let before = std::mem::replace(&mut self.guide.map, map);
         if self.kind == Kind::Sentinel {
             return self.follow(ring);

@@ -3,8 +3,8 @@
 
 extern crate terapage_model as terapage_sys;
 
-#[path = "../../../store/src/parts"]
-mod parts {
+#[path = "../../../store/src/common"]
+mod common {
     pub(crate) mod bits;
     pub(crate) mod pieces;
     pub(crate) mod random;

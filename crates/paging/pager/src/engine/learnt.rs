@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use terapage_policy::learnt::Follower;
 use terapage_stats::Counters;
 use terapage_sys::page_bytes;
-use terapage_trace::Learnt;
+use terapage_trace::Misses;
 
 /// The part of the budget that the record of this run may take, and the part that the last run's
 /// may.
@@ -50,7 +50,7 @@ pub(crate) struct Learning {
 impl Learning {
     /// Records, and follows what the last run has left; no keys if there was none. `bytes` is the
     /// budget.
-    pub fn new(last: Learnt, bytes: usize) -> Learning {
+    pub fn new(last: Misses, bytes: usize) -> Learning {
         let most = bytes / BUDGET_PART / size_of::<u32>();
         let mut learning = Learning {
             program: last.program,
@@ -229,7 +229,7 @@ impl Engine {
     }
 
     /// Ends the recording: what it says, if it says anything.
-    pub(crate) fn finish_learning(&mut self) -> Option<Learnt> {
+    pub(crate) fn finish_learning(&mut self) -> Option<Misses> {
         let learning = self.learning.take()?;
         let pages = pages_of(&self.table);
         let region = |index: usize| {
@@ -238,7 +238,7 @@ impl Engine {
         };
         let regions = (0..self.table.regions().len()).map_while(region).collect();
         let keys = learning.record.concat();
-        (!keys.is_empty()).then_some(Learnt {
+        (!keys.is_empty()).then_some(Misses {
             program: learning.program,
             page_bytes: page_bytes() as u32,
             split: self.is_split,

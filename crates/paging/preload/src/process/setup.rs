@@ -13,7 +13,7 @@ use terapage_store::Shelf;
 use terapage_sys::fd::Room;
 use terapage_sys::userfaultfd::{self, DEVICE_VARIABLE, Kind, Userfaultfd};
 use terapage_sys::{last, page_bytes, ring, thread};
-use terapage_trace::{Header, Learnt};
+use terapage_trace::{Header, Misses};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
@@ -391,11 +391,11 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
 }
 
 /// What the last run of this program has left, if this run is to use it, or to leave something.
-fn learnt(settings: &Settings) -> Option<Learnt> {
+fn learnt(settings: &Settings) -> Option<Misses> {
     let path = settings.learn.as_deref()?;
     let program = Header::hash_of(&std::env::current_exe().unwrap_or_default());
-    let nothing = || Some(Learnt { program, ..Learnt::default() });
-    let why = match Learnt::read(path) {
+    let nothing = || Some(Misses { program, ..Misses::default() });
+    let why = match Misses::read(path) {
         Ok(Some(last)) if last.program == program && last.page_bytes == page_bytes() as u32 => {
             return Some(last);
         }

@@ -6,12 +6,12 @@
 //! block that would not shrink by a unit is stored as it is.
 
 use crate::EXTENT;
-use crate::parts::bits::Bits;
-use crate::parts::buffers::Buffers;
-use crate::parts::extents::room_for_numbers;
-use crate::parts::packer::Packer;
-use crate::parts::pieces::{KeptPieces, copy, cut, each_block};
-use crate::parts::units::{NONE, Units};
+use crate::common::bits::Bits;
+use crate::common::buffers::Buffers;
+use crate::common::extents::room_for_numbers;
+use crate::common::packer::Packer;
+use crate::common::pieces::{KeptPieces, copy, cut, each_block};
+use crate::common::units::{NONE, Units};
 use crate::shelf::{
     Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Spread, Store, StoreRing, Why,
 };

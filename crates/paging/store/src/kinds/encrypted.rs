@@ -6,10 +6,10 @@
 //! slot has the length of its block, and neither older bytes of a slot nor those of another slot
 //! decrypt.
 
-use crate::parts::buffers::Buffers;
-use crate::parts::pieces::{KeptPieces, copy, each_block};
+use crate::common::buffers::Buffers;
+use crate::common::pieces::{KeptPieces, copy, each_block};
 use crate::shelf::{Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
-use crate::{EXTENT, parts::secret::Secret};
+use crate::{EXTENT, common::secret::Secret};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_sys::ring::{Done, Piece};

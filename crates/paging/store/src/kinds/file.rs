@@ -1,7 +1,7 @@
 //! A local SSD: one file or device, past the page cache.
 
-use crate::parts::extents::{extents_of, extents_to_add, room_for_numbers, used_up};
-use crate::parts::member::{Member, Why};
+use crate::common::extents::{extents_of, extents_to_add, room_for_numbers, used_up};
+use crate::common::member::{Member, Why};
 use crate::{Below, BelowMut, EXTENT, Ended, Error, Notes, Op, OpKind, Store, StoreRing};
 use std::path::Path;
 use terapage_sys::ring::Done;

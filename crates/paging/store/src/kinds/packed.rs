@@ -4,9 +4,9 @@
 //! The memory is divided into small units. A block has as many units as its compressed bytes fill,
 //! wherever they lie, in a chain, so that nothing is lost between blocks of different lengths.
 
-use crate::parts::extents::room_for_numbers;
+use crate::common::extents::room_for_numbers;
 use crate::shelf::{Below, BelowMut, Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
-use crate::{EXTENT, parts::pieces::each_block};
+use crate::{EXTENT, common::pieces::each_block};
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

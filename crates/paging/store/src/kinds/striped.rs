@@ -1,7 +1,7 @@
 //! Several stores as one: extents spread over them.
 
-use crate::parts::bits::Bits;
-use crate::parts::extents::{extents_of, extents_to_add, room_for_numbers, used_up};
+use crate::common::bits::Bits;
+use crate::common::extents::{extents_of, extents_to_add, room_for_numbers, used_up};
 use crate::{Below, BelowMut, EXTENT, Ended, Error, Op, Spread, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;

@@ -6,9 +6,9 @@
 //! neighbours stay neighbours.
 
 use crate::EXTENT;
-use crate::parts::bits::Bits;
-use crate::parts::extents::room_for_numbers;
-use crate::parts::pieces::{KeptPieces, cut};
+use crate::common::bits::Bits;
+use crate::common::extents::room_for_numbers;
+use crate::common::pieces::{KeptPieces, cut};
 use crate::shelf::{
     Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Spread, Store, StoreRing, Why,
 };

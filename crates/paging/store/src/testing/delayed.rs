@@ -2,7 +2,7 @@
 //!
 //! Completions come in another order than their operations, as in a network.
 
-use crate::parts::random::Random;
+use crate::common::random::Random;
 use crate::shelf::{Below, BelowMut, Ended, Error, Notes, Op, Store, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Done;

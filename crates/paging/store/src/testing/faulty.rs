@@ -1,6 +1,6 @@
 //! A store that fails by a seed: errors, short transfers, flipped bits, for tests.
 
-use crate::parts::random::Random;
+use crate::common::random::Random;
 use crate::shelf::{Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::ops::Range;
 use terapage_config::Faults;

@@ -1,6 +1,6 @@
 //! The copies of a mirror: which of them have a slot, and which is likely to answer first.
 
-use crate::parts::bits::Bits;
+use crate::common::bits::Bits;
 use crate::shelf::{Failure, Redundancy, Store};
 use std::ops::Range;
 use terapage_sys::thread::now_ns;

@@ -17,8 +17,8 @@ mod resync;
 mod spare;
 mod spread;
 
-use crate::parts::bits::Bits;
-use crate::parts::pieces::{KeptPieces, cut, each_block};
+use crate::common::bits::Bits;
+use crate::common::pieces::{KeptPieces, cut, each_block};
 use crate::shelf::{
     Below, BelowMut, Ended, Error, Failure, Notes, Op, OpKind, Presence, Redundancy, Store, StoreRing, Why,
 };

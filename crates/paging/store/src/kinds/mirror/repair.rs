@@ -1,7 +1,7 @@
 //! Bytes that were judged right, written back to the copies of a mirror that need them.
 
 use super::{Inner, Mirror, Operation};
-use crate::parts::pieces::KeptPieces;
+use crate::common::pieces::KeptPieces;
 use crate::shelf::{Ended, OpKind, StoreRing};
 use std::ops::Range;
 use std::sync::Arc;

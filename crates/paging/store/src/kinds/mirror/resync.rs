@@ -10,7 +10,7 @@ use super::copies::Side;
 use super::repair::Saved;
 use super::{Inner, Mirror};
 use crate::EXTENT;
-use crate::parts::pieces::KeptPieces;
+use crate::common::pieces::KeptPieces;
 use crate::shelf::{Failure, OpKind, StoreRing};
 use std::ops::Range;
 use terapage_sys::ring::Piece;

@@ -3,7 +3,7 @@
 
 use super::copies::Side;
 use super::{Inner, Mirror};
-use crate::parts::bits::Bits;
+use crate::common::bits::Bits;
 use crate::shelf::{Ended, Spread, Store, StoreRing};
 use std::ops::Range;
 

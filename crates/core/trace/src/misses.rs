@@ -11,7 +11,7 @@ const RECORDS_MOST: usize = 64 << 20;
 
 /// What one run leaves to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Learnt {
+pub struct Misses {
     /// The hash of the executable's path ([`Header::hash_of`]).
     pub program: u64,
     /// Bytes of a page.
@@ -25,7 +25,7 @@ pub struct Learnt {
     pub keys: Vec<u32>,
 }
 
-impl Learnt {
+impl Misses {
     /// Writes the trace.
     ///
     /// # Errors
@@ -53,17 +53,17 @@ impl Learnt {
     ///
     /// # Errors
     /// No trace, or not a whole one.
-    pub fn read_from(from: impl Read) -> Result<Option<Learnt>, Error> {
+    pub fn read_from(from: impl Read) -> Result<Option<Misses>, Error> {
         let reader = Reader::new(from)?;
         let header = reader.header();
         if !header.misses_only {
             return Ok(None);
         }
-        let mut learnt = Learnt {
+        let mut learnt = Misses {
             program: header.executable,
             page_bytes: header.block_bytes,
             split: header.is_split,
-            ..Learnt::default()
+            ..Misses::default()
         };
         let page_bytes = u64::from(learnt.page_bytes);
         for record in reader {
@@ -86,7 +86,7 @@ impl Learnt {
     ///
     /// # Errors
     /// The file cannot be read, or is not one of `--learn`, whole: `InvalidData`.
-    pub fn read(path: &Path) -> io::Result<Option<Learnt>> {
+    pub fn read(path: &Path) -> io::Result<Option<Misses>> {
         let mut file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => BufReader::new(opened?),
@@ -94,7 +94,7 @@ impl Learnt {
         if file.fill_buf()?.is_empty() {
             return Ok(None);
         }
-        match Learnt::read_from(file) {
+        match Misses::read_from(file) {
             Ok(Some(learnt)) => Ok(Some(learnt)),
             Err(Error::Io { cause, .. }) => Err(cause),
             Ok(None) | Err(_) => {
@@ -109,7 +109,7 @@ impl Learnt {
     /// # Errors
     /// The file cannot be written; what was there before stays.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        if let Ok(Some(other)) = Learnt::read(path)
+        if let Ok(Some(other)) = Misses::read(path)
             && other.program != self.program
         {
             return Ok(());
@@ -128,15 +128,15 @@ impl Learnt {
 
 #[cfg(test)]
 mod tests {
-    use super::Learnt;
+    use super::Misses;
     use crate::{Error, Event, Header, Record, Writer};
     use proptest::prelude::*;
 
-    fn learnt() -> impl Strategy<Value = Learnt> {
+    fn learnt() -> impl Strategy<Value = Misses> {
         let regions = proptest::collection::vec(any::<(u32, u32)>(), 0..4);
         let keys = proptest::collection::vec(any::<u32>(), 0..50);
         (any::<u64>(), 0..31, any::<bool>(), regions, keys).prop_map(
-            |(program, page, split, regions, keys)| Learnt {
+            |(program, page, split, regions, keys)| Misses {
                 program,
                 page_bytes: 1u32 << page,
                 split,
@@ -146,23 +146,23 @@ mod tests {
         )
     }
 
-    fn bytes_of(learnt: &Learnt) -> Vec<u8> {
+    fn bytes_of(learnt: &Misses) -> Vec<u8> {
         learnt.write_to(Vec::new()).unwrap()
     }
 
     proptest! {
         #[test]
         fn a_file_comes_back(learnt in learnt()) {
-            prop_assert_eq!(Learnt::read_from(&bytes_of(&learnt)[..]).unwrap(), Some(learnt));
+            prop_assert_eq!(Misses::read_from(&bytes_of(&learnt)[..]).unwrap(), Some(learnt));
         }
 
         #[test]
         fn a_changed_or_cut_file_is_refused(learnt in learnt(), at in any::<prop::sample::Index>(), bit in 0..8) {
             let mut bytes = bytes_of(&learnt);
             let at = at.index(bytes.len());
-            prop_assert!(Learnt::read_from(&bytes[..at]).is_err());
+            prop_assert!(Misses::read_from(&bytes[..at]).is_err());
             bytes[at] ^= 1u8 << bit;
-            prop_assert!(Learnt::read_from(&bytes[..]).is_err());
+            prop_assert!(Misses::read_from(&bytes[..]).is_err());
         }
     }
 
@@ -170,18 +170,18 @@ mod tests {
     fn another_trace_and_an_older_file_are_refused() {
         let header = Header { block_bytes: 4096, ..Header::default() };
         let whole = Writer::new(Vec::new(), &header).unwrap().finish().unwrap();
-        assert_eq!(Learnt::read_from(&whole[..]).unwrap(), None);
+        assert_eq!(Misses::read_from(&whole[..]).unwrap(), None);
         let mut writer = Writer::new(Vec::new(), &Header { misses_only: true, ..header }).unwrap();
         writer.record(&Record { time_us: 0, event: Event::FirstTouch { block: 1 } }).unwrap();
-        assert_eq!(Learnt::read_from(&writer.finish().unwrap()[..]).unwrap(), None);
-        let before = Learnt::read_from(&b"TERALRN\x01 and what followed"[..]);
+        assert_eq!(Misses::read_from(&writer.finish().unwrap()[..]).unwrap(), None);
+        let before = Misses::read_from(&b"TERALRN\x01 and what followed"[..]);
         assert!(matches!(before, Err(Error::Corrupt { offset: 0, .. })), "{before:?}");
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("learnt");
         std::fs::write(&file, "TERALRN\x01 and what followed").unwrap();
-        let error = Learnt::read(&file).unwrap_err().to_string();
+        let error = Misses::read(&file).unwrap_err().to_string();
         assert!(error.starts_with("is no whole file of --learn of this version"), "{error}");
         std::fs::write(&file, "").unwrap();
-        assert_eq!(Learnt::read(&file).unwrap(), None);
+        assert_eq!(Misses::read(&file).unwrap(), None);
     }
 }
