@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use terapage_config::{Heap, Hosted, Io, Settings, Size, StoreSpec, memory_bytes};
+use terapage_config::{Heap, Hosted, Io, Level, Machine, Settings, Size, StoreSpec, memory_bytes};
 use terapage_sys::ring::IoEngine;
 
 /// The arguments of `terapage doctor`.
@@ -187,7 +187,7 @@ impl Doctor {
             Ok(settings) => {
                 checks.push(memory(&settings));
                 let paths = settings.stores.iter().flat_map(StoreSpec::paths);
-                checks.extend(paths.map(|path| check_store(path, settings.memory)));
+                checks.extend(paths.map(|path| check_store(path, settings.memory.size)));
             }
             Err(error) => checks.push(Check::of("settings", &format!("{error:#}"), "correct the setting")),
         }
@@ -338,7 +338,24 @@ fn locked_memory() -> Check {
 }
 
 fn memory(settings: &Settings) -> Check {
-    let budget = settings.memory;
+    let budget = settings.memory.size;
+    if settings.memory.is_auto {
+        let read = |path: &Path| fs::read_to_string(path).ok();
+        let levels = Machine::here(&read).levels(&read);
+        let room = |level: &Level| level.available.saturating_sub(level.reserve());
+        let Some(level) = levels.iter().min_by_key(|level| room(level)) else {
+            return Check::warning(
+                "memory",
+                "the free memory is unknown",
+                "give the budget in bytes, as in 4G",
+            );
+        };
+        let (room, free, reserve) = (Size(room(level)), Size(level.available), Size(level.reserve()));
+        let found = format!(
+            "auto: a budget that follows the free memory, {room} now ({free} of {budget} are free, {reserve} stay so)"
+        );
+        return Check::ok("memory", found);
+    }
     match memory_bytes().map(Size) {
         Some(all) if budget > all => {
             let found = format!("the budget of {budget} is more than the available memory, {all}");

@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use terapage_config::Size;
+use terapage_config::{Level, Size};
 use terapage_sys::cgroup::{self, Version};
 
 /// The default excess of a job over the budget: a hundredth, and this for the process and for
@@ -29,6 +29,12 @@ const PREFIX: &str = "terapage-run-";
 /// The limit of a job with this budget.
 pub fn limit_of(budget: Size) -> Size {
     Size(budget.0.saturating_add(budget.0 / 100).saturating_add(ALLOWANCE))
+}
+
+/// The limit of a job whose budget follows the free memory of a machine that has this much: the
+/// reserve remains for others.
+pub fn limit_of_auto(all: Size) -> Size {
+    Size(all.0 - Level { limit: all.0, available: 0 }.reserve())
 }
 
 /// A cgroup with a limit, still without processes.

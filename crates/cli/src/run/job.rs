@@ -2,7 +2,7 @@
 
 use crate::complain;
 use anyhow::Context;
-use terapage_config::{Settings, Size};
+use terapage_config::{Budget, Settings, Size};
 use terapage_lease::{Inherited, JOB_VARIABLE};
 
 /// The table of the job in which this command runs, if there is one.
@@ -16,12 +16,16 @@ pub fn prepare(settings: &Settings) -> anyhow::Result<Option<Inherited>> {
     if settings.per_process {
         return Ok(None);
     }
-    let budget = settings.memory;
+    let Budget { size: budget, is_auto } = settings.memory;
     let Some(outer) = around() else {
-        let made = Inherited::make(budget.0).context("the table of the job's memory (try: --per-process)")?;
+        let made = Inherited::make(budget.0, is_auto)
+            .context("the table of the job's memory (try: --per-process)")?;
         return Ok(Some(made));
     };
-    let all = Size(outer.budget()?);
+    if is_auto {
+        return Ok(Some(outer));
+    }
+    let all = Size(outer.ceiling()?);
     if budget > all {
         complain(&format!("warning: --memory {budget} is within a job of {all}: the limit is {all}"));
     }

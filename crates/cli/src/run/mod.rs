@@ -20,7 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use terapage_config::{
-    Group, Hosted, Io, PATH_VARIABLES, SETTINGS, Settings, Size, UnknownVariable, memory_bytes,
+    Budget, Group, Hosted, Io, PATH_VARIABLES, SETTINGS, Settings, Size, UnknownVariable, memory_bytes,
 };
 use terapage_lease::JOB_VARIABLE;
 use terapage_sys::executable;
@@ -54,7 +54,8 @@ pub struct Run {
     #[command(flatten)]
     options: Options,
     /// Limit all memory of the program and its children with a cgroup: to SIZE, or to the budget
-    /// plus 1 % and 64 MiB. The kernel kills processes that need more
+    /// plus 1 % and 64 MiB, or, with --memory auto, to the memory less a reserve. The kernel
+    /// kills processes that need more
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = Group::Memory.heading())]
     enforce: Option<String>,
     /// At the end, print on standard error what the run has used, and which settings would help
@@ -77,13 +78,15 @@ pub struct Run {
 
 impl Run {
     /// The limit that `--enforce` asks for, if the flag is given.
-    fn limit(&self, budget: Size) -> anyhow::Result<Option<Size>> {
+    fn limit(&self, Budget { size: budget, is_auto }: Budget) -> anyhow::Result<Option<Size>> {
         let limit = match self.enforce.as_deref() {
             None => return Ok(None),
+            // The budget follows what the cgroup has, so any limit will do.
+            Some("") if is_auto => enforce::limit_of_auto(budget),
             Some("") => enforce::limit_of(budget),
             Some(size) => size.parse().context("--enforce")?,
         };
-        if limit < budget {
+        if limit < budget && !is_auto {
             bail!(
                 "--enforce: {limit} is less than --memory, {budget} (the least possible is {})",
                 enforce::limit_of(budget)
@@ -101,11 +104,9 @@ impl Run {
         {
             return Ok(status);
         }
-        if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
-            bail!(
-                "--memory: {} is more than the available memory, {all} (try: --memory 50%)",
-                settings.memory
-            );
+        let budget = settings.memory.size;
+        if let Some(all) = memory_bytes().map(Size).filter(|&all| !settings.memory.is_auto && budget > all) {
+            bail!("--memory: {budget} is more than the available memory, {all} (try: --memory 50%)");
         }
         let Some((name, arguments)) = self.command.split_first() else { bail!("no program is named") };
         if name.is_empty() {
@@ -238,9 +239,10 @@ fn guards(path: &Path) -> bool {
     guards
 }
 
-/// Whether a word reads as a budget, such as `1G` or `50%`.
+/// Whether a word reads as a budget, such as `1G`, `50%` or `auto`.
 fn is_size(word: &OsStr) -> bool {
-    word.to_str().is_some_and(|word| word.trim_end_matches('%').parse::<Size>().is_ok())
+    let is_size = |word: &str| word == "auto" || word.trim_end_matches('%').parse::<Size>().is_ok();
+    word.to_str().is_some_and(is_size)
 }
 
 /// Says why the program `name`, whose file was found, could not be executed. Returns the exit

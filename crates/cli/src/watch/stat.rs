@@ -160,7 +160,8 @@ fn in_sync(now: &Snapshot) -> String {
 
 /// The budget, and the processes that share it.
 fn budget(now: &Snapshot) -> String {
-    let budget = Size(now.budget_bytes);
+    let auto = if now.budget_auto > 0 { "auto, now " } else { "" };
+    let budget = format!("{auto}{}", Size(now.budget_bytes));
     match (now.job, now.job_processes) {
         (0, _) => format!("{budget}, of this process"),
         (job, 1) => format!("{budget}, of job {job} (1 process)"),

@@ -195,15 +195,17 @@ impl Top {
 
 /// A line for each job whose processes share a budget.
 fn jobs<'a>(processes: impl Iterator<Item = &'a Snapshot>) -> String {
-    let mut jobs: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+    let mut jobs: BTreeMap<u64, (u64, u64, u64, &str)> = BTreeMap::new();
     for process in processes.filter(|process| process.job != 0) {
-        let (count, leased, budget) = jobs.entry(process.job).or_default();
+        let (count, leased, budget, auto) = jobs.entry(process.job).or_default();
+        *auto = if process.budget_auto > 0 { " (auto)" } else { "" };
         (*count, *leased) = (*count + 1, *leased + process.lease_bytes);
         *budget = process.budget_bytes.max(*budget);
     }
     let mut text = String::new();
-    for (job, (count, leased, budget)) in jobs {
-        let _ = writeln!(text, "job {job}: {} of {} leased, by {count} paged", Size(leased), Size(budget));
+    for (job, (count, leased, budget, auto)) in jobs {
+        let _ =
+            writeln!(text, "job {job}: {} of {}{auto} leased, by {count} paged", Size(leased), Size(budget));
     }
     text
 }

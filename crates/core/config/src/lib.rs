@@ -21,14 +21,15 @@ mod variables;
 
 pub use choices::{Heap, Hosted, Io, Mechanism, Placement};
 pub use faults::Faults;
-pub use machine::memory_bytes;
+pub use machine::{Machine, Read, memory_bytes};
 pub use output::can_be_written;
-pub use partial::Memory;
+pub use partial::{Budget, Memory};
 pub use resolve::check_block;
 pub use setting::{Choices, Flag, Group, Kind, Setting, markdown};
 pub use settings::Error;
 pub use size::{ParseSizeError, Size, StoreSize};
 pub use store::{Codec, StoreSpec, Stores, default_store};
 pub use table::{Partial, SETTINGS, Settings};
+pub use terapage_policy::elastic::Level;
 pub use terapage_policy::{BLOCK as DEFAULT_BLOCK, SPLIT_BLOCK};
 pub use variables::{PATH_VARIABLES, UnknownVariable, nearest, unknown_variables};

@@ -1,35 +1,133 @@
-//! The memory of this machine, or of the container.
+//! The memory of this machine, or of the container: how much there is, and how much is free.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use terapage_policy::elastic::Level;
 
 /// Bytes of memory that this process can use: the minimum of the machine's memory and the limits of
 /// its cgroup and of those above. `None` if `/proc` is missing.
 pub fn memory_bytes() -> Option<u64> {
-    let machine = fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(memory_total);
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limit = cgroup_limit(Path::new("/sys/fs/cgroup"), &groups);
-    machine.into_iter().chain(limit).min()
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let machine = read(Path::new("/proc/meminfo")).as_deref().and_then(machine_level);
+    let groups = Machine::here(&read).groups;
+    // Each process asks, so only the limits are read.
+    let limits = groups.iter().filter_map(|group| group.limit(&read));
+    machine.map(|level| level.limit).into_iter().chain(limits).min()
 }
 
-/// `MemTotal` of `/proc/meminfo`, bytes.
-fn memory_total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+/// Reads a file as text; `None` if it cannot be read.
+pub type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
+
+/// The places that say how much memory there is around this process.
+#[derive(Debug, Default)]
+pub struct Machine {
+    groups: Vec<Group>,
+}
+
+/// A memory cgroup: the directory, and the files of its version.
+#[derive(Debug)]
+struct Group {
+    at: PathBuf,
+    files: &'static Files,
+}
+
+#[derive(Debug)]
+struct Files {
+    limits: &'static [&'static str],
+    usage: &'static str,
+    /// Beginnings of lines in `memory.stat`: file pages that the kernel drops first, and others.
+    dropped: [&'static str; 2],
+}
+
+const ONE: Files = Files {
+    limits: &["memory.limit_in_bytes"],
+    usage: "memory.usage_in_bytes",
+    dropped: ["total_inactive_file ", "total_active_file "],
+};
+/// Above `memory.high` a program is not stopped, but slowed down very much.
+const TWO: Files = Files {
+    limits: &["memory.max", "memory.high"],
+    usage: "memory.current",
+    dropped: ["inactive_file ", "active_file "],
+};
+
+/// A limit of this much is none.
+const UNLIMITED: u64 = 1 << 60;
+
+impl Machine {
+    /// The machine around this process, with the cgroups that it is in now.
+    pub fn here(read: Read<'_>) -> Machine {
+        let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+        Machine { groups: groups_of(Path::new("/sys/fs/cgroup"), &groups, read) }
+    }
+
+    /// The machine, and each cgroup that has a limit: how much memory it has, and how much is free.
+    pub fn levels(&self, read: Read<'_>) -> Vec<Level> {
+        let machine = read(Path::new("/proc/meminfo")).as_deref().and_then(machine_level);
+        machine.into_iter().chain(self.groups.iter().filter_map(|group| group.level(read))).collect()
+    }
+
+    /// Microseconds in which a task of the machine, or of one of the cgroups, has waited for
+    /// memory, since it began: the largest of these sums. `None` if the kernel does not count them.
+    pub fn stalled_us(&self, read: Read<'_>) -> Option<u64> {
+        let groups = self.groups.iter().map(|group| group.at.join("memory.pressure"));
+        let files = std::iter::once(PathBuf::from("/proc/pressure/memory")).chain(groups);
+        files.filter_map(|file| stalled(&read(&file)?)).max()
+    }
+}
+
+impl Group {
+    fn number(&self, file: &str, read: Read<'_>) -> Option<u64> {
+        read(&self.at.join(file))?.trim().parse().ok()
+    }
+
+    /// Its limit, bytes; `None` if it has none.
+    fn limit(&self, read: Read<'_>) -> Option<u64> {
+        let numbers = self.files.limits.iter().filter_map(|file| self.number(file, read));
+        numbers.filter(|&limit| limit < UNLIMITED).min()
+    }
+
+    fn level(&self, read: Read<'_>) -> Option<Level> {
+        let limit = self.limit(read)?;
+        let used = self.number(self.files.usage, read).unwrap_or(0);
+        let stat = read(&self.at.join("memory.stat")).unwrap_or_default();
+        let [first, others] = self.files.dropped.map(|name| {
+            let line = stat.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.trim().parse::<u64>().ok()).unwrap_or(0)
+        });
+        // As in `MemAvailable`, half of the files' pages in use count.
+        Some(Level { limit, available: limit.saturating_sub(used.saturating_sub(first + others / 2)) })
+    }
+}
+
+/// The sum of a file `memory.pressure`: the line is `some avg10=0.00 ... total=123`.
+fn stalled(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    line.rsplit_once("total=")?.1.trim().parse().ok()
+}
+
+/// A number of `/proc/meminfo`, bytes.
+fn of_meminfo(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The lowest memory limit, bytes, from the groups in `groups` (the text of `/proc/self/cgroup`) up
-/// to the root of the hierarchy that is mounted under `root`.
-fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
-    let mut least: Option<u64> = None;
+fn machine_level(meminfo: &str) -> Option<Level> {
+    let limit = of_meminfo(meminfo, "MemTotal:")?;
+    Some(Level { limit, available: of_meminfo(meminfo, "MemAvailable:").unwrap_or(limit / 2) })
+}
+
+/// The memory cgroups from those in `groups` (the text of `/proc/self/cgroup`) up to the root of
+/// the hierarchy that is mounted under `root`.
+fn groups_of(root: &Path, groups: &str, read: Read<'_>) -> Vec<Group> {
+    let mut found = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
-        let (mounts, files): (_, &[&str]) = if controllers.is_empty() {
-            // Above `memory.high` a program is not stopped, but slowed down very much.
-            (vec![root.to_owned(), root.join("unified")], &["memory.max", "memory.high"])
+        let (mounts, files) = if controllers.is_empty() {
+            (vec![root.to_owned(), root.join("unified")], &TWO)
         } else if controllers.split(',').any(|name| name == "memory") {
-            (vec![root.join("memory")], &["memory.limit_in_bytes"])
+            (vec![root.join("memory")], &ONE)
         } else {
             continue;
         };
@@ -38,39 +136,65 @@ fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
             // missing up to the mount itself, which is the container's own group.
             for above in Path::new(group).ancestors() {
                 let at = mount.join(above.strip_prefix("/").unwrap_or(above));
-                let limits = files.iter().filter_map(|file| fs::read_to_string(at.join(file)).ok());
-                least = least.into_iter().chain(limits.filter_map(|text| text.trim().parse().ok())).min();
+                if files.limits.iter().any(|file| read(&at.join(file)).is_some()) {
+                    found.push(Group { at, files });
+                }
             }
         }
     }
-    least
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_machine_has_memory() {
-        assert_eq!(memory_total("MemTotal:       24684096 kB\nMemFree: 1 kB\n"), Some(24684096 * 1024));
-        assert!(memory_bytes().is_some_and(|bytes| bytes > 1 << 20));
+    fn read(path: &Path) -> Option<String> {
+        fs::read_to_string(path).ok()
     }
 
     #[test]
-    fn the_least_limit_on_the_way_up_counts() {
+    fn the_machine_has_memory() {
+        let meminfo = "MemTotal:       24684096 kB\nMemFree: 1 kB\nMemAvailable:    4096 kB\n";
+        assert_eq!(machine_level(meminfo), Some(Level { limit: 24684096 * 1024, available: 4 << 20 }));
+        assert!(memory_bytes().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(!Machine::here(&read).levels(&read).is_empty());
+    }
+
+    #[test]
+    fn a_stall_is_read_from_its_line() {
+        let text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=8417680\nfull avg10=0.00 total=5\n";
+        assert_eq!((stalled(text), stalled("nothing")), (Some(8_417_680), None));
+    }
+
+    #[test]
+    fn each_limit_on_the_way_up_counts_with_what_is_free_there() {
         let root = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let limit = |groups| cgroup_limit(root.path(), groups);
+        let levels = |groups: &str| {
+            Machine { groups: groups_of(root.path(), groups, &read) }
+                .groups
+                .iter()
+                .filter_map(|group| group.level(&read))
+                .collect::<Vec<_>>()
+        };
+        let limit = |groups| levels(groups).iter().map(|level| level.limit).min();
         put("memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
         put("memory/a/memory.limit_in_bytes", "1000000\n");
+        put("memory/a/memory.usage_in_bytes", "900000\n");
+        put("memory/a/memory.stat", "inactive_file 1\ntotal_inactive_file 300000\ntotal_active_file 20000\n");
         put("slice/unit/memory.max", "max\n");
         put("slice/memory.max", "2000000\n");
-        assert_eq!(limit("4:memory:/a/b\n1:cpu:/\n0::/\n"), Some(1_000_000));
-        assert_eq!(limit("0::/slice/unit\n"), Some(2_000_000));
+        put("slice/memory.current", "500000\n");
+        assert_eq!(
+            levels("4:memory:/a/b\n1:cpu:/\n0::/\n"),
+            [Level { limit: 1_000_000, available: 410_000 }]
+        );
+        assert_eq!(levels("0::/slice/unit\n"), [Level { limit: 2_000_000, available: 1_500_000 }]);
         assert_eq!(limit("4:cpu,memory:/a\n0::/slice/unit\n"), Some(1_000_000));
         assert_eq!(limit("0::/elsewhere\nnonsense\n"), None);
         put("slice/unit/memory.high", "1500000\n");

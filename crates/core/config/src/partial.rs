@@ -11,6 +11,17 @@ pub enum Memory {
     Bytes(Size),
     /// A share of the memory of the machine, or of the container, in percent.
     Percent(f64),
+    /// As much as is free, at any time.
+    Auto,
+}
+
+/// A budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// The budget; if it follows the free memory, the most that it can be.
+    pub size: Size,
+    /// It follows the free memory.
+    pub is_auto: bool,
 }
 
 impl Partial {

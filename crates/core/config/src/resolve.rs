@@ -2,7 +2,7 @@
 
 use crate::output::takes_output;
 use crate::value::{MEMORY_MIN, unknown};
-use crate::{Error, Memory, Partial, Settings, Size, StoreSpec, Stores, machine, store};
+use crate::{Budget, Error, Memory, Partial, Settings, Size, StoreSpec, Stores, machine, store};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use terapage_policy::{prefetch, replacement};
@@ -33,15 +33,17 @@ pub(crate) fn as_given<T>(
     Ok(given)
 }
 
-/// The bytes of the budget.
+/// The budget.
 pub(crate) fn budget(
     given: Option<Memory>,
     default: impl FnOnce() -> Memory,
     _: &Context<'_>,
-) -> Result<Size, Error> {
+) -> Result<Budget, Error> {
+    let fixed = |size| Budget { size, is_auto: false };
     match given.unwrap_or_else(default) {
-        Memory::Bytes(size) => Ok(size),
-        Memory::Percent(percent) => share_of_machine(percent),
+        Memory::Bytes(size) => Ok(fixed(size)),
+        Memory::Percent(percent) => share_of_machine(percent).map(fixed),
+        Memory::Auto => share_of_machine(100.0).map(|size| Budget { size, is_auto: true }),
     }
 }
 
@@ -66,7 +68,7 @@ impl Partial {
         stores: &dyn Stores,
         get: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Settings, Error> {
-        let mut settings = self.with_defaults(stores, &get)?;
+        let mut settings = self.with_defaults(stores, &get)?.settled();
         one_of("policy", &settings.policy, replacement::NAMES)?;
         one_of("prefetch", &settings.prefetch, prefetch::NAMES)?;
         for store in &settings.stores {
@@ -77,7 +79,7 @@ impl Partial {
         settings.stores = specs.map(|spec| spec.map_paths(&mut whole)).collect::<Result<_, _>>()?;
         check_ram(&settings)?;
         if let Some(block) = settings.block {
-            check_block(settings.memory, block)?;
+            check_block(settings.memory.size, block)?;
             check_units(&settings, block)?;
         }
         if let Some(size) = settings.store_size.bytes {
@@ -157,8 +159,8 @@ fn check_units(settings: &Settings, block: Size) -> Result<(), Error> {
 fn check_ram(settings: &Settings) -> Result<(), Error> {
     let no = |why: String| Err(Error::Value { name: "store".to_owned(), why });
     let ram = settings.ram();
-    if ram.0 > settings.memory.0 / 4 * 3 {
-        let budget = settings.memory;
+    if ram.0 > settings.memory.size.0 / 4 * 3 {
+        let budget = settings.memory.size;
         return no(format!(
             "{ram} in memory leave less than a quarter of the budget of {budget} (raise --memory \
              or lower ram:)"
@@ -197,7 +199,7 @@ mod tests {
         lower.set("memory", OsStr::new("3M")).unwrap();
         lower.set("block", OsStr::new("64K")).unwrap();
         let settings = upper.or(lower).resolve(&AnyStore, |_| None).unwrap();
-        assert_eq!(settings.memory, Size(2 << 20));
+        assert_eq!(settings.memory, Budget { size: Size(2 << 20), is_auto: false });
         assert_eq!(settings.block, Some(Size(65536)));
         assert_eq!((settings.verify, settings.heap), (true, Heap::All));
         assert_eq!(settings.stores.len(), 1);
@@ -286,6 +288,19 @@ mod tests {
     #[test]
     fn the_default_budget_is_half_of_the_machine() {
         let settings = Partial::default().resolve(&AnyStore, |_| None).unwrap();
-        assert_eq!(settings.memory.0, machine::memory_bytes().unwrap() / 2);
+        let half = Budget { size: Size(machine::memory_bytes().unwrap() / 2), is_auto: false };
+        assert_eq!(settings.memory, half);
+    }
+
+    #[test]
+    fn auto_is_all_of_the_machine_at_most_unless_each_process_has_its_own() {
+        let all = machine::memory_bytes().unwrap();
+        let mut given = Partial::default();
+        given.set("memory", OsStr::new("auto")).unwrap();
+        let settings = given.clone().resolve(&AnyStore, |_| None).unwrap();
+        assert_eq!(settings.memory, Budget { size: Size(all), is_auto: true });
+        given.set("per-process", OsStr::new("true")).unwrap();
+        let settings = given.resolve(&AnyStore, |_| None).unwrap();
+        assert_eq!(settings.memory, Budget { size: Size(all / 2), is_auto: false });
     }
 }

@@ -1,6 +1,6 @@
 //! The settings as the program uses them, what follows from them, and why they are refused.
 
-use crate::{Partial, Settings, Size, StoreSpec, Stores};
+use crate::{Budget, Partial, Settings, Size, StoreSpec, Stores};
 use rustix::param::page_size;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -94,9 +94,19 @@ impl Settings {
         if self.splits() { block.min(crate::SPLIT_BLOCK.max(page_size())) } else { block }
     }
 
-    /// The most memory of `ram:auto`: a third of the budget.
+    /// The most memory of `ram:auto`: a third of the budget. It cannot shrink with a budget that
+    /// follows the free memory, so it is a sixth of what that can be.
     fn auto_ram(&self) -> Size {
-        Size(self.memory.0 / 3)
+        Size(self.memory.size.0 / if self.memory.is_auto { 6 } else { 3 })
+    }
+
+    /// Only a shared budget follows the free memory: with `auto`, each process that has a budget of
+    /// its own has half of the memory.
+    pub(crate) fn settled(mut self) -> Settings {
+        if self.per_process && self.memory.is_auto {
+            self.memory = Budget { size: Size(self.memory.size.0 / 2), is_auto: false };
+        }
+        self
     }
 
     /// The most bytes of the budget that stores in memory use.
@@ -112,7 +122,7 @@ impl Settings {
         stores: &dyn Stores,
         get: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Settings, Error> {
-        Partial::from_variables(&get)?.with_defaults(stores, &get)
+        Ok(Partial::from_variables(&get)?.with_defaults(stores, &get)?.settled())
     }
 }
 
@@ -167,7 +177,7 @@ mod tests {
             // tests/table.rs varies settings that are added later, by their entries.
             #[allow(clippy::needless_update)]
             let settings = Settings {
-                memory: Size(memory), stores, placement, block, compress,
+                memory: Budget { size: Size(memory), is_auto: false }, stores, placement, block, compress,
                 store_size: StoreSize { bytes, strict: switches[3] },
                 policy: names.0, prefetch: names.1, io, heap,
                 verify: switches[0], verbose: switches[1], encrypt, per_process: switches[2],
@@ -200,6 +210,6 @@ mod tests {
     fn absent_variables_get_defaults() {
         let settings = Settings::from_variables(&AnyStore, |_| None).unwrap();
         assert_eq!((&*settings.policy, &*settings.prefetch, settings.block), ("auto", "auto", None));
-        assert_eq!(settings.memory.0, crate::memory_bytes().unwrap() / 2);
+        assert_eq!(settings.memory.size.0, crate::memory_bytes().unwrap() / 2);
     }
 }

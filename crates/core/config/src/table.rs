@@ -6,7 +6,7 @@
 use crate::resolve::{self, Context};
 use crate::setting::{Choices, Flag, Kind, Setting};
 use crate::value::{self, Written};
-use crate::{Codec, Error, Faults, Group, Heap, Hosted, Io, Mechanism, Memory, Placement};
+use crate::{Budget, Codec, Error, Faults, Group, Heap, Hosted, Io, Mechanism, Memory, Placement};
 use crate::{Size, StoreSize, StoreSpec, Stores};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -134,19 +134,20 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Bytes of frames: of all processes together.
-    memory: Memory => Size {
+    /// The budget: of all processes together.
+    memory: Memory => Budget {
         read: value::memory,
         resolve: resolve::budget,
         name: "memory",
         variable: "TERAPAGE_MEMORY",
         default: Some("50%"),
         group: Group::Memory,
-        flag: Flag::Value("SIZE|PERCENT"),
+        flag: Flag::Value("SIZE|PERCENT|auto"),
         short: Some('m'),
         kind: Kind::Number,
         help: "Memory that the data of the program and of its children may occupy together: 4G, \
-               500M, or 50% of the memory of the machine or container",
+               500M, 50% of the memory of the machine or container, or auto: as much as is free \
+               at any time",
     }
 
     /// Each process has all of the memory for itself.

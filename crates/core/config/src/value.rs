@@ -2,7 +2,7 @@
 //! is wrong with the text.
 
 use crate::choices::Named;
-use crate::{Codec, Faults, Memory, Size, StoreSize, StoreSpec, store};
+use crate::{Budget, Codec, Faults, Memory, Size, StoreSize, StoreSpec, store};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -46,6 +46,9 @@ pub(crate) fn unknown(value: &str, names: &[&str]) -> String {
 
 pub(crate) fn memory(text: &OsStr) -> Result<Memory, String> {
     let text = line(text)?;
+    if text == "auto" {
+        return Ok(Memory::Auto);
+    }
     if let Some(number) = text.trim().strip_suffix('%') {
         let percent: f64 =
             number.trim().parse().map_err(|_| format!("'{text}' is not a percentage (write 50%)"))?;
@@ -57,7 +60,10 @@ pub(crate) fn memory(text: &OsStr) -> Result<Memory, String> {
     }
     let size = size(text)?;
     if size < MEMORY_MIN {
-        return Err(format!("{} is less than the minimum of {MEMORY_MIN} (write 64M, 4G, 50%)", text.trim()));
+        return Err(format!(
+            "{} is less than the minimum of {MEMORY_MIN} (write 64M, 4G, 50% or auto)",
+            text.trim()
+        ));
     }
     Ok(Memory::Bytes(size))
 }
@@ -159,6 +165,12 @@ pub(crate) trait Written {
 impl Written for Size {
     fn written(&self) -> Option<OsString> {
         Some(self.0.to_string().into())
+    }
+}
+
+impl Written for Budget {
+    fn written(&self) -> Option<OsString> {
+        if self.is_auto { Some("auto".into()) } else { self.size.written() }
     }
 }
 

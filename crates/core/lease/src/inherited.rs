@@ -43,13 +43,17 @@ impl FromStr for Inherited {
 }
 
 impl Inherited {
-    /// Makes the table of a new job with this budget, bytes.
+    /// Makes the table of a new job with this budget, bytes; if the budget follows the machine,
+    /// that is the most that it can be.
     ///
     /// # Errors
     /// There are no memory files, or too many open files.
-    pub fn make(budget: u64) -> Result<Inherited> {
+    pub fn make(budget: u64, is_auto: bool) -> Result<Inherited> {
         let fd = shared::make(c"terapage-job", TABLE_BYTES)?;
-        Table::begin(shared::map(fd.as_raw_fd(), TABLE_BYTES)?, budget);
+        let table = Table::begin(shared::map(fd.as_raw_fd(), TABLE_BYTES)?, budget);
+        if is_auto {
+            table.follow_machine();
+        }
         let number = shared::hand_on(fd)?;
         let file = shared::identity(number).ok_or_else(not_there)?;
         Ok(Inherited { number, file, job: 0 })
@@ -79,12 +83,12 @@ impl Inherited {
         shared::take(self.number);
     }
 
-    /// The budget of the job, bytes.
+    /// The most that the budget of the job can be, bytes.
     ///
     /// # Errors
     /// The table is not there.
-    pub fn budget(&self) -> Result<u64> {
-        Ok(self.table()?.budget(self.job))
+    pub fn ceiling(&self) -> Result<u64> {
+        Ok(self.table()?.ceiling(self.job))
     }
 
     /// Maps the table, by the inherited descriptor. It stays mapped.

@@ -19,3 +19,4 @@ mod table;
 
 pub use inherited::{File, Inherited, JOB_VARIABLE};
 pub use table::{JOBS, Locks, Needs, Overview, SLOTS, Slot, TABLE_BYTES, Table, least_of};
+pub use terapage_policy::elastic::{Level, STEP_LEAST};

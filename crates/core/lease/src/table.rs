@@ -4,20 +4,36 @@
 //! holder of the table's lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use terapage_policy::elastic::{self, Held, Level};
 use terapage_policy::shares::{Bound, Claimant, is_within, next_lease, shares};
 
 /// "TERAJOB" and the layout's version.
-const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x03");
 
 /// The number of processes that can have a slot at the same time.
 pub const SLOTS: usize = 1000;
 /// The number of jobs, including those inside others.
 pub const JOBS: usize = 32;
 
-/// Words at the start: the magic number, and whether a process has reported that the budget is too
-/// small.
+/// Words at the start: the magic number, whether a process has reported that the budget is too
+/// small, and those of a budget that follows the machine.
 const HEAD: usize = 8;
 const HEAD_SAID: usize = 1;
+/// The most that the first job's budget can be, if the budget follows the machine; else 0.
+const HEAD_CEILING: usize = 2;
+/// When a process last looked at the machine, ns.
+const HEAD_LOOKED: usize = 3;
+/// Bits: whether memory was nearly short then, and whether there was memory for more.
+const HEAD_FOUND: usize = 4;
+const NEAR: u64 = 1;
+const GROWS: u64 = 2;
+/// The caution (see [`elastic`]), when it was judged last, ns, and the time that tasks had waited
+/// for memory until then, us.
+const HEAD_CAUTION: usize = 5;
+const HEAD_JUDGED: usize = 6;
+const HEAD_STALLED: usize = 7;
+/// The least time between two judgements: in a shorter one a single wait would seem long.
+const JUDGE_NS: u64 = 20_000_000;
 /// Words of a job: its budget, 0 if there is no job; the number of the outer job, plus 1; the peak
 /// of the memory of all its processes together.
 const JOB: usize = 3;
@@ -161,6 +177,64 @@ impl<'a> Table<'a> {
         table
     }
 
+    /// From now on the first job's budget follows the machine. The budget until now is the most
+    /// that it can be.
+    pub fn follow_machine(&self) {
+        self.words[HEAD_CEILING].store(self.job(0)[0].load(SeqCst), SeqCst);
+    }
+
+    /// Whether the first job's budget follows the machine.
+    pub fn is_auto(&self) -> bool {
+        self.words[HEAD_CEILING].load(SeqCst) > 0
+    }
+
+    /// Whether memory was nearly short when a process last looked.
+    pub fn is_near(&self) -> bool {
+        self.words[HEAD_FOUND].load(SeqCst) & NEAR != 0
+    }
+
+    /// Whether there was memory for more then, so that nothing needs to be paged out.
+    pub fn grows(&self) -> bool {
+        self.is_auto() && self.words[HEAD_FOUND].load(SeqCst) & GROWS != 0
+    }
+
+    /// Whether the budget follows the machine, and nobody has looked at that for `pause_ns`: then
+    /// the caller looks, and [reports](Self::look). `now_ns` is the time.
+    pub fn is_due(&self, now_ns: u64, pause_ns: u64) -> bool {
+        let looked = self.words[HEAD_LOOKED].load(SeqCst);
+        self.is_auto() && !(looked..looked.saturating_add(pause_ns)).contains(&now_ns)
+    }
+
+    /// Sets the budget by what the machine has now. `stalled_us`: how long tasks have waited for
+    /// memory in all. If two processes look at once, the budget of one of them remains.
+    pub fn look(&self, levels: &[Level], stalled_us: u64, now_ns: u64) {
+        self.words[HEAD_LOOKED].store(now_ns, SeqCst);
+        let caution = self.judge(stalled_us, now_ns);
+        let mut held = Held { ceiling: self.words[HEAD_CEILING].load(SeqCst), ..Held::default() };
+        for used in self.used() {
+            held.frames += used.claimant.resident;
+            held.fixed += used.claim;
+        }
+        let verdict = elastic::decide(levels, &held, caution);
+        let bit = |is: bool, bit| if is { bit } else { 0 };
+        self.words[HEAD_FOUND].store(bit(verdict.near, NEAR) | bit(verdict.grows, GROWS), SeqCst);
+        self.job(0)[0].store(verdict.budget.max(1), SeqCst);
+    }
+
+    /// The caution now.
+    fn judge(&self, stalled_us: u64, now_ns: u64) -> u64 {
+        let [caution, judged, stalled] =
+            [HEAD_CAUTION, HEAD_JUDGED, HEAD_STALLED].map(|word| &self.words[word]);
+        let passed_ns = now_ns.saturating_sub(judged.load(SeqCst));
+        if passed_ns >= JUDGE_NS {
+            let waited_ns = stalled_us.saturating_sub(stalled.swap(stalled_us, SeqCst)) * 1000;
+            let is_first = judged.swap(now_ns, SeqCst) == 0;
+            let share = if is_first { 0.0 } else { waited_ns as f64 / passed_ns as f64 };
+            caution.store(elastic::caution(caution.load(SeqCst), share), SeqCst);
+        }
+        caution.load(SeqCst).max(elastic::CALM)
+    }
+
     /// The table in these words; `None` if there is none, or if it has another version.
     pub fn of(words: &'a [AtomicU64]) -> Option<Table<'a>> {
         (words.len() >= WORDS && words[0].load(SeqCst) == MAGIC).then_some(Table { words })
@@ -196,8 +270,20 @@ impl<'a> Table<'a> {
     /// The budget of a job, bytes: the minimum of its own and those of outer jobs. 0 if there is no
     /// such job.
     pub fn budget(&self, job: usize) -> u64 {
-        let bounds = self.bounds();
-        let around = |&other: &usize| is_within(&bounds, job, other);
+        Self::least_bound(&self.bounds(), job)
+    }
+
+    /// The most that the budget of a job can be, bytes.
+    pub fn ceiling(&self, job: usize) -> u64 {
+        let mut bounds = self.bounds();
+        if self.is_auto() {
+            bounds[0].bytes = self.words[HEAD_CEILING].load(SeqCst);
+        }
+        Self::least_bound(&bounds, job)
+    }
+
+    fn least_bound(bounds: &[Bound], job: usize) -> u64 {
+        let around = |&other: &usize| is_within(bounds, job, other);
         (0..bounds.len()).filter(around).map(|job| bounds[job].bytes).min().unwrap_or(0)
     }
 
@@ -235,6 +321,11 @@ impl<'a> Table<'a> {
         (0..SLOT).for_each(|word| self.words[HEAD + JOBS * JOB + slot * SLOT + word].store(0, SeqCst));
     }
 
+    /// The bytes that a process may have, as last computed.
+    pub fn lease(&self, own: Slot) -> u64 {
+        self.get(own.0, Word::Lease)
+    }
+
     /// Clears the slots of processes that have ended.
     fn reap(&self, locks: &impl Locks, own: Slot) {
         for slot in (0..SLOTS).filter(|&slot| slot != own.0 && self.get(slot, Word::Pid) != 0) {
@@ -246,10 +337,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Notes what a process needs, and computes its share. Returns the bytes that it may have: from
-    /// now on it takes no more, and returns any excess. `None` if another process is computing: the
-    /// previous result remains valid.
-    pub fn update(&self, locks: &impl Locks, own: Slot, needs: &Needs) -> Option<u64> {
+    /// Notes what a process needs.
+    pub fn report(&self, own: Slot, needs: &Needs) {
         let set = |word, value| self.set(own.0, word, value);
         set(Word::Claim, needs.claim);
         set(Word::Least, needs.least);
@@ -262,6 +351,12 @@ impl<'a> Table<'a> {
             // pager.
             set(Word::Lease, needs.resident);
         }
+    }
+
+    /// Computes the share of a process that has [reported](Self::report) its needs. Returns the
+    /// bytes that it may have: from now on it takes no more, and returns any excess. `None` if
+    /// another process is computing: the previous result remains valid.
+    pub fn share(&self, locks: &impl Locks, own: Slot, needs: &Needs) -> Option<u64> {
         if !locks.take(TABLE_BYTE) {
             return None;
         }
@@ -269,7 +364,7 @@ impl<'a> Table<'a> {
         self.note_peaks(self.get(own.0, Word::Job) as usize);
         let allowed = self.reckon(own, needs);
         // Memory that the process still has is not free, until it reports less.
-        set(Word::Lease, allowed.max(needs.resident));
+        self.set(own.0, Word::Lease, allowed.max(needs.resident));
         locks.give(TABLE_BYTE);
         Some(allowed)
     }
@@ -293,18 +388,30 @@ impl<'a> Table<'a> {
         let used = self.used();
         let mut bounds = self.bounds();
         let Some(mine) = used.iter().position(|used| used.slot == own.0) else { return needs.least };
+        let grows = self.grows();
+        // While there is memory for more, nobody makes room for others, and each may take the step
+        // of the run: the law allows for sixteen that take one at the same time.
+        // Since the look, others may have taken what it found, but there was enough for a step.
+        let all = used.iter().map(|one| one.claimant.resident + one.claim).sum();
+        let step = bounds[0].bytes.saturating_sub(all).max(elastic::STEP_LEAST);
+        if grows {
+            bounds[0].bytes = self.words[HEAD_CEILING].load(SeqCst);
+        }
         let free = free(&bounds, &used, used[mine].claimant.job);
         // Memory that cannot be returned is not shared.
         for (job, bytes) in claims(&bounds, &used).into_iter().enumerate() {
             bounds[job].bytes = bounds[job].bytes.saturating_sub(bytes);
         }
-        let claimants: Vec<Claimant> = used.iter().map(|used| used.claimant).collect();
+        let kept = |one: &Claimant| if grows { one.least.max(one.resident) } else { one.least };
+        let claimants: Vec<Claimant> =
+            used.iter().map(|used| Claimant { least: kept(&used.claimant), ..used.claimant }).collect();
         let share = shares(&bounds, &claimants)[mine];
-        next_lease(&claimants[mine], share, used[mine].lease, free)
+        let next = next_lease(&claimants[mine], share, used[mine].lease, free);
+        if grows { next.min(needs.resident + step).max(claimants[mine].least) } else { next }
     }
 
     /// Takes bytes for a process that has no pager: `lease` in all, which the process keeps until
-    /// its end or until it [updates](Self::update) as one that has a pager. Returns whether the
+    /// its end or until it [reports](Self::report) as one that has a pager. Returns whether the
     /// bytes now belong to the process.
     pub fn take_unpaged(&self, locks: &impl Locks, own: Slot, lease: u64) -> bool {
         if !locks.take(TABLE_BYTE) {
@@ -319,7 +426,7 @@ impl<'a> Table<'a> {
         let others: u64 =
             used.iter().filter(|used| used.unpaged && used.slot != own.0).map(|used| used.lease).sum();
         let fits = free(&bounds, &used, job) >= more as i64
-            && others.saturating_add(lease) <= self.budget(job) / UNPAGED_PART;
+            && others.saturating_add(lease) <= self.ceiling(job) / UNPAGED_PART;
         if fits {
             self.set(own.0, Word::Flags, UNPAGED);
             self.set(own.0, Word::Resident, lease);
@@ -387,7 +494,7 @@ impl<'a> Table<'a> {
             .filter(|used| !used.unpaged && is_within(&bounds, used.claimant.job, job))
             .map(|used| used.claimant.least)
             .sum();
-        least > self.budget(job) && self.words[HEAD_SAID].swap(1, SeqCst) == 0
+        least > self.ceiling(job) && self.words[HEAD_SAID].swap(1, SeqCst) == 0
     }
 }
 

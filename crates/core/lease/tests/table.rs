@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
-use terapage_lease::{Locks, Needs, Slot, TABLE_BYTES, Table, least_of};
+use terapage_lease::{Level, Locks, Needs, STEP_LEAST, Slot, TABLE_BYTES, Table, least_of};
 
 const MIB: u64 = 1 << 20;
 const LEAST: u64 = 4 * MIB;
@@ -77,7 +77,8 @@ impl Machine<'_> {
     fn update(&mut self, at: usize, wants: u64, idle: bool, gain: f64) {
         let process = self.processes[at];
         let needs = Needs { least: LEAST, resident: process.resident, wants, claim: 0, gain, idle };
-        if let Some(allowed) = self.table.update(&self.way(process.id), process.slot, &needs) {
+        self.table.report(process.slot, &needs);
+        if let Some(allowed) = self.table.share(&self.way(process.id), process.slot, &needs) {
             let process = &mut self.processes[at];
             (process.allowed, process.unpaged) = (allowed, false);
         }
@@ -263,4 +264,54 @@ fn other_words_are_no_table() {
     assert!(Table::of(&words).is_none() && Table::of(&words[..9]).is_none());
     Table::begin(&words, MIB);
     assert_eq!(Table::of(&words).unwrap().budget(0), MIB);
+}
+
+#[test]
+fn a_budget_that_follows_the_machine_grows_and_shrinks_with_it() {
+    with_machine(1000 * MIB, |machine| {
+        machine.table.follow_machine();
+        machine.start(0);
+        let look = |table: &Table<'_>, available: u64, now_ms: u64| {
+            assert!(table.is_due(now_ms * 1_000_000, 1));
+            table.look(&[Level { limit: 1000 * MIB, available: available * MIB }], 0, now_ms * 1_000_000);
+            assert!(!table.is_due(now_ms * 1_000_000, 1));
+        };
+        let mut now_ms = 1;
+        let mut follow = |machine: &mut Machine<'_>, others: u64| {
+            for _ in 0..200 {
+                let available = (1000 - others).saturating_sub(machine.resident() / MIB);
+                look(&machine.table, available, now_ms);
+                now_ms += 25;
+                machine.update(0, u64::MAX / 4, false, 0.0);
+                machine.take_and_give(0, 16 * MIB);
+            }
+            machine.resident() / MIB
+        };
+        let alone = follow(machine, 0);
+        assert!((850..950).contains(&alone), "{alone} MiB");
+        let beside = follow(machine, 500);
+        assert!((400..460).contains(&beside), "{beside} MiB");
+        assert!(machine.table.is_near());
+        let again = follow(machine, 0);
+        assert!((850..950).contains(&again), "{again} MiB");
+        assert_eq!(machine.table.ceiling(0), 1000 * MIB);
+    });
+}
+
+#[test]
+fn a_process_takes_a_step_although_another_has_taken_what_the_look_found() {
+    with_machine(1000 * MIB, |machine| {
+        machine.table.follow_machine();
+        machine.start(0);
+        machine.start(0);
+        machine.update(0, u64::MAX / 4, false, 0.0);
+        machine.table.look(&[Level { limit: 1000 * MIB, available: 500 * MIB }], 0, 1);
+        assert!(machine.table.grows());
+        let found = machine.table.budget(0);
+        machine.processes[1].resident = found;
+        machine.update(1, u64::MAX / 4, false, 0.0);
+        machine.update(0, u64::MAX / 4, false, 0.0);
+        let one = machine.processes[0];
+        assert!(one.allowed >= one.resident + STEP_LEAST, "{} bytes", one.allowed);
+    });
 }

@@ -8,6 +8,7 @@
 pub mod belady;
 pub mod companions;
 pub mod disk;
+pub mod elastic;
 pub mod frame_need;
 pub mod learnt;
 pub mod list;

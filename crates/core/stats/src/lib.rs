@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const FILE_NAME: &str = "terapage-stats";
 
 /// "TERASTA" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x09");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x0a");
 
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
@@ -246,6 +246,8 @@ counters! {
     mapped_file_bytes,
     /// How often mapped files, or parts of them, were given back to the kernel.
     files_left,
+    /// Whether the budget follows the free memory (1, or 0).
+    budget_auto,
 }
 
 impl Counters {
@@ -304,7 +306,7 @@ mod tests {
         let snapshot = Snapshot::from_bytes(&bytes).unwrap();
         assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
-        assert_eq!((snapshot.mirror_behind, snapshot.resynced_bytes), (names - 1, names));
+        assert_eq!((snapshot.files_left, snapshot.budget_auto), (names - 1, names));
         assert_eq!(snapshot.major_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
     }
 

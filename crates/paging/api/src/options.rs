@@ -4,7 +4,7 @@ use crate::process::ADDRESS_SPACE_MIN;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use terapage_config::{Mechanism, Partial, SETTINGS, Settings, Size, memory_bytes};
+use terapage_config::{Mechanism, Memory, Partial, SETTINGS, Settings, Size, memory_bytes};
 
 /// Options of the process's pager. An option that is `None` is taken from the `TERAPAGE_*`
 /// variables, or else is the default.
@@ -66,9 +66,14 @@ impl Options {
         let is_ours =
             |name: &str| SETTINGS.iter().any(|setting| setting.variable == name && !setting.run_only);
         let ours = |name: &str| get(name).filter(|_| is_ours(name));
-        let settings = given.or(Partial::from_variables(ours)?).resolve(&terapage_far::shelf(), get)?;
-        if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
-            let why = format!("memory: {} is more than the available memory, {all}", settings.memory);
+        let mut given = given.or(Partial::from_variables(ours)?);
+        if given.memory == Some(Memory::Auto) {
+            // Only the budget of a run follows the free memory.
+            given.memory = Some(Memory::Percent(50.0));
+        }
+        let settings = given.resolve(&terapage_far::shelf(), get)?;
+        if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory.size > all) {
+            let why = format!("memory: {} is more than the available memory, {all}", settings.memory.size);
             return Err(Error::Argument(why));
         }
         Ok(settings)
@@ -81,7 +86,7 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
     terapage_pager::Options {
         block,
         splits: settings.splits(),
-        frames: (settings.memory.0 as usize / block).max(8),
+        frames: (settings.memory.size.0 as usize / block).max(8),
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,

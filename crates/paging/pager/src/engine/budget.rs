@@ -21,7 +21,7 @@ impl Engine {
         if self.frames.lease.is_shared() {
             // Nothing is paged yet, so few frames are requested.
             self.frames.lease.frames = 0;
-            self.ask_share(true);
+            self.ask_share(true, true);
         }
     }
 
@@ -38,7 +38,7 @@ impl Engine {
     /// Called in each turn: requests more frames if none can be made, and returns excess frames.
     /// Returns whether it returned any.
     pub(crate) fn see_to_lease(&mut self) -> bool {
-        self.want_frames(self.frames.spare);
+        self.want_frames(self.frames.spare, 0);
         self.frames.lease.excess() > 0 && self.give_back()
     }
 
@@ -58,21 +58,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Requests more frames, if hardly more than `spare` may still be made.
-    pub(crate) fn want_frames(&mut self, spare: usize) {
+    /// Requests more frames, if hardly more than `spare`, or fewer than `ready`, may still be made.
+    pub(crate) fn want_frames(&mut self, spare: usize, ready: usize) {
         if !self.frames.lease.is_shared() || self.frames.lease.excess() > 0 {
             return;
         }
         // Before the last huge page.
-        let least = self.frames.of_huge_page().min(self.frames.limit / 8).max(1);
+        let least = self.frames.of_huge_page().min(self.frames.limit / 8).max(1).max(ready);
         let room = self.frames.room(spare);
         if self.frames.lease.is_lacking(room, least) {
-            self.ask_share(false);
+            self.ask_share(false, true);
         }
     }
 
     /// Reports what this pager has, and receives what it may have.
-    pub(crate) fn ask_share(&mut self, tick: bool) {
+    pub(crate) fn ask_share(&mut self, tick: bool, at_once: bool) {
         if !self.frames.lease.is_shared() {
             return;
         }
@@ -84,10 +84,18 @@ impl Engine {
             soft: self.frames.target.now() * self.block,
             short: false,
             tick,
+            at_once,
         };
         if let Some(more) = self.frames.lease.ask(now, self.block, self.options.frames) {
             self.set_lease(more);
         }
+    }
+
+    /// Asks for the share since memory is nearly short, not because frames are lacking.
+    pub(crate) fn follow_share(&mut self) {
+        let short = std::mem::take(&mut self.frames.lease.short);
+        self.ask_share(false, false);
+        self.frames.lease.short = short;
     }
 
     /// Bytes that cannot be returned: bookkeeping, bounce buffers, memory of stores.
@@ -139,7 +147,7 @@ impl Engine {
             self.set_lease(self.frames.lease.frames - given - unmade);
             if self.frames.lease.excess() == 0 {
                 // Other processes can use them at once.
-                self.ask_share(false);
+                self.ask_share(false, false);
             }
         }
         given > 0
@@ -169,6 +177,10 @@ impl Engine {
 
     /// Gives back the frames beyond the limit.
     pub(crate) fn shrink(&mut self) -> Result<(), Error> {
+        if self.frames.lease.is_auto() && self.frames.count > self.frames.limit {
+            // Blocks that were adopted may belong to a budget that can grow.
+            self.want_frames(self.frames.spare, 0);
+        }
         while self.frames.count > self.frames.limit {
             let count = (self.frames.count - self.frames.limit).min(PACKED_STEP);
             let places = (0..count).map(|_| self.place()).collect();

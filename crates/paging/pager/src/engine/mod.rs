@@ -69,6 +69,10 @@ pub(crate) struct Ticks {
     short_passed: bool,
     /// Short ticks since the process began to be paged.
     short: u64,
+    /// Ticks stay short, since memory is nearly short.
+    hurried: bool,
+    /// Ticks while `hurried`.
+    hurries: u64,
 }
 
 /// In the first second ticks are this many times as frequent: some programs end within it.
@@ -86,8 +90,20 @@ impl Ticks {
             if self.short == SHORT_TICKS {
                 self.timer.iter().for_each(|timer| drop(timer.every(TICK_MS)));
             }
+        } else if self.hurried {
+            self.hurries += 1;
+            self.passed |= self.hurries.is_multiple_of(SHORT);
         } else {
             self.passed = true;
+        }
+    }
+
+    /// From now on ticks are short, or not.
+    fn hurry(&mut self, hurried: bool) {
+        if self.short == SHORT_TICKS && self.hurried != hurried {
+            self.hurried = hurried;
+            let period = if hurried { TICK_MS / SHORT } else { TICK_MS };
+            self.timer.iter().for_each(|timer| drop(timer.every(period)));
         }
     }
 }
@@ -338,7 +354,8 @@ impl Engine {
         if self.frames.lease.ends_second() {
             self.report_second();
         }
-        self.ask_share(true);
+        self.ask_share(true, false);
+        self.ticks.hurry(self.frames.lease.is_near());
         self.frames.lease.excess() > 0
     }
 
@@ -434,6 +451,9 @@ impl Engine {
                 Event::Requests => self.requests_ready = true,
                 Event::Tick => {
                     self.ticks.pass();
+                    if self.frames.lease.is_near() {
+                        self.follow_share();
+                    }
                 }
                 Event::ChildEnded(id) => self.child_ended(id),
                 Event::OwnerEnded(origin) => self.io.adopt(origin),

@@ -20,7 +20,7 @@ impl Engine {
     /// The need of frames.
     fn need(&self) -> Need {
         Need {
-            target: self.frames.target.now(),
+            target: if self.frames.lease.grows() { 0 } else { self.frames.target.now() },
             extra: self.ahead.next_postponed() + self.frames.lease.excess_now(self.block),
             ready: self.ready(),
             on_their_way: self.table.count(State::Writing),
@@ -38,6 +38,10 @@ impl Engine {
 
     /// Pages out ahead of need, so that some frames can be used at once.
     pub(crate) fn balance(&mut self) {
+        if self.frames.lease.is_auto() && self.is_short() {
+            // Nothing is paged out while there may be more frames.
+            self.want_frames(self.frames.spare, self.frames.target.now());
+        }
         while self.is_short() {
             let is_waited_for = self.demands > 0 && self.table.count(State::Writing) == 0;
             if self.page_out(self.need().next(is_waited_for)) == 0 {

@@ -69,7 +69,7 @@ impl Engine {
     /// Makes new frames, if more than `spare` may still be made.
     fn make_frames(&mut self, spare: usize) -> bool {
         if self.frames.room(spare) < self.frames.of_huge_page() {
-            self.want_frames(spare);
+            self.want_frames(spare, 0);
         }
         let most = self.frames.room(spare);
         if most > 0 {

@@ -30,6 +30,23 @@ pub trait Share: Debug + Sync {
     /// Called four times a second, and when frames are lacking: the bytes that this pager may have
     /// now.
     fn update(&self, use_: &Use) -> usize;
+
+    /// Whether the budget follows the free memory: only then anything else here is ever true.
+    fn is_auto(&self) -> bool {
+        false
+    }
+
+    /// Whether there was memory for more at the last [`update`](Self::update): then nothing is
+    /// paged out ahead of need.
+    fn grows(&self) -> bool {
+        false
+    }
+
+    /// Whether memory is nearly short: then [`update`](Self::update) is also called 40 times a
+    /// second.
+    fn is_near(&self) -> bool {
+        false
+    }
 }
 
 /// What a pager has and wants.
@@ -47,6 +64,8 @@ pub struct Use {
     pub short: bool,
     /// Whether this is one of the regular calls.
     pub tick: bool,
+    /// Blocks are paged out next, unless there may be more frames.
+    pub at_once: bool,
 }
 
 impl Use {
@@ -75,7 +94,7 @@ pub(crate) struct Lease {
     /// The intended number of frames: fewer than `frames` while frames are being returned.
     pub goal: usize,
     /// Frames were lacking since the last tick.
-    short: bool,
+    pub short: bool,
     /// The last request brought no more: the next one is made at the next tick.
     refused: bool,
     ticks: u32,
@@ -90,6 +109,21 @@ impl Lease {
     /// Whether the budget is shared.
     pub fn is_shared(&self) -> bool {
         self.share.is_some()
+    }
+
+    /// Whether the budget follows the free memory.
+    pub fn is_auto(&self) -> bool {
+        self.share.is_some_and(Share::is_auto)
+    }
+
+    /// Whether to ask for the share often, since memory is nearly short.
+    pub fn is_near(&self) -> bool {
+        self.share.is_some_and(Share::is_near)
+    }
+
+    /// Whether more frames can be had at any time, so that none need to be kept ready.
+    pub fn grows(&self) -> bool {
+        self.share.is_some_and(Share::grows)
     }
 
     /// The number of frames to return.
@@ -120,11 +154,13 @@ impl Lease {
     pub fn ask(&mut self, now: Use, block: usize, most: usize) -> Option<usize> {
         let goal = self.share?.update(&Use { short: self.short, ..now }) / block;
         self.goal = goal.clamp(FRAMES_MIN.min(most), most);
-        self.refused = self.goal <= self.frames;
+        let brings_more = self.goal > self.frames;
+        // A budget that follows the machine may grow as soon as what is there is used up.
+        self.refused = !brings_more && (now.at_once || !self.is_auto());
         if now.tick {
             self.short = false;
         }
-        (!self.refused).then_some(self.goal)
+        brings_more.then_some(self.goal)
     }
 
     /// In the child of a fork: it may have its present number of frames, and no more until it has a
@@ -132,5 +168,42 @@ impl Lease {
     pub fn inherit(&mut self) {
         self.goal = self.frames;
         (self.short, self.refused, self.ticks) = (false, true, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives 8 bytes.
+    #[derive(Debug)]
+    struct Eight {
+        is_auto: bool,
+    }
+
+    impl Share for Eight {
+        fn update(&self, _: &Use) -> usize {
+            8
+        }
+
+        fn is_auto(&self) -> bool {
+            self.is_auto
+        }
+    }
+
+    /// Whether a pager that lacks frames asks again after asks that brought no more.
+    fn asks_again(share: &'static Eight, at_once: bool) -> bool {
+        let counters: &'static Counters = Box::leak(Box::default());
+        let mut lease = Lease::new(Some(share), 8);
+        let now = Use { counters, resident: 8, fixed: 0, soft: 0, short: false, tick: !at_once, at_once };
+        assert_eq!(lease.ask(now, 1, 8), None);
+        lease.is_lacking(0, 1)
+    }
+
+    #[test]
+    fn after_a_tick_only_a_budget_that_follows_the_machine_is_asked_again() {
+        let (fixed, auto) = (&Eight { is_auto: false }, &Eight { is_auto: true });
+        assert!(asks_again(auto, false) && !asks_again(auto, true));
+        assert!(!asks_again(fixed, false) && !asks_again(fixed, true));
     }
 }

@@ -27,7 +27,7 @@ const BUFFERS: usize = 16;
 const ALL: usize = 0x7fff_f000;
 
 fn piece_bytes() -> usize {
-    (setup::budget() / PART).clamp(LEAST, MOST)
+    (setup::budget_now() / PART).clamp(LEAST, MOST)
 }
 
 /// What lies behind a descriptor.

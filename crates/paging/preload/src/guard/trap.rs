@@ -249,7 +249,7 @@ const FEW: usize = 96 << 10;
 impl Limit {
     /// Of a part of the budget, in fourths, for all calls; one call may pin half of the budget.
     pub fn fourths(fourths: usize) -> Limit {
-        let budget = setup::budget();
+        let budget = setup::budget_now();
         Limit { own: budget / 2, all: budget / 4 * fourths }
     }
 }

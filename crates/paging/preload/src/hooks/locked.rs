@@ -152,7 +152,7 @@ const PART: usize = 4;
 /// Whether the pages of a range may be locked in addition to the pages that are locked.
 fn may_lock(arena: &Arena, from: usize, to: usize) -> bool {
     let more: usize = arena.not_locked(from, to).iter().map(|(from, to)| to - from).sum();
-    more == 0 || arena.locked_bytes() + more <= setup::budget() / PART
+    more == 0 || arena.locked_bytes() + more <= setup::budget_now() / PART
 }
 
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {

@@ -159,7 +159,8 @@ pub fn with_number(path: &Path) -> PathBuf {
 pub fn never_paged() -> terapage_stats::Snapshot {
     let mut counters = terapage_stats::Snapshot {
         pid: std::process::id().into(),
-        budget_bytes: setup::budget() as u64,
+        budget_bytes: crate::job::auto_budget().unwrap_or(setup::budget() as u64),
+        budget_auto: crate::job::auto_budget().is_some().into(),
         block_bytes: setup::block() as u64,
         program_us: thread::used_by_program_ns() / 1000,
         ..Default::default()

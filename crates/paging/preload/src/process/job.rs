@@ -5,11 +5,12 @@
 //! its pager. Four times a second the pager's thread reports what the process has and wants, and
 //! receives what it may have.
 
+use crate::machine::{self, Known};
 use crate::{exit, setup};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use terapage_lease::{File, Inherited, Needs, Slot, Table, least_of};
+use terapage_lease::{File, Inherited, Needs, STEP_LEAST, Slot, Table, least_of};
 use terapage_pager::{Share, Use};
 use terapage_policy::frame_need::FrameNeed;
 use terapage_sys::thread;
@@ -28,7 +29,8 @@ struct Job {
     /// The process that `terapage run` became, which has the table, too.
     root: Option<u32>,
     table: Table<'static>,
-    budget: u64,
+    /// The most that the budget can be.
+    ceiling: u64,
 }
 
 static JOB: OnceLock<Job> = OnceLock::new();
@@ -46,6 +48,13 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 static CLAIM: AtomicU64 = AtomicU64::new(0);
 /// Bytes that were in use when paging began.
 static BEGAN_WITH: AtomicU64 = AtomicU64::new(0);
+/// The part of them that was leased, if the budget follows the machine, and when paging began. It
+/// counts as resident until the pager has adopted what is there.
+static BEGAN_LEASED: AtomicU64 = AtomicU64::new(0);
+static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
+/// Adopting takes less time than this.
+const ADOPTING_NS: u64 = 1_000_000_000;
+
 /// The bytes that the process may have, as last read.
 static ALLOWED: AtomicU64 = AtomicU64::new(0);
 
@@ -68,8 +77,8 @@ pub fn begin(inherited: Option<OsString>, root: Option<OsString>) {
     };
     match table {
         Some(table) => {
-            let budget = table.budget(inherited.job());
-            JOB.set(Job { inherited, root, table, budget }).ok();
+            let ceiling = table.ceiling(inherited.job());
+            JOB.set(Job { inherited, root, table, ceiling }).ok();
         }
         None => LOST.store(true, SeqCst),
     }
@@ -92,6 +101,12 @@ pub fn share(in_use: usize) -> Option<&'static dyn Share> {
         return None;
     }
     BEGAN_WITH.store(in_use as u64, Relaxed);
+    BEGAN_NS.store(thread::now_ns(), Relaxed);
+    if JOB.get().is_some_and(|job| job.table.is_auto()) {
+        // As much of it as the process had a lease for was counted until now.
+        let leased = at_table(|job, _, slot| job.table.lease(slot)).unwrap_or(0);
+        BEGAN_LEASED.store(leased.min(in_use as u64), Relaxed);
+    }
     if LOST.load(SeqCst) {
         thread::say(&format!(
             "terapage: process {} has lost the table of the job's memory, since its descriptor was closed: its data have {} MiB (--per-process \
@@ -105,12 +120,18 @@ pub fn share(in_use: usize) -> Option<&'static dyn Share> {
 
 /// The part of `bytes` that a process of the job can have: an outer job may have less.
 pub fn most(bytes: u64) -> u64 {
-    JOB.get().map_or(bytes, |job| bytes.min(job.budget))
+    JOB.get().map_or(bytes, |job| bytes.min(job.ceiling))
+}
+
+/// The budget that is in force, if it follows the machine, and has been computed.
+pub fn in_force() -> Option<u64> {
+    Some(IN_FORCE.load(Relaxed)).filter(|&bytes| bytes > 0)
 }
 
 /// The least that this process can work with, bytes, if `fixed` bytes are not frames.
 fn least(fixed: u64) -> u64 {
-    let budget = JOB.get().map_or_else(|| setup::settings().map_or(0, |all| all.memory.0), |job| job.budget);
+    let budget =
+        JOB.get().map_or_else(|| setup::settings().map_or(0, |all| all.memory.size.0), |job| job.ceiling);
     least_of(budget, setup::block() as u64) + fixed
 }
 
@@ -158,7 +179,10 @@ fn join(job: &Job) -> Option<(File, Slot)> {
 /// at which it must ask again.
 pub fn unpaged(in_use: usize) -> Option<usize> {
     let lease = in_use + in_use / 4 + (4 << 20);
-    let granted = at_table(|job, file, slot| job.table.take_unpaged(&file, slot, lease as u64))?;
+    let granted = at_table(|job, file, slot| {
+        machine::look(&job.table, None, 0);
+        job.table.take_unpaged(&file, slot, lease as u64)
+    })?;
     granted.then_some(lease)
 }
 
@@ -200,6 +224,17 @@ struct Member;
 /// What the process wants. Only the pager's thread uses it.
 static FRAME_NEED: Mutex<FrameNeed> = Mutex::new(FrameNeed::new());
 
+/// If another process holds the table's lock, a process that is about to page out tries again so
+/// many times, after a millisecond: the holder needs the lock for microseconds, unless it is
+/// stopped.
+const LOCK_TRIES: u32 = 3;
+
+/// The budget of the job at the last tick, if it follows the machine; 0 before.
+static IN_FORCE: AtomicU64 = AtomicU64::new(0);
+
+/// What is known of the machine. Only the pager's thread uses it.
+static KNOWN: Mutex<Known> = Mutex::new(Known::new());
+
 fn frame_need() -> MutexGuard<'static, FrameNeed> {
     FRAME_NEED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -217,29 +252,78 @@ impl Share for Member {
         let wants = if frame_need.is_short() { resident.max(began_with) } else { resident };
         let needs = Needs {
             least: least(fixed),
-            resident,
+            resident: resident.max(being_adopted()),
             wants: frame_need.wants(wants),
             claim: CLAIM.load(Relaxed),
             gain: frame_need.gain(),
             idle: frame_need.is_idle(),
         };
         let said = at_table(|job, file, slot| {
+            // The look is judged by what this process has now.
+            job.table.report(slot, &needs);
+            let pause_ns = if use_.at_once { 0 } else { machine::PAUSE_NS };
+            machine::look(&job.table, KNOWN.try_lock().ok().as_deref_mut(), pause_ns);
             if use_.tick {
                 let all = job.table.overview(job.inherited.job());
+                if job.table.is_auto() {
+                    IN_FORCE.store(all.budget, Relaxed);
+                    use_.counters.budget_bytes.store(all.budget, Relaxed);
+                    use_.counters.budget_auto.store(1, Relaxed);
+                }
                 use_.counters.job.store(job.inherited.file(), Relaxed);
                 use_.counters.job_processes.store(all.processes, Relaxed);
             }
-            job.table.update(&file, slot, &needs)
+            let share = || job.table.share(&file, slot, &needs);
+            // The pager would page out now, although there may be memory.
+            let tries = if use_.at_once && job.table.is_auto() { LOCK_TRIES } else { 0 };
+            let again = |_| {
+                thread::sleep_ms(1);
+                share()
+            };
+            share().or_else(|| (0..tries).find_map(again))
         });
         // If another process uses the table, the value read last remains valid.
         let allowed = match said {
             Some(Some(allowed)) => allowed,
-            Some(None) => ALLOWED.load(Relaxed).max(needs.least),
-            None if SLOT.load(SeqCst) > 0 => ALLOWED.load(Relaxed).max(needs.least),
-            None => needs.least,
+            None if SLOT.load(SeqCst) == 0 => needs.least,
+            _ => ALLOWED.load(Relaxed).max(needs.least).max(step_without_table(needs.resident)),
         };
         ALLOWED.store(allowed, Relaxed);
         allowed as usize
+    }
+
+    fn is_auto(&self) -> bool {
+        JOB.get().is_some_and(|job| job.table.is_auto())
+    }
+
+    fn grows(&self) -> bool {
+        JOB.get().is_some_and(|job| job.table.grows())
+    }
+
+    fn is_near(&self) -> bool {
+        JOB.get().is_some_and(|job| job.table.is_auto() && job.table.is_near())
+    }
+}
+
+/// The bytes that a process with these resident ones may have while another uses the table. If
+/// there was memory for more at the last look, that is a step more, so that nothing is paged
+/// out only because the table is in use.
+fn step_without_table(resident: u64) -> u64 {
+    match JOB.get().filter(|job| job.table.grows()) {
+        Some(job) => (resident + STEP_LEAST).min(job.ceiling),
+        None => 0,
+    }
+}
+
+/// Bytes that the pager is about to adopt.
+fn being_adopted() -> u64 {
+    match BEGAN_LEASED.load(Relaxed) {
+        0 => 0,
+        _ if thread::now_ns().saturating_sub(BEGAN_NS.load(Relaxed)) > ADOPTING_NS => {
+            BEGAN_LEASED.store(0, Relaxed);
+            0
+        }
+        bytes => bytes,
     }
 }
 
@@ -251,6 +335,12 @@ fn used_ns() -> u64 {
 /// The peak of the memory of all processes of the job together; `None` if there is no job.
 pub fn peak() -> Option<u64> {
     JOB.get().map(|job| job.table.peak(job.inherited.job()))
+}
+
+/// The budget of the job now, if it follows the machine.
+pub fn auto_budget() -> Option<u64> {
+    let job = JOB.get().filter(|job| job.table.is_auto())?;
+    Some(job.table.budget(job.inherited.job()))
 }
 
 /// The job's number, and the number of its processes that have a lease; zeros if there is none.

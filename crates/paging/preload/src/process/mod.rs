@@ -15,6 +15,7 @@ pub mod instead;
 pub mod job;
 pub mod limits;
 pub mod lock;
+pub mod machine;
 pub mod next_malloc;
 pub mod own_heap;
 pub mod real;

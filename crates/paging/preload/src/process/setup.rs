@@ -34,7 +34,13 @@ pub fn block() -> usize {
 
 /// Bytes of the budget: within another run, as many as that has.
 pub fn budget() -> usize {
-    settings().map_or(0, |settings| crate::job::most(settings.memory.0) as usize)
+    settings().map_or(0, |settings| crate::job::most(settings.memory.size.0) as usize)
+}
+
+/// Bytes of the budget now, as of the last tick: the [budget](budget), unless it follows the
+/// machine.
+pub fn budget_now() -> usize {
+    crate::job::in_force().map_or_else(budget, |bytes| bytes as usize)
 }
 
 // The loader calls this function with the program's arguments, before any other library is

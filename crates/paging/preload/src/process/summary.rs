@@ -289,6 +289,7 @@ pub fn finish(is_root: bool) {
     let run = Run {
         seconds: thread::now_ns().saturating_sub(BEGAN_NS.load(Relaxed)) as f64 / 1e9,
         budget: snapshot.budget_bytes,
+        is_auto: snapshot.budget_auto > 0,
         block: snapshot.block_bytes,
         peak_of_all: crate::job::peak(),
         goes_unpaged: crate::setup::goes_unpaged(),
@@ -332,11 +333,20 @@ fn is_alive(pid: u32) -> bool {
 struct Run {
     seconds: f64,
     budget: u64,
+    /// It follows the free memory.
+    is_auto: bool,
     block: u64,
     /// The peak of all processes together; `None` if each has a separate budget.
     peak_of_all: Option<u64>,
     /// Whether the first process could not be paged.
     goes_unpaged: bool,
+}
+
+impl Run {
+    fn shown_budget(&self) -> String {
+        let mib = self.budget >> 20;
+        if self.is_auto { format!("auto ({mib} MiB at the end)") } else { format!("{mib} MiB") }
+    }
 }
 
 /// The summary: a line, and a second one if something would help.
@@ -354,13 +364,13 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
         None => (format!("{} processes", collected.ended.len()), most, " each (the largest)", "at most "),
     };
     if all.paged == 0 {
-        let fits = !run.goes_unpaged && peak + all.untracked_peak <= run.budget;
+        let fits = !run.goes_unpaged && (run.is_auto || peak + all.untracked_peak <= run.budget);
         return format!(
-            "terapage: summary: {:.1} s, {many}; nothing was paged{}: peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB untracked{}\n",
+            "terapage: summary: {:.1} s, {many}; nothing was paged{}: peak {} MiB in the budget of {}{each}, {at_most}{} MiB untracked{}\n",
             run.seconds,
             if fits { ", since the data fit" } else { "" },
             mib(peak),
-            mib(run.budget),
+            run.shown_budget(),
             mib(all.untracked_peak),
             not_counted(collected, is_alive),
         );
@@ -368,14 +378,14 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
     let seconds = |us: u64| us as f64 / 1e6;
     let share = all.waited_percent();
     let mut text = format!(
-        "terapage: summary: {:.1} s, {many}, {} paged{}; peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB untracked; page-in {} MiB, \
+        "terapage: summary: {:.1} s, {many}, {} paged{}; peak {} MiB in the budget of {}{each}, {at_most}{} MiB untracked; page-in {} MiB, \
          page-out {} MiB, blocks of {} KiB; threads worked {:.1} s and waited {:.1} s for memory ({share:.0}% of both): {:.1} s for {} major faults, \
          {:.1} s for {} minor faults and first touches, {:.1} s for {} requests{}{}\n",
         run.seconds,
         all.paged,
         if guard::is_on() { " without rights" } else { "" },
         mib(peak),
-        mib(run.budget),
+        run.shown_budget(),
         mib(all.untracked_peak),
         mib(all.bytes_in),
         mib(all.bytes_out),
@@ -435,7 +445,7 @@ fn what_helps(all: &Numbers, run: &Run, peak: u64) -> String {
     }
     // A budget that was mostly empty, or from which nothing was taken that was wanted again, was
     // large enough.
-    if all.bytes_in > 0 && peak > run.budget / 2 {
+    if all.bytes_in > 0 && peak > run.budget / 2 && !run.is_auto {
         ways.push("a larger budget (terapage advise tells how large)".to_owned());
     }
     if ways.is_empty() {
@@ -472,6 +482,7 @@ const WINDOW_NS: u64 = 30_000_000_000;
 pub fn watch(counters: &Counters) {
     let counters = counters.snapshot();
     let budget = counters.budget_bytes;
+    let raise = if counters.budget_auto > 0 { "free memory" } else { "raise --memory" };
     let now = [thread::now_ns(), counters.waited_us(), counters.program_us, counters.page_in_bytes];
     let began = [0, 1, 2, 3].map(|at| WINDOW[at].load(Relaxed));
     if began[0] > 0 && now[0] - began[0] < WINDOW_NS {
@@ -490,7 +501,7 @@ pub fn watch(counters: &Counters) {
     }
     let line = format!(
         "terapage: process {}: in the last 30 s its threads waited for memory {}% of the time in which they did anything, page-ins {} MiB: more \
-         is in use than the budget of {} MiB holds (raise --memory; terapage advise tells how far)\n",
+         is in use than the budget of {} MiB holds ({raise}; terapage advise tells how far)\n",
         std::process::id(),
         waited_us * 100 / (waited_us + worked_us).max(1),
         bytes >> 20,
@@ -530,7 +541,7 @@ mod tests {
     }
 
     fn run(peak_of_all: Option<u64>, block: u64) -> Run {
-        Run { seconds: 4.0, budget: 64 << 20, block, peak_of_all, goes_unpaged: false }
+        Run { seconds: 4.0, budget: 64 << 20, is_auto: false, block, peak_of_all, goes_unpaged: false }
     }
 
     #[test]
