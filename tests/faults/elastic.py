@@ -1,0 +1,221 @@
+"""A budget that follows the free memory of a memory cgroup, which is what a container has."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+from bench import TIMEOUT_S, for_everybody
+from harness import NOBODY, Child, Skipped, check, need_root, wait_for
+
+MIB = 1 << 20
+# Programs in a cgroup without swap may be slow where other programs use the disk, too.
+PATIENCE_S = 3 * TIMEOUT_S
+# Memory that is taken step by step, as fast as a slow disk can take others' blocks. Prints the
+# longest time that a step took, ms.
+TAKES = """
+import sys, time
+taken, longest = [], 0
+for step in range(int(sys.argv[1]) // 2):
+    began = time.monotonic()
+    taken.append(b"x" * (2 << 20))
+    longest = max(longest, time.monotonic() - began)
+    time.sleep(float(sys.argv[2]))
+print("taken", round(longest * 1000), flush=True)
+time.sleep(float(sys.argv[3]))
+assert all(part.count(b"x") == 2 << 20 for part in taken)
+print("whole", flush=True)
+"""
+
+
+class Group:
+    """A memory cgroup with a limit, of either version."""
+
+    def __init__(self, path, limit_file, kills_file):
+        self.path, self.limit_file, self.kills_file = path, limit_file, kills_file
+
+    def limit(self, mib):
+        with open(os.path.join(self.path, self.limit_file), "w", encoding="ascii") as file:
+            file.write(str(mib * MIB))
+
+    def kills(self):
+        with open(os.path.join(self.path, self.kills_file), encoding="ascii") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
+
+    def inner(self, name):
+        """A cgroup within this one, without a limit of its own."""
+        path = os.path.join(self.path, name)
+        os.mkdir(path)
+        return Group(path, self.limit_file, self.kills_file)
+
+    def enter(self, words):
+        """The words of a command that runs in the group."""
+        return ["sh", "-c", 'echo 0 >"$0" && exec "$@"', os.path.join(self.path, "cgroup.procs"), *words]
+
+
+@contextlib.contextmanager
+def group(mib):
+    """A cgroup for the duration of a with block; Skipped if there can be none."""
+    need_root()
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        own = {controller: path for _, controllers, path in (line.strip().split(":", 2) for line in file) for controller in controllers.split(",")}
+    name = f"terapage-elastic-{os.getpid()}"
+    if "memory" in own:
+        parent, files = "/sys/fs/cgroup/memory" + own["memory"], ("memory.limit_in_bytes", "memory.oom_control")
+    else:
+        parent, files = "/sys/fs/cgroup", ("memory.max", "memory.events")
+    made = Group(os.path.join(parent if os.path.isdir(parent) else "/sys/fs/cgroup/memory", name), *files)
+    try:
+        os.mkdir(made.path)
+        made.limit(mib)
+    except OSError as error:
+        raise Skipped(f"no memory cgroup can be made: {error}") from None
+    try:
+        yield made
+    finally:
+        wait_for(lambda: remove(made.path), "the cgroup to be empty")
+
+
+def remove(path):
+    """Removes an empty cgroup, with those within it."""
+    for entry in os.scandir(path):
+        if entry.is_dir():
+            remove(entry.path)
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+    return not os.path.exists(path)
+
+
+def native(program, mib, rounds):
+    """What the program prints without paging, outside of the cgroup."""
+    return subprocess.run([program, "one", "7", str(mib), str(rounds)], capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+
+
+def paged(bench, group, program, mib, rounds, *options, stdout="stdout"):
+    words = [*bench.command, "run", "--memory", "auto", "--store", bench.store, *options, "--", program, "one", "7", str(mib), str(rounds)]
+    return Child(group.enter(words), bench.place, stdout=stdout)
+
+
+def ended(child, wanted):
+    """Checks that a program ended with the right output."""
+    status = child.wait(PATIENCE_S)
+    check(status == 0 and child.output() == wanted, f"status {status}: {child.output()!r}, not {wanted!r}: {child.last_words()}")
+
+
+def elastic(bench):
+    """With `--memory auto`, programs of 1.2 times and twice the limit of a cgroup end with the right output, and nothing is killed; without it, the budget does not follow."""
+    program, stats = bench.build("share.c"), bench.path("stats")
+    said = []
+    for mib in (172, 288):
+        wanted = native(program, mib, 1)
+        with group(144) as box, paged(bench, box, program, mib, 1, "--stats", stats) as child:
+            ended(child, wanted)
+            check(box.kills() == 0, f"{box.kills()} kills")
+        with open(stats, encoding="utf-8") as file:
+            now = json.load(file)
+        peak = now["resident_peak_bytes"] // MIB
+        check(now["budget_auto"] == 1 and 60 <= peak < 144, f"{mib} MiB: a peak of {peak} MiB, auto {now['budget_auto']}")
+        check(now["page_out_bytes"] > 0, f"{mib} MiB: nothing was paged out")
+        said.append(f"{peak}")
+    words = [*bench.command, "run", "--store", bench.store, "--stats", stats, "--", program, "one", "7", "172", "1"]
+    with group(144) as box, Child(box.enter(words), bench.place) as child:
+        ended(child, native(program, 172, 1))
+    with open(stats, encoding="utf-8") as file:
+        now = json.load(file)
+    check((now["budget_auto"], now["budget_bytes"] // MIB) == (0, 72), f"the default: auto {now['budget_auto']}, {now['budget_bytes'] >> 20} MiB")
+    return f"peaks of {', '.join(said)} of 144 MiB"
+
+
+def elastic_fits(bench):
+    """A program that fits into a cgroup, and workers that fit together, write nothing to the store, also without rights, and under the limit of an outer cgroup."""
+    program, stats = bench.build("share.c"), bench.path("stats")
+    wanted = native(program, 700, 1)
+    everybody = for_everybody(bench)
+    os.chmod(bench.place, 0o777)
+    with group(1024) as box:
+        inner = box.inner("inner")
+        for who, command in (("root", bench.command), ("another user", [*NOBODY, *everybody])):
+            words = [*command, "run", "--memory", "auto", "--store", bench.store, "--stats", stats, "--", program, "one", "7", "700", "1"]
+            with Child(inner.enter(words), bench.place) as child:
+                ended(child, wanted)
+            with open(stats, encoding="utf-8") as file:
+                now = json.load(file)
+            os.remove(stats)
+            check(now["page_out_bytes"] == 0, f"{who}: {now['page_out_bytes'] >> 20} MiB were written")
+            check(now["budget_auto"] == 1 and now["resident_peak_bytes"] > 700 * MIB, f"{who}: {now}")
+        for kind in ("fork", "exec"):
+            work = ["work", kind, "4", "150", "1"]
+            alone = subprocess.run([program, *work], capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+            with Child(inner.enter([*bench.command, "run", "--memory", "auto", "--store", bench.store, "--summary", "--", program, *work]), bench.place) as child:
+                ended(child, alone)
+                check("4 paged" in child.errors() and "page-out 0 MiB" in child.errors(), f"{kind}: {child.errors()}")
+        check(box.kills() == 0, f"{box.kills()} kills")
+    return "700 of 1,024 MiB, and 4 times 150"
+
+
+def budget_now(bench, child):
+    """The budget of a run, MiB, if it is paged and follows the memory."""
+    shown = subprocess.run([*bench.command, "stat", str(child.pid), "--json"], capture_output=True, text=True, timeout=60, check=False)
+    now = json.loads(shown.stdout) if shown.returncode == 0 else {}
+    return now.get("budget_bytes", 0) // MIB if now.get("budget_auto") else 0
+
+
+def elastic_shared(bench):
+    """Two programs that each want all of a cgroup, and an unpaged one that takes half of it: none is killed, the budgets shrink, all outputs are right."""
+    program = bench.build("share.c")
+    wanted = native(program, 200, 3)
+    with group(256) as box:
+        with paged(bench, box, program, 200, 3) as one, paged(bench, box, program, 200, 3, stdout="two") as two:
+            before = []
+            wait_for(lambda: before.append([budget_now(bench, child) for child in (one, two)]) or all(before[-1]) and sum(before[-1]) > 160, "budgets of 160 MiB")
+            taker = [sys.executable, "-c", TAKES, "120", "0.05", "3"]
+            with Child(box.enter(taker), bench.place, stdout="three") as three:
+                wait_for(lambda: "taken" in three.output(), "the third to have its memory", PATIENCE_S)
+                after = [budget_now(bench, child) for child in (one, two)]
+                status = three.wait(PATIENCE_S)
+                words = three.output().split()
+                check(status == 0 and words[::2] == ["taken", "whole"], f"the third: status {status}: {three.last_words()}")
+            check(sum(after) < sum(before[-1]), f"budgets of {before[-1]} MiB, and then of {after}")
+            ended(one, wanted)
+            ended(two, wanted)
+        check(box.kills() == 0, f"{box.kills()} kills")
+    return f"budgets of {before[-1]} and then {after} MiB; no step of the third waited over {words[1]} ms"
+
+
+def elastic_limit_lowered(bench):
+    """The limit of the cgroup is lowered and raised while a program runs: its lease follows, and the output is right."""
+    program = bench.build("share.c")
+    stop = bench.path("stop")
+    with group(256) as box:
+        words = [*bench.command, "run", "--memory", "auto", "--store", bench.store, "--", program, "sweep", "192", stop]
+        with Child(box.enter(words), bench.place) as child:
+            def lease():
+                shown = subprocess.run([*bench.command, "stat", str(child.pid), "--json"], capture_output=True, text=True, timeout=60, check=False)
+                now = json.loads(shown.stdout) if shown.returncode == 0 else {}
+                return now.get("resident_bytes", 0) // MIB if now.get("budget_auto") else 0
+
+            wait_for(lambda: lease() > 150, "a lease of 150 MiB", PATIENCE_S)
+            for mib in range(240, 127, -8):
+                # A limit below what is in use is refused, and the kernel then tries to free memory.
+                wait_for(lambda mib=mib: lowered(box, mib), f"a limit of {mib} MiB", PATIENCE_S)
+            wait_for(lambda: 0 < lease() < 120, "a lease of less than 120 MiB", PATIENCE_S)
+            box.limit(256)
+            wait_for(lambda: lease() > 150, "a lease of 150 MiB again", PATIENCE_S)
+            with open(stop, "w", encoding="ascii"):
+                pass
+            status = child.wait(PATIENCE_S)
+            check(status == 0 and child.output() == "swept\n", f"status {status}: {child.last_words()}")
+        check(box.kills() == 0, f"{box.kills()} kills")
+    return ""
+
+
+def lowered(box, mib):
+    """Tries to set a limit."""
+    try:
+        box.limit(mib)
+    except OSError:
+        time.sleep(0.05)
+        return False
+    return True
