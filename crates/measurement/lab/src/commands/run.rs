@@ -81,8 +81,8 @@ impl All {
 /// fifth.
 const QUICK_MOST_S: f64 = 12.5 * 60.0;
 
-/// The experiments that `lab all --quick` can do without, the first one before the others: first
-/// those that show little with small data, at last those of far memory.
+/// The experiments that `lab all --quick` leaves out if time is short, in this order: experiments
+/// that show little with small data, then those of far memory.
 const LEFT_OUT: [&str; 7] =
     ["devices", "sort-blocks", "temporal", "poisson", "latency", "transfer", "stride"];
 

@@ -1,6 +1,6 @@
-//! Classes of slower devices. A limit counts bytes or requests, and knows no seeks. So each class
-//! has two profiles: a rate in bytes for sequential access, and for random access a rate in
-//! requests as well.
+//! Classes of slower devices. A limit counts bytes or requests, but not seeks. So each class has
+//! two profiles: one for sequential access, with a rate in bytes, and one for random access, with a
+//! rate in requests as well.
 
 use serde::{Deserialize, Serialize};
 

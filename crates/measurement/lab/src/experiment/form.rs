@@ -366,7 +366,7 @@ fn pass() -> String {
 }
 
 impl Published {
-    /// Whether the value is a multiple of another figure than the baseline's.
+    /// Whether the value is a multiple of a figure other than the baseline's.
     pub fn is_over(&self) -> bool {
         self.over.is_some() || self.over_contender.is_some()
     }

@@ -78,8 +78,8 @@ fn reads_ahead(part: &Part<'_>, cell: &SolvedCell, pass: &str, texts: &Texts) ->
 const ALIKE: f64 = 1.05;
 
 /// The contenders with the shortest time in a cell; times that count as equal share the place. None
-/// if the cell cannot decide that: its passes are short, or its runs were disturbed. A contender
-/// that did not end well is never among them.
+/// if the cell cannot decide which is fastest: its passes are short, or its runs were disturbed. A
+/// contender that did not end well is never among them.
 fn fastest(part: &Part<'_>, cell: &SolvedCell, pass: &str) -> Vec<&'static str> {
     if is_short(part, cell, pass) {
         return Vec::new();
@@ -105,8 +105,8 @@ fn is_short(part: &Part<'_>, cell: &SolvedCell, pass: &str) -> bool {
     own.into_iter().any(SolvedFigure::is_short)
 }
 
-/// The cell that stands for a work: the one that its form names, unless that is too short to judge;
-/// then the first that is not.
+/// The cell that stands for a work: the cell that the form names, or, if its passes are too short
+/// to judge, the first cell whose passes are long enough.
 fn usual<'a>(form: &AnswerForm, part: &Part<'a>) -> Option<&'a SolvedCell> {
     let cells = || part.solved.cells.iter();
     let has_any = |cell: &&SolvedCell| SHOWN.iter().any(|name| figure(cell, name, &form.pass).is_some());
@@ -180,7 +180,7 @@ pub fn overview(parts: &[Part<'_>], texts: &Texts) -> Option<Table> {
         let Some(part) = part_of(form, parts) else { continue };
         let bound = |cell: &SolvedCell| bound(form, part, cell, device_rate(parts)?);
         let cells = || part.solved.cells.iter();
-        // What is too short to judge is not the worst either, unless there is nothing else.
+        // A cell that is too short to judge is not the worst one, unless all cells are too short.
         let long = |cell: &&SolvedCell| !is_short(part, cell, &form.pass);
         let only_short = !cells().any(|cell| long(&cell));
         let worst = cells().filter(|cell| only_short || long(cell));

@@ -279,8 +279,8 @@ impl Form {
         own.map(|part| part.solved.floor()).fold(1.0, f64::max)
     }
 
-    /// Whether it holds; `Err` if the values cannot decide that. A value is known to the noise
-    /// floor, so a bound within that distance decides nothing.
+    /// Whether the finding holds; `Err` if the values cannot decide. Values are uncertain by the
+    /// noise floor, so a bound that is nearer than the noise floor decides nothing.
     fn judged(&self, found: &[Found], floor: f64) -> Result<bool, Undecided> {
         if found.iter().any(|found| found.ratio.disturbed) {
             return Err(Undecided::Disturbed);
@@ -458,7 +458,7 @@ pub fn findings(parts: &[Part<'_>], texts: &Texts) -> Vec<Finding> {
     };
     let mut all: Vec<Finding> =
         all().finding.iter().filter(about).map(|form| form.finding(parts, texts)).collect();
-    // What was measured comes first, in the papers' order.
+    // Measured findings come first, in the papers' order.
     all.sort_by_key(|finding| finding.verdict == Verdict::NotMeasured);
     all
 }
@@ -661,7 +661,8 @@ pub mod tests {
 
     #[test]
     fn a_finding_does_not_stand_on_an_impossible_value() {
-        // Half the memory is quicker than all of it: that divides nothing.
+        // A run with half the memory is faster than a run with all of it: nothing is divided by
+        // such a value.
         let stencil =
             measured("stencil", 6, "stencil", |cell, contender| match (contender, cell["mask"].as_str()) {
                 ("swap", "3") => 12.6,

@@ -242,7 +242,7 @@ pub fn results_place(named: Option<&Path>) -> anyhow::Result<PathBuf> {
 /// [`results_place`], made if it does not exist.
 ///
 /// # Errors
-/// There is none, and it cannot be made.
+/// The directory does not exist, and cannot be made.
 pub fn results_directory(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let place = results_place(named)?;
     fs::create_dir_all(&place).with_context(|| format!("--results {}", place.display()))?;

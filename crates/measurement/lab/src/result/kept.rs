@@ -17,8 +17,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Reads a directory of results: of each file the last group that has runs, and of each
-    /// experiment the full run before the quick one. What cannot be read is left out.
+    /// Reads a directory of results: the last group of each file that has runs. Of an experiment, a
+    /// full run is preferred to a quick one. Files that cannot be read are left out.
     pub fn read(directory: &Path) -> Kept {
         let files = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut files: Vec<PathBuf> =

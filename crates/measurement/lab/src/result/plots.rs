@@ -43,7 +43,7 @@ struct Drawn<'a> {
     texts: &'a Texts,
     /// Whether places are sizes, on a logarithmic axis; otherwise they are names.
     sized: bool,
-    /// Whether names have the pass.
+    /// Whether the names of series include the pass.
     with_pass: bool,
     series: Vec<Series>,
     /// Figures that are not drawn, since their passes are too short.
@@ -106,7 +106,7 @@ impl Drawn<'_> {
         Some(())
     }
 
-    /// Who did not end well in a cell has a place in the plot, and the reason there.
+    /// A contender that did not end well in a cell has a place in the plot, with the reason.
     fn ends(&mut self, cell: &SolvedCell, passes: &[&String]) -> Option<()> {
         for (contender, end) in &cell.ends {
             let own = |figure: &SolvedFigure| figure.contender == *contender && self.shows(&figure.pass);
@@ -127,8 +127,8 @@ impl Drawn<'_> {
         Some(())
     }
 
-    /// In the order of the experiment's contenders, in all of its plots, each with what is
-    /// published of it.
+    /// The series in the order of the experiment's contenders, which is the same in all plots;
+    /// published series follow the series of their contender.
     fn in_order(mut self, experiment: &Experiment) -> Vec<Series> {
         let names = experiment.all_contenders().unwrap_or_default();
         let place = |series: &Series| names.iter().position(|known| known.name == series.owner);

@@ -48,8 +48,8 @@ impl Solved {
         self.noise.map_or(1.0, |noise| noise.high.max(1.0 / noise.low).max(1.0))
     }
 
-    /// Strikes what cannot be: less time with a part of the memory than with all of it, by more
-    /// than the noise.
+    /// Strikes impossible values: a run with part of the memory that is faster than a run with all
+    /// of it, by more than the noise.
     fn strike(&mut self, experiment: &Experiment) {
         if self.baseline != "memory" {
             return;
@@ -92,7 +92,7 @@ pub struct SolvedFigure {
     pub spread: Spread,
     /// Its time as a multiple of the baseline's; `None` for the baseline.
     pub times: Option<Ratio>,
-    /// The same, if it cannot be: the runs were disturbed.
+    /// The multiple if it is impossible, because the runs were disturbed.
     pub struck: Option<Ratio>,
     /// Bytes that the device moved for each byte asked for.
     pub device_share: Option<f64>,
@@ -152,8 +152,8 @@ fn pass_of<'a>(record: &'a Record, pass: &str) -> Option<&'a Pass> {
     record.run.passes.iter().find(|known| known.pass == pass)
 }
 
-/// A contender's time as a multiple of the baseline's. Only pairs without disturbed runs count, if
-/// there are enough of them, or if they are most.
+/// A contender's time as a multiple of the baseline's. Pairs with disturbed runs do not count if
+/// enough pairs are undisturbed, or most of them.
 pub fn times(runs: &[&Record], unit: Unit, contender: &str, baseline: &str, pass: &str) -> Option<Ratio> {
     let find = |round: u32, name: &str| {
         runs.iter().find(|record| record.run.round == round && record.run.contender == name).copied()
@@ -475,11 +475,11 @@ relative = true
                 let figure = figures.iter().find(|figure| figure.contender == "terapage").expect("a figure");
                 (figure.times.is_some(), figure.struck.is_some())
             };
-            // With all of the memory a paged program may be the faster one.
+            // With all of the memory, a paged program may be faster than the baseline.
             (of(0), of(1), solved.floor())
         };
         assert_eq!(with(1.02), ((true, false), (false, true), 1.02));
-        // Within the noise nothing is known, in whichever direction the noise is.
+        // A difference within the noise decides nothing, whether it is faster or slower.
         let (_, half, floor) = with(0.5);
         assert_eq!((half, floor), ((true, false), 2.0));
     }

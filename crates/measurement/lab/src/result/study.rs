@@ -183,7 +183,7 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
     all
 }
 
-/// The values that cannot be, which are drawn and judged nowhere.
+/// The impossible values, which are neither drawn nor judged.
 fn struck(solved: &Solved, texts: &Texts) -> Option<String> {
     let mut named = Vec::new();
     for cell in &solved.cells {
@@ -406,7 +406,7 @@ relative = true
     #[test]
     fn contenders_have_their_place_and_their_end_in_every_figure() {
         let mut group = whole(6);
-        // Swap ends well with half of the memory alone, and ran first.
+        // Swap ran first, and ends well only with half of the memory.
         group.runs.sort_by_key(|record| record.run.contender != "swap");
         for record in group.runs.iter_mut().filter(|record| record.run.contender == "swap") {
             if record.cell["ratio"] == "1/4" {

@@ -97,10 +97,10 @@ impl Total {
     }
 }
 
-/// The least seconds of a pass over arrays, twice what the report calls short.
+/// A pass over arrays takes at least this long: twice as long as the report calls short.
 const LEAST_S: f64 = 0.2;
 
-/// Repetitions at most: with so little data that these are too few, nothing is measured.
+/// The most repetitions. If these are too few, there is too little data to measure.
 const LAPS_MOST: u32 = 50;
 
 impl Clock {
@@ -268,8 +268,8 @@ fn timed(clock: &Clock, arrays: Three<'_>, times: u32, pin: bool) -> [Total; 4] 
 fn arrays(clock: &Clock, (a, b, c): Three<'_>, times: u32, pin: bool) -> anyhow::Result<()> {
     let count = a.len();
     ensure!(count > 0, "too few bytes for three arrays");
-    // A pass of a few milliseconds is mostly its start: passes over little data are repeated, each
-    // time from the same values.
+    // In a pass of a few milliseconds, most of the time is the start. So passes over little data
+    // are repeated, each time from the same values.
     let mut totals = [Total::default(); 4];
     let mut laps = 0;
     while laps < LAPS_MOST && (laps == 0 || totals.iter().any(|total| total.seconds < LEAST_S)) {

@@ -616,7 +616,8 @@ mod tests {
     use crate::experiment::Experiment;
     use std::collections::HashSet;
 
-    /// Otherwise a run is killed by the buffers of its own requests.
+    /// With more requests in flight, their buffers alone would exceed the memory limit, and the run
+    /// would be killed.
     #[test]
     fn requests_in_flight_fit_into_the_memory_of_every_cell() {
         let (_, whole) = Experiment::find("raw").expect("it is shipped");
