@@ -157,8 +157,8 @@ impl Pins {
         call.bytes
     }
 
-    /// Bytes that all calls have pinned. Of two threads that add pins and then look, one at least
-    /// sees those of both.
+    /// Bytes that all calls have pinned. If two threads add pins and then call this, at least one
+    /// of them sees the pins of both.
     pub fn all_bytes(&self) -> usize {
         fence(SeqCst);
         let of_slot = |slot: &Slot| {

@@ -9,7 +9,7 @@ use terapage_sys::userfaultfd::{Kind, Userfaultfd};
 const BLOCK: usize = 4096;
 const FRAMES: usize = 512;
 const BLOCKS: usize = 8 * FRAMES;
-/// Blocks that are touched one soon after the other.
+/// Blocks that are touched soon after one another.
 const GROUP: usize = 8;
 
 fn store() -> Result<Box<dyn Store>, Error> {

@@ -43,7 +43,7 @@ fn arena(copy: bool) -> (Pager, usize) {
     (pager, start)
 }
 
-/// A file without a name, and its bytes, some blocks of which are zero.
+/// A file without a name, and its bytes. Some of its blocks are zero.
 fn file(random: &mut StdRng) -> (File, Vec<u8>) {
     let file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut bytes = vec![0; BLOCKS * BLOCK - 777];
@@ -62,7 +62,8 @@ fn seeded() -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-/// Compares ranges of the memory, where other memory is written to beside it, until `over`.
+/// Compares ranges of the mapping with the file until `over`. Blocks beside the mapping are written
+/// to meanwhile.
 fn compare(start: usize, model: &[u8], mut random: StdRng, over: impl Fn() -> bool) {
     while !over() {
         let at = random.random_range(0..model.len());
@@ -139,7 +140,7 @@ fn parts_of_a_sealed_file_are_unmapped() {
     let mut random = seeded();
     let (file, model) = file(&mut random);
     let (pager, start) = arena(false);
-    // More often than there are numbers for files.
+    // More mappings than the pager has numbers for files.
     for _ in 0..300 {
         pager.map_sealed(start, BLOCKS * BLOCK, &file, 0, model.len() as u64).unwrap();
         let cut = random.random_range(1..BLOCKS);

@@ -129,7 +129,7 @@ impl Events {
         self.sealed.meets(at, at + len)
     }
 
-    /// The end of the part of a range, from its start, that is sealed or not as a whole.
+    /// The end of the first part of a range: the whole part is sealed, or none of it is.
     pub fn end_of_alike(&self, from: usize, to: usize) -> usize {
         match self.sealed.within(from, to).first() {
             None => to,
@@ -143,7 +143,7 @@ impl Events {
         self.leaving.insert(from, to);
     }
 
-    /// Nothing will be mapped over the range, or that was done.
+    /// The library has mapped something over the range, or will not do so.
     pub fn stays(&mut self, from: usize, to: usize) {
         self.leaving.remove(from, to);
     }

@@ -26,7 +26,7 @@ const PART_STEP: usize = 8;
 
 /// More tries of a move if the kernel is busy for a moment. Chosen, not measured.
 const MOVE_PATIENCE: u32 = 100;
-/// The kernel is busy for a moment.
+/// The kernel's error if it is busy for a moment.
 const EAGAIN: i32 = 11;
 
 /// More tries of a copy if the kernel is busy for a moment. Chosen, not measured.
@@ -144,8 +144,8 @@ impl Mover {
         self.program.register(at, len, !self.moves)
     }
 
-    /// From now on the program may only read the range, which is registered: its pages come in
-    /// write-protected, by copies.
+    /// From now on the program may only read this registered range, whose pages come in as
+    /// write-protected copies.
     pub fn seal(&mut self, at: usize, len: usize) -> Result<()> {
         self.program.register(at, len, true)?;
         self.events.seal(at, at + len);
@@ -265,7 +265,7 @@ impl Mover {
 
     /// Moves the frames of `len` bytes from the pool to the program, and wakes the waiters.
     pub fn install(&mut self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
-        // A moved page could be written to before it is protected.
+        // The program could write to a moved page before the page is protected.
         if self.moves && !self.events.is_sealed(to, len) {
             match self.move_in(to, place, len, self.wakes(), MOVE_PATIENCE) {
                 Ok(()) => return Ok(()),
@@ -472,7 +472,8 @@ impl Mover {
                 .try_for_each(|at| self.program.protect(at, page_bytes(), true))
         };
         match self.program.protect(from, len, true).or_else(by_pages) {
-            // A call is changing the program's memory, and its report must be read first.
+            // A call is changing the program's memory, and the report of the call must be read
+            // first.
             Err(error) if error.errno() == EAGAIN => return Ok(Taken::Busy),
             other => other.map_err(|error| lost(from, error.errno()))?,
         }

@@ -7,8 +7,8 @@ use super::table::{COMPANION, State, WANTED};
 use terapage_stats::Counters;
 
 impl Engine {
-    /// The stored blocks to read by one operation with `block`, for which a thread waits, and
-    /// places for them; `place` is that of `block`.
+    /// The stored blocks to read in one operation with `block`, for which a thread waits, and a
+    /// place for each of them. `place` is the place of `block`.
     pub(crate) fn with_companions(&mut self, block: u32, place: u32) -> (Vec<u32>, Vec<u32>) {
         let (mut blocks, mut places) = (vec![block], vec![place]);
         let Some(range) = self.companions_of(block) else { return (blocks, places) };
@@ -23,8 +23,8 @@ impl Engine {
         (blocks, places)
     }
 
-    /// The blocks around `block` that one operation can read with it, if any should be. A trace has
-    /// the demands of a program without companions.
+    /// The blocks around `block` that one operation can read with it, if any should be. While a
+    /// trace is recorded, blocks have no companions.
     fn companions_of(&mut self, block: u32) -> Option<std::ops::Range<u32>> {
         let entry = self.table.get(block);
         let (slot, origin) = (entry.slot()?, entry.origin);
@@ -70,7 +70,8 @@ impl Engine {
         is_companion
     }
 
-    /// A thread has touched a companion that has come in: it is a block like others from now on.
+    /// A thread has touched a companion that has come in. From now on the companion is a block like
+    /// others.
     pub(crate) fn used_companion(&mut self, block: u32, at: usize) {
         self.count_used_companion();
         self.install(&[block]);

@@ -5,10 +5,10 @@
 //! its block gets the kernel's own protection, and the kernel refuses the write as it refuses every
 //! write to memory that may only be read.
 //!
-//! The range may become the kernel's mapping of the file, in place: no thread may see other bytes
-//! meanwhile. So the blocks become Loose while their pages stay in the program, and the caller, not
-//! the pager's thread, maps the file over them. A thread that touches a missing page in between is
-//! woken, touches it again, and at last finds the kernel's mapping.
+//! The range may become the kernel's mapping of the file, in place, and no thread may see other
+//! bytes meanwhile. So the blocks become Loose while their pages stay in the program, and the
+//! caller, not the pager's thread, maps the file over them. A thread that touches a missing page in
+//! between is woken, touches it again, and at last finds the kernel's mapping.
 
 use super::Engine;
 use super::files::{Gone, Mapped, Part};
@@ -39,13 +39,13 @@ impl Engine {
         Ok(sealed?)
     }
 
-    /// Unmaps sealed blocks, which nobody uses any more: they are fresh memory from now on.
+    /// Unmaps sealed blocks, which nobody uses any longer. They are fresh memory from now on.
     fn unmap_sealed(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
         let (at, len) = self.addresses(first, end);
         self.mover.program.unregister(at, len)?;
         self.let_go(first, end);
-        // A block to which the program has tried to write may only be read. SAFETY: the caller says
+        // A block to which the program has tried to write is read-only now. SAFETY: the caller says
         // that nobody uses the range.
         unsafe { memory::protect(at, len, memory::READ_WRITE) }?;
         // SAFETY: the caller says that nobody uses the range.
@@ -54,8 +54,8 @@ impl Engine {
         self.restore(first, end)
     }
 
-    /// Gives sealed blocks up: their pages stay in the program until the caller maps something over
-    /// all of them, which it does at once.
+    /// Gives sealed blocks up. Their pages stay in the program until the caller maps something over
+    /// all of them, which the caller does at once.
     fn leave_sealed(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
         let (at, len) = self.addresses(first, end);
@@ -64,7 +64,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Forgets all that is known about sealed blocks, of which none is on its way: they are Loose.
+    /// Forgets all that is known about sealed blocks, which are Loose. None of these blocks is
+    /// being read.
     fn let_go(&mut self, first: u32, end: u32) {
         let mut from = first;
         while let Some(block) = self.table.next_touched(from, end) {
@@ -125,8 +126,8 @@ impl Pager {
     /// changes.
     ///
     /// # Errors
-    /// As for [`map_file`](Self::map_file), or the kernel cannot protect single pages, or the
-    /// process may have no more mappings.
+    /// Those of [`map_file`](Self::map_file); the kernel cannot protect single pages; the process
+    /// may have no more mappings.
     pub fn map_sealed(
         &self,
         start: usize,
@@ -139,8 +140,8 @@ impl Pager {
         self.mailbox.ask_for(start, len, move |engine, first, end| engine.map_sealed(first, end, part))
     }
 
-    /// Unmaps a part of a sealed range, which nobody uses any more: it reads as zeros, and is paged
-    /// as other memory.
+    /// Unmaps a part of a sealed range that nobody uses any longer. The part reads as zeros from
+    /// now on, and is paged as other memory.
     ///
     /// # Errors
     /// The range is not completely paged, or the process may have no more mappings.
@@ -149,7 +150,7 @@ impl Pager {
     }
 
     /// Stops paging a part of a sealed range. The caller then maps something over all of it at
-    /// once. Until then, threads that touch it see the file's bytes, or wait.
+    /// once. Until then, threads that touch this part see the file's bytes, or wait.
     ///
     /// # Errors
     /// The range is not completely paged.

@@ -88,7 +88,7 @@ pub(crate) struct Io {
     /// Operations that ended during the call of a store; empty otherwise.
     ended: Vec<Ended>,
     pub bounce: Bounce,
-    /// What reads of this process's own store cost.
+    /// The costs of reads from this process's own store.
     pub disk: Disk,
 }
 

@@ -84,7 +84,7 @@ fn look_up(mut from: usize, to: usize, each: &mut impl FnMut(usize, usize)) {
     }
 }
 
-/// Whether a range consists of paged parts: memory that is there, readable and writable.
+/// Whether all of a range is paged, and so is mapped, readable and writable.
 pub fn is_paged(at: usize, len: usize) -> bool {
     let page = page_bytes();
     let mut sum = 0;
@@ -122,8 +122,8 @@ fn is_on_stack(at: usize, len: usize) -> bool {
     ends.into_iter().any(is_below)
 }
 
-/// Calls `each` with the parts of a range by pages, and how far each lies from the start, until it
-/// fails. Whether it never did.
+/// Calls `each` for the part of a range in each page, with the distance from the start, until a
+/// call fails. Returns whether no call has failed.
 fn by_pages(at: usize, len: usize, mut each: impl FnMut(usize, usize, usize) -> bool) -> bool {
     let mut done = 0;
     while done < len {
@@ -155,8 +155,8 @@ pub fn read(at: usize, into: &mut [u8]) -> bool {
     })
 }
 
-/// Writes memory of the program. Whether all was written; if not, what lies before the page that
-/// cannot be written.
+/// Writes to the program's memory. Returns whether all bytes were written; if not, the bytes before
+/// the first page that cannot be written were.
 pub fn write(at: usize, from: &[u8]) -> bool {
     let place = from.as_ptr() as usize;
     by_pages(at, from.len(), |to, done, len| {

@@ -38,8 +38,8 @@ use terapage_sys::userfaultfd;
 /// bits) stay below.
 pub const ARENA: Range<usize> = 0x4000_0000_0000..0x5400_0000_0000;
 
-/// Where code of guarded programs lies: their libraries, by the [layout], what a host loads, and
-/// code that the program makes in paged memory.
+/// Where the code of guarded programs lies: their libraries (see [layout]), the files that a host
+/// loads, and code that the program makes in paged memory.
 pub const CODE: Range<usize> = terapage_sys::hosting::AREA.start..ARENA.end;
 
 /// The answer of PR_GET_SECCOMP for a process with a filter.

@@ -13,11 +13,13 @@ use terapage_pager::pins::{Caller, Pins};
 const PART: usize = 16;
 const LEAST: usize = 256 << 10;
 const MOST: usize = 4 << 20;
-/// Bytes of the smallest piece while other calls have pinned much: it may always be pinned.
+/// Bytes of the smallest piece, which is made while other calls have pinned much memory. Such a
+/// piece may always be pinned.
 const SMALLEST: usize = 16 << 10;
 
-/// What all calls may pin so that pieces of this size are made, in fourths of the budget. Calls
-/// that may wait for ever are among them, so others have more.
+/// Pieces that are larger than the smallest are made while all calls together pin at most this part
+/// of the budget, in fourths. Some of the calls may wait forever, so a call that cannot be divided
+/// may use more of the budget.
 const FOURTHS: usize = 1;
 
 /// The most buffers of one piece.
@@ -105,7 +107,7 @@ pub unsafe fn serve(pins: &Pins, caller: Caller, number: c_long, arguments: [usi
     }
 }
 
-/// Makes a piece of `most` bytes at most. `None` if it must be smaller.
+/// Makes a call for a piece of at most `most` bytes. `None` if the piece must be smaller.
 unsafe fn make(
     pins: &Pins,
     caller: Caller,

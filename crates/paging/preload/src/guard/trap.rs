@@ -230,7 +230,7 @@ struct Touched<'a> {
     pins: &'a Pins,
     call: Call,
     limit: Limit,
-    /// Other calls have pinned so much that this one must not go on.
+    /// Other calls have pinned so much memory that this call must not go on.
     is_crowded: bool,
 }
 
@@ -239,15 +239,16 @@ struct Touched<'a> {
 pub struct Limit {
     /// By one call.
     own: usize,
-    /// By all calls, once this one has pinned more than [`FEW`].
+    /// By all calls together, if this call has pinned more than [`FEW`].
     all: usize,
 }
 
-/// A call may pin this many bytes whatever others have pinned.
+/// A call may always pin this many bytes, however much other calls have pinned.
 const FEW: usize = 96 << 10;
 
 impl Limit {
-    /// Of a part of the budget, in fourths, for all calls; one call may pin half of the budget.
+    /// All calls together may pin this part of the budget, in fourths; one call may pin half of the
+    /// budget.
     pub fn fourths(fourths: usize) -> Limit {
         let budget = setup::budget_now();
         Limit { own: budget / 2, all: budget / 4 * fourths }
@@ -296,11 +297,12 @@ impl Memory for Touched<'_> {
     }
 }
 
-/// How often, each millisecond, a call looks whether others have unpinned enough.
+/// How often a call checks, once a millisecond, whether other calls have unpinned enough memory.
 const LOOKS: usize = 1000;
 
-/// Makes a call that cannot be divided. If other calls have pinned too much, it waits, without
-/// pins; it cannot wait for ever, since calls may wait for this one.
+/// Makes a call that cannot be divided. If other calls have pinned too much memory, this call
+/// waits, without pins of its own. The wait has an end, because the other calls may be waiting for
+/// this call.
 ///
 /// # Safety
 /// The same as for the system call.

@@ -1,7 +1,7 @@
-//! The hook of `makecontext`, by which a program says what will be a stack.
+//! The hook of `makecontext`, by which a program names the memory of a stack.
 //!
 //! In guarded mode the kernel cannot wait for a page when it puts the frame of a signal, or of a
-//! trapped call, on a stack. So such a stack is not paged, like those of threads.
+//! trapped call, on a stack. So such a stack is not paged, as the stacks of threads are not.
 //!
 //! The hook jumps to the real function, which takes any number of arguments.
 
@@ -16,7 +16,7 @@ use crate::{guard, hooks::locked::keep_in_memory};
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn makecontext() {
-    // There is no guarded mode.
+    // Arm has no guarded mode.
     #[cfg(target_arch = "aarch64")]
     std::arch::naked_asm!(
         "adrp x16, {real}",

@@ -52,10 +52,10 @@ fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
         && (leave == BY_COPY || !is_pinned_by(fd))
 }
 
-/// Bytes of a transfer that is small: a copy costs less than to ask what the file is.
+/// The most bytes of a small transfer: to copy these costs less than to ask what the file is.
 const SMALL: usize = 256;
 
-/// Whether a transfer goes through a copy on the stack: then it does not matter what the file is.
+/// Whether a transfer goes through a copy on the stack, which is safe for every file.
 #[inline]
 fn is_small(at: *const c_void, len: usize) -> bool {
     LEAVE.load(Relaxed) != NEVER

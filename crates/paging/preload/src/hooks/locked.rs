@@ -27,7 +27,7 @@ pub unsafe extern "C" fn pthread_attr_setstack(
     len: usize,
 ) -> c_int {
     let end = (at as usize).saturating_add(len);
-    // In guarded mode the kernel cannot wait when it puts frames of signals on the stack either.
+    // In guarded mode the kernel also cannot wait when it puts the frame of a signal on the stack.
     let used = if guard::is_on() { len } else { len.min(DESCRIPTOR) };
     if let Err(error) = keep_in_memory(end - used, end) {
         return error.errno();
@@ -36,8 +36,8 @@ pub unsafe extern "C" fn pthread_attr_setstack(
     unsafe { real::call!(pthread_attr_setstack(attributes, at, len) or libc::ENOSYS) }
 }
 
-/// What the kernel uses of the memory that a call about threads names: when the thread ends, the
-/// kernel cannot wait. In guarded mode it cannot wait during the call either.
+/// The words that a call about threads names, and that the kernel uses when the thread ends. The
+/// kernel cannot wait for a page then, and in guarded mode not during the call either.
 struct Words;
 
 impl Memory for Words {
@@ -81,15 +81,15 @@ pub unsafe extern "C" fn clone(
     let (parent_at, child_at, tls_at) = (parent as usize, child as usize, tls as usize);
     let last = if cfg!(target_arch = "aarch64") { [tls_at, child_at] } else { [child_at, tls_at] };
     keep_words(libc::SYS_clone, &[flags as usize, stack as usize, parent_at, last[0], last[1], 0]);
-    // What begins inherits the processors.
+    // The new thread or process inherits the processors to which this thread is bound.
     binding::unbind();
     // SAFETY: the caller keeps the contract of `clone`.
     unsafe { real::call!(clone(begin, stack, flags, argument, parent, tls, child) or -1) }
 }
 
-/// What [`keep_in_memory`] has kept: from, to.
+/// The ranges that [`keep_in_memory`] has kept: their starts and ends.
 static KEPT: Lock<BTreeMap<usize, usize>> = Lock::quiet(BTreeMap::new());
-/// How many there are.
+/// The number of kept ranges.
 static KEPT_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Stops paging memory that the kernel uses at times when it cannot wait.
@@ -99,7 +99,8 @@ pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     }
     let page = from / page_bytes() * page_bytes();
     if paged::leave(page, to - page)?.is_some() {
-        // A fork takes the arena's lock, so no other thread has the other one then.
+        // A fork takes the arena's lock first, so no other thread holds the lock of `KEPT` at a
+        // fork.
         let _arena = ARENA.lock();
         let mut kept = KEPT.lock();
         let longest = kept.entry(from).or_insert(to);
@@ -109,7 +110,8 @@ pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     Ok(())
 }
 
-/// The program frees an object of the heap, of `len` bytes: what was kept there is paged again.
+/// The program frees an object of the heap, of `len` bytes: ranges that were kept in it are paged
+/// again.
 #[inline]
 pub fn freed(at: usize, len: impl FnOnce() -> usize) {
     if KEPT_COUNT.load(Relaxed) > 0 {
@@ -131,7 +133,7 @@ fn page_again(at: usize, end: usize) {
         before.is_some_and(|(_, &to)| to > page)
     };
     for (from, to) in inside {
-        // Neighbours may have kept the first page and the last, too.
+        // The first and the last page may also hold parts of kept neighbours.
         let mut first = from / page_bytes() * page_bytes();
         let mut last = to.next_multiple_of(page_bytes());
         if is_kept(first) {

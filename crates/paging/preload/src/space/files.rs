@@ -2,9 +2,9 @@
 //! (`terapage run --files`).
 //!
 //! The library holds a read lease of each such file. Before anybody writes to the file, the kernel
-//! tells the library, which gives the mapping back to the kernel, in place, and then the lease. So
-//! it does before any other call that the pager could not serve as the kernel does: a fork, a
-//! change of rights, a lock.
+//! notifies the library. The library gives the mapping back to the kernel, in place, and then gives
+//! up the lease. It also gives mappings back before calls that the pager cannot serve as the kernel
+//! does: a fork, a change of rights, a lock.
 
 use crate::arena::{ARENA, Arena};
 use crate::{exit, hosted, maps, places, setup};
@@ -24,13 +24,14 @@ use terapage_sys::{file, memory, page_bytes, thread};
 /// Smaller mappings are left to the kernel.
 const LEAST: usize = 1 << 20;
 
-/// A file stays the kernel's if the page cache has all of it but one of this many parts.
+/// A mapping is left to the kernel if less than this part (1/16) of it is missing in the page
+/// cache.
 const UNCACHED_PART: u64 = 16;
 
 /// The thread that waits until leases must be given up; 0 if there is none.
 static WATCHER: AtomicU32 = AtomicU32::new(0);
 
-/// The time, ms, after which that thread looks at all leases in any case.
+/// The thread checks all leases after this time, ms, even if no signal has come.
 const LOOK_MS: u64 = 5000;
 
 /// A part of a mapped file that is paged. It begins at a block's edge.
@@ -53,9 +54,9 @@ impl Part {
 
 /// The mapped files that are paged.
 pub struct Files {
-    /// By their start.
+    /// Parts by their start.
     parts: BTreeMap<usize, Part>,
-    /// Bytes of their blocks.
+    /// Bytes of the parts' blocks.
     bytes: usize,
 }
 
@@ -119,8 +120,8 @@ fn size_of(fd: c_int) -> Option<u64> {
     (is_regular && lease::is_possible(fd)).then_some(status.st_size as u64)
 }
 
-/// Bytes that a mapping of `len` bytes from `offset` has of a file. `None` if the mapping goes
-/// beyond the file's last page: to touch that is a bus error, which only the kernel raises.
+/// Bytes of the file in a mapping of `len` bytes from `offset`. `None` if the mapping goes beyond
+/// the file's last page: a touch there is a bus error, which only the kernel raises.
 fn bytes_of(fd: c_int, offset: u64, len: usize) -> Option<u64> {
     let bytes = size_of(fd)?.checked_sub(offset)?.min(len as u64);
     (bytes.next_multiple_of(page_bytes() as u64) == len as u64).then_some(bytes)
@@ -134,13 +135,13 @@ fn say(fd: c_int, what: &str) {
     }
 }
 
-/// Maps a file that the program only reads, if it is to be paged. Returns the address; `None`
-/// leaves the mapping to the kernel.
+/// Maps a file that the program only reads, if the file should be paged. Returns the address;
+/// `None` leaves the mapping to the kernel.
 pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> Option<usize> {
     if !may_page(len, prot, flags, fd, offset) {
         return None;
     }
-    // Files are opened here: a cancelled thread would end with them open.
+    // This opens files: if the thread were cancelled here, they would stay open.
     let _internal = thread::Internal::enter();
     let (len, offset) = (len.checked_next_multiple_of(page_bytes())?, offset as u64);
     bytes_of(fd, offset, len)?;
@@ -168,7 +169,7 @@ pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> O
     }
 }
 
-/// The thread that waits until leases must be given up. It begins with the first lease.
+/// The thread that waits until leases must be given up. It starts with the first lease.
 fn watcher() -> terapage_sys::Result<u32> {
     if WATCHER.load(SeqCst) == 0 {
         thread::spawn(c"terapage-files", || {
@@ -186,7 +187,7 @@ fn watcher() -> terapage_sys::Result<u32> {
     Ok(WATCHER.load(SeqCst))
 }
 
-/// In the child of a fork, which has no mapped file that is paged, and no such thread.
+/// Called in the child of a fork, which has neither paged files nor this thread.
 pub fn in_child() {
     WATCHER.store(0, SeqCst);
 }
@@ -208,7 +209,7 @@ impl Arena {
         }
         let block = setup::block();
         let whole = len.next_multiple_of(block);
-        // Files take no room of the store.
+        // `take` must not count these bytes as memory of the store: files take no space there.
         self.files.bytes += whole;
         let at = self.take(whole, block, true).filter(|_| self.pager.is_some());
         let mapped = at.map(|at| {
@@ -313,7 +314,7 @@ impl Arena {
         }
     }
 
-    /// Gives back the files whose leases must be given up, and their leases.
+    /// Gives files back to the kernel whose leases must be given up, and gives up the leases.
     fn give_up_leases(&mut self) {
         let asked = |(&from, part): (&usize, &Part)| (!part.lease.is_held()).then_some((from, part.to));
         let parts: Vec<_> = self.files.parts.iter().filter_map(asked).collect();
@@ -324,8 +325,7 @@ impl Arena {
         }
     }
 
-    /// Follows advice about a range of one file, if it is advice that the pager knows. Returns
-    /// whether it is.
+    /// Follows advice about a range of one file. Returns whether the pager knows this advice.
     pub fn advise_file(&mut self, from: usize, to: usize, advice: c_int) -> bool {
         let Some(pager) = &self.pager else { return false };
         let block = setup::block();

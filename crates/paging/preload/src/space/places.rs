@@ -30,10 +30,10 @@ pub fn copied_bytes() -> usize {
     COPIED.load(Relaxed)
 }
 
-/// Bytes of mappings that only read files which could be paged, and that the kernel serves.
+/// Bytes of mappings that only read a file, and that could be paged but are left to the kernel.
 static READ: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of mappings that only read files, and that were not unmapped.
+/// Bytes of mappings that only read a file, are left to the kernel, and were not unmapped.
 pub fn read_bytes() -> usize {
     READ.load(Relaxed)
 }
@@ -128,7 +128,7 @@ impl Places {
         Places { all: BTreeMap::new(), bytes: &COPIED }
     }
 
-    /// Of files that are only read.
+    /// The mappings whose bytes [`read_bytes`] counts.
     pub const fn of_read_files() -> Self {
         Places { all: BTreeMap::new(), bytes: &READ }
     }

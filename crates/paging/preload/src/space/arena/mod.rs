@@ -79,7 +79,8 @@ pub struct Arena {
     pub places: Places,
     /// Private, writable mappings of files.
     pub copies: Places,
-    /// Large mappings of files that are only read and that the kernel serves, with `--files`.
+    /// With `--files`: large mappings of files that the program only reads, and that are left to
+    /// the kernel.
     pub reads: Places,
     /// Mapped files that are paged.
     pub files: Files,
