@@ -1,28 +1,30 @@
 //! Companions: neighbours that are read together with a block for which a thread waits.
 //!
-//! On most disks a read of a few pages takes little longer than a read of one: its time is mostly
-//! that of one operation ([`Disk`]). The neighbours in the store left memory together with the
-//! block, and may be needed together with it. If one is touched, a minor fault replaces a read. A
-//! companion counts as soft until it is touched, so it takes the place of a block that was about to
-//! lose its frame.
+//! On most disks a read of a few pages takes little longer than a read of one page, because most of
+//! the time is the cost of an operation ([`Disk`]). Neighbours in the store left memory together,
+//! and may be needed together again. If one is touched, a minor fault replaces a read. A companion
+//! counts as soft until it is touched, so it takes the place of a block that was about to lose its
+//! frame.
 //!
-//! The number of companions follows from the disk's costs and from the part of them that is
+//! The number of companions follows from the disk's costs, and from the share of companions that is
 //! touched.
 
 use crate::disk::Disk;
 
 /// The most blocks that are read together. Chosen, not measured.
 const MOST: u32 = 8;
-/// The companions whose fate is known are judged after this many. Chosen, not measured.
+/// The number of companions is judged each time that this many have been touched or have left
+/// memory. Chosen, not measured.
 const WINDOW: u32 = 256;
-/// The number doubles if at least this part of the companions is touched, and halves if less than
-/// the other is, per cent. Chosen, not measured.
+/// The number doubles if at least GROW_PERCENT of the companions were touched, and halves if less
+/// than SHRINK_PERCENT were. Chosen, not measured.
 const GROW_PERCENT: u32 = 30;
 const SHRINK_PERCENT: u32 = 15;
-/// Without companions, one demanded read in this many has some all the same, to see whether they
-/// would be touched. Chosen, not measured.
+/// While blocks have no companions, one demanded read in this many gets companions for trial.
+/// Chosen, not measured.
 const TRIED_EACH: u32 = 16;
-/// The bytes of companions may take this part of an operation's time on the disk, per cent.
+/// The transfer of companions may take at most this share of an operation's time on the disk, per
+/// cent.
 const BYTES_PERCENT: f64 = 50.0;
 
 /// How many companions a block has.
@@ -42,8 +44,8 @@ impl Default for Companions {
 }
 
 impl Companions {
-    /// A block of `bytes` bytes is about to be read for a thread: the number of blocks to read
-    /// together, a power of two. They are the neighbours within as many blocks, aligned.
+    /// A block of `bytes` bytes is about to be read for a thread. Returns the number of blocks to
+    /// read together, a power of two. They are an aligned group of this many blocks.
     pub fn together(&mut self, disk: &Disk, bytes: usize) -> u32 {
         self.reads = self.reads.wrapping_add(1);
         let wanted = match self.together {
@@ -67,7 +69,7 @@ impl Companions {
         self.judge();
     }
 
-    /// A companion left memory, and nobody had touched it.
+    /// A companion left memory untouched.
     pub fn left(&mut self) {
         self.left += 1;
         self.judge();
@@ -75,7 +77,7 @@ impl Companions {
 
     fn judge(&mut self) {
         let all = self.touched + self.left;
-        // While there are only a few trials, a smaller number must do.
+        // Without companions there are few trials, so fewer are enough to judge.
         if all < if self.together == 1 { WINDOW / 8 } else { WINDOW } {
             return;
         }
@@ -96,7 +98,7 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// Reads with companions, of which a part in per cent is touched. Returns the number of blocks
+    /// Reads with companions, `touched_percent` of which are touched. Returns the number of blocks
     /// read together at the end.
     fn play(disk: &Disk, bytes: usize, touched_percent: u32) -> u32 {
         let mut companions = Companions::default();
@@ -105,7 +107,7 @@ mod tests {
             together = companions.together(disk, bytes);
             for _ in 1..together {
                 count += 1;
-                // No pattern, but this part of them.
+                // Touched companions follow no pattern, only the percentage.
                 let touched = count * 61 % 100 < touched_percent;
                 if touched { companions.touched() } else { companions.left() }
             }

@@ -1,27 +1,27 @@
 //! What operations cost on the disk at hand, as measured while the program runs.
 //!
-//! The one formula: `operations x operation + bytes / rate`. While few operations are under way,
-//! `operation` is the latency of the disk; on a disk that admits a number of operations each
-//! second, and has no more to give, it is a second divided by that number. Both are what the disk
-//! needs of the time in which it is busy, for each operation, and so are measured alike: over
-//! intervals in which reads were under way nearly all of the time, the busy time is explained by
-//! the number of operations and by the number of bytes, by least squares.
+//! The formula is `operations x operation + bytes / rate`. While few operations are under way,
+//! `operation` is the disk's latency. On a disk that admits a limited number of operations each
+//! second, and is at this limit, `operation` is a second divided by that number. Both costs are
+//! shares of the disk's busy time, so they are measured in the same way: in intervals in which
+//! reads were under way nearly all of the time, least squares explain the busy time by the number
+//! of operations and the number of bytes.
 
 /// The least time of an interval, ns. A limit on operations may admit many at once and then none
-/// for a tenth of a second, and an interval must not see only one of the two.
+/// for a tenth of a second, so a shorter interval could see only the rush or only the pause.
 const INTERVAL_NS: u64 = 250_000_000;
 /// An interval shows the costs only if at least this many reads ended in it.
 const OPERATIONS_MIN: u32 = 32;
 /// The weight of older intervals falls by this factor with each new one. Chosen, not measured.
 const KEPT: f64 = 0.9;
-/// The weight of the assumptions: they count like this number of measured intervals. Chosen, not
-/// measured.
+/// The weight of the assumed costs: they count as much as this number of measured intervals.
+/// Chosen, not measured.
 const ASSUMED: f64 = 1.0;
 
-/// What is assumed of a disk that was not measured yet: those of a fast SSD.
+/// The assumed costs of a disk that was not measured yet: those of a fast SSD.
 const OPERATION_NS: f64 = 60_000.0;
 const BYTE_NS: f64 = 0.8;
-/// The bounds of what can be found.
+/// The bounds of the measured costs.
 const OPERATION_BOUNDS_NS: [f64; 2] = [1_000.0, 1e9];
 const BYTE_BOUNDS_NS: [f64; 2] = [0.01, 10_000.0];
 
@@ -33,7 +33,8 @@ pub struct Disk {
     /// The sums of least squares: of xx, xy, yy, x and y, where x is the number of operations and y
     /// the number of bytes for each ns in which reads were under way.
     sums: [f64; 5],
-    /// This interval: its beginning, what ended in it, and for how long reads were under way.
+    /// The present interval: its beginning, the reads that ended in it, and how long reads were
+    /// under way.
     began_ns: u64,
     operations: u32,
     bytes: u64,
@@ -50,7 +51,7 @@ impl Default for Disk {
 }
 
 impl Disk {
-    /// A disk of which these costs are assumed: ns for an operation, and for a byte.
+    /// A disk with these assumed costs: ns for an operation, and for a byte.
     pub fn assumed(operation_ns: f64, byte_ns: f64) -> Disk {
         let [least, most] = OPERATION_BOUNDS_NS;
         let operation_ns = operation_ns.clamp(least, most);
@@ -233,7 +234,7 @@ mod tests {
             if next() % 2 == 0 {
                 disk.begins(now_ns);
             } else {
-                // Also ends without a beginning, and clocks that go back.
+                // Some reads end without having begun, and some clocks go back.
                 disk.ended(next() as usize, now_ns.saturating_sub(next() % 3));
             }
             let cost = disk.cost_ns(1.0, 4096.0);

@@ -197,7 +197,7 @@ fn groups() -> Plot {
     )
 }
 
-/// Multiples, of which some have no value, and two published ones of one owner.
+/// Multiples. Some have no value, and two are published values of one owner.
 fn ended() -> Plot {
     let mut swap = named("swap", Mark::Measured, &[("1", 8.0)]);
     swap.gaps = vec![(X::Name("1/2".into()), "killed".into()), (X::Name("1/4".into()), "timed out".into())];

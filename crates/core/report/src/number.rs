@@ -60,7 +60,7 @@ impl Unit {
         Unit { name: name.to_owned(), steps, prefix, binary }
     }
 
-    /// Where bars begin: a multiple says how far something is from one, not from nothing.
+    /// Where bars begin: a multiple is compared with 1, not with 0.
     pub fn origin(&self) -> f64 {
         if matches!(self.name.as_str(), "times" | "倍") { 1.0 } else { 0.0 }
     }

@@ -107,7 +107,7 @@ pub enum Verdict {
     Differs,
     /// The finding can no longer be measured.
     NoLonger,
-    /// It was measured, but the runs cannot decide.
+    /// The finding was measured, but the runs cannot decide it.
     NotDecided,
     /// It was not measured.
     #[default]
@@ -189,8 +189,8 @@ pub struct Axis {
 pub struct Series {
     /// The name of the series.
     pub name: String,
-    /// Whose series it is. Series of one owner have the same colour on all of a page. If empty, the
-    /// name without the words on its origin.
+    /// The owner of the series. Series of one owner have the same colour everywhere on a page. If
+    /// this is empty, the owner is the name without the words on its origin.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub owner: String,
     /// The origin of the points: published ones are drawn hollow beside the others.

@@ -55,7 +55,7 @@ pub struct SeriesView {
     pub whiskers: Vec<Option<(f64, f64)>>,
     /// Places without a value, divided like the points, and the reasons.
     pub gaps: Vec<(f64, String)>,
-    /// Whose it is: series of one owner share a slot on all of a page.
+    /// The owner: series of one owner share a slot everywhere on a page.
     owner: String,
 }
 
@@ -144,7 +144,7 @@ impl AxisView {
         let below = Some(below).filter(|_| bars && (axis.log || origin > 0.0) && least.is_finite());
         let all = values.iter().copied().chain(below).map(|value| value / divisor);
         let mut scale = Scale::fit(all, spread, bars && origin == 0.0);
-        // A bar of one time, or of a little less, has no length: the axis begins there.
+        // A bar of the multiple 1, or a little less, has no length, because the axis begins at 1.
         if bars && origin > 0.0 {
             scale.low = origin.min(if least < origin * 0.98 { scale.low.min(least) } else { origin });
         }
@@ -256,7 +256,7 @@ fn gaps(plot: &Plot, words: &Words) -> String {
     }
 }
 
-/// The place of an x value on its axis; `None` if it cannot be drawn.
+/// The place of an x value on its axis; `None` if the value cannot be drawn.
 fn place(across: &X, categories: Option<&[String]>, x: &AxisView) -> Option<f64> {
     let name = match (categories, across) {
         (None, X::Number(number)) => {
@@ -323,7 +323,7 @@ fn label(series: &Series, plot: &Plot, words: &Words) -> String {
     }
 }
 
-/// Whose series it is: its owner, or its name without the words on its origin.
+/// The owner of a series, or, without an owner, its name without the words on its origin.
 fn owner(series: &Series, words: &Words) -> String {
     stem(if series.owner.is_empty() { &series.name } else { &series.owner }, words)
 }
@@ -346,8 +346,8 @@ fn slots(series: &[Series], words: &Words) -> Vec<usize> {
 const LOOKS: usize = 36;
 
 /// Gives the series of one owner the same slot in all plots of a page, and no other series that
-/// slot. Those that occur in most plots come first. Plots that share no owner with another plot
-/// keep their own slots, and so does a page with more owners than looks.
+/// slot. Owners that occur in the most plots come first. Plots that share no owner with another
+/// plot keep their own slots, and so does a page with more owners than looks.
 pub fn share_slots(views: &mut [View]) {
     let owners = |view: &View| view.series.iter().map(|series| series.owner.clone()).collect::<Vec<_>>();
     let mut plots: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();

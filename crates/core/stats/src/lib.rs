@@ -174,9 +174,9 @@ counters! {
     prefetch_stops,
     /// Whether prefetch is stopped (1, or 0).
     prefetch_stopped,
-    /// Blocks that were read by the operations of demanded blocks, as their neighbours.
+    /// Companions: neighbours that were read in the same operation as a demanded block.
     companions,
-    /// Those of them that were touched before they left memory.
+    /// Companions that were touched before they left memory.
     companions_used,
     /// Bytes read from the store.
     page_in_bytes,

@@ -125,8 +125,8 @@ pub fn size(fd: &Fd) -> Result<u64> {
     check("lseek", unsafe { libc::lseek64(fd.raw(), 0, libc::SEEK_END) }).map(|size| size as u64)
 }
 
-/// Opens the file again, past the page cache; `None` if that is impossible. Also returns the number
-/// of readable bytes in its first page.
+/// Opens the file again, for reads past the page cache; `None` if such reads are impossible. Also
+/// returns the number of readable bytes in its first page.
 pub fn past_cache(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
     let layout = Layout::from_size_align(page_bytes(), page_bytes()).expect("a page");
     // SAFETY: the size of the layout is not 0.
@@ -139,7 +139,7 @@ pub fn past_cache(file: &File, offset: u64) -> std::io::Result<(Option<File>, us
         page.write_bytes(0, page_bytes());
         std::slice::from_raw_parts_mut(page, page_bytes())
     };
-    // This opens the same file; its path may lead to another one by now.
+    // This opens the same file. Its path may lead to another file by now.
     let same = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(same);
     let direct =
@@ -156,8 +156,8 @@ pub fn past_cache(file: &File, offset: u64) -> std::io::Result<(Option<File>, us
 /// The number of the call `cachestat`, which the libc crate lacks for some C libraries.
 const CACHESTAT: libc::c_long = 451;
 
-/// Bytes of a part of a file that the page cache has, if the kernel says that (`cachestat`, Linux
-/// 6.5).
+/// The number of bytes of a part of a file that are in the page cache; `None` if the kernel cannot
+/// tell (`cachestat`, Linux 6.5).
 pub fn cached_bytes(fd: i32, offset: u64, len: u64) -> Option<u64> {
     let range = [offset, len];
     let mut counts = [0_u64; 5];

@@ -1,6 +1,6 @@
-//! Read leases: before somebody may write to a file or truncate it, the kernel tells the process
-//! that has the lease, and lets the other wait until the lease is given up (at most as long as
-//! `/proc/sys/fs/lease-break-time` says, 45 s).
+//! Read leases: before somebody opens a file for writing or truncates it, the kernel notifies the
+//! process that has the lease. The writer waits until the lease is given up, at most as long as
+//! `/proc/sys/fs/lease-break-time` says (45 s).
 
 use crate::fd::Fd;
 use crate::{Result, check};
@@ -13,7 +13,7 @@ const F_OWNER_TID: i32 = 0;
 /// The file systems whose files can be leased, and read past the page cache.
 const SYSTEMS: [libc::c_long; 3] = [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC];
 
-/// A read lease of a file, by a descriptor of its own.
+/// A read lease of a file, with its own descriptor.
 #[derive(Debug)]
 pub struct Lease {
     fd: Fd,
@@ -28,15 +28,15 @@ pub fn is_possible(fd: RawFd) -> bool {
 }
 
 impl Lease {
-    /// Takes a lease of the file that is open under `fd`. The kernel will tell `thread` (by
-    /// [`wait`]) when the lease must be given up.
+    /// Takes a lease of the file that is open under `fd`. The kernel will notify `thread` when the
+    /// lease must be given up; [`wait`] receives this signal.
     ///
     /// # Errors
     /// EAGAIN if the file is open for writing; EACCES if it belongs to another user; EINVAL if the
     /// file system has no leases.
     pub fn take(fd: RawFd, thread: u32) -> Result<Lease> {
         let same = std::ffi::CString::new(format!("/proc/thread-self/fd/{fd}")).expect("no zero byte");
-        // A lease that another process has must not keep this one waiting.
+        // A lease of another process must not make this process wait.
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
         // SAFETY: the path ends in a zero byte.
         let opened = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, same.as_ptr(), flags) };
@@ -57,7 +57,7 @@ impl Lease {
         check("fcntl(F_SETLEASE)", answer).map(drop)
     }
 
-    /// Whether nobody waits for the lease to be given up.
+    /// Whether the lease is held, and nobody waits for its end.
     pub fn is_held(&self) -> bool {
         // SAFETY: no memory is touched.
         let kind = unsafe { libc::syscall(libc::SYS_fcntl, self.fd.raw(), libc::F_GETLEASE) };
@@ -71,15 +71,15 @@ impl Lease {
 }
 
 impl Drop for Lease {
-    /// Gives the lease up. Mappings and children may still hold the file open, so that is not left
-    /// to the end of the descriptor.
+    /// Gives the lease up. To close the descriptor would not be enough, because mappings and
+    /// children may still hold the file open.
     fn drop(&mut self) {
         self.set(libc::F_UNLCK).ok();
     }
 }
 
-/// Waits until the kernel tells the calling thread that a lease must be given up, or for `ms`
-/// milliseconds. All signals are blocked in the thread.
+/// Waits at most `ms` milliseconds for the signal that a lease must be given up. All signals are
+/// blocked in the thread.
 pub fn wait(ms: u64) {
     let set = 1_u64 << (libc::SIGIO - 1);
     let most = libc::timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 };
@@ -127,7 +127,7 @@ mod tests {
         let refused = Lease::take(file.as_raw_fd(), crate::thread::id());
         assert_eq!(refused.unwrap_err().errno(), libc::EAGAIN);
         drop(writer);
-        // The signal, if `is_held` was faster.
+        // Receives the signal if it has not come yet.
         wait(0);
         crate::thread::restore_signals(&signals);
     }

@@ -1,4 +1,4 @@
-//! The personality of the process: flags that programs which it executes inherit.
+//! The personality of the process: flags that executed programs inherit.
 
 use std::io;
 

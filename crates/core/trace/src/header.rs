@@ -15,7 +15,7 @@ const NAME: usize = 4096;
 const MISSES_ONLY: u32 = 1;
 const SPLIT: u32 = 2;
 
-/// What is expected at the beginning.
+/// What a reader expects at the beginning of a trace.
 const BEGINNING: &str = "the magic \"TERATRC\" and version 2";
 
 /// The run in which a trace was recorded.

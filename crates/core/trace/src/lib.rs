@@ -1,5 +1,5 @@
 //! Traces: which blocks a program touched, when, and what the pager did. `--trace` records all of
-//! it, `--learn` ([`Misses`]) only the misses.
+//! these events, `--learn` only the misses ([`Misses`]).
 //!
 //! A [`Writer`] writes [`Record`]s in frames that are compressed one by one, so a truncated file
 //! still has all earlier frames. A [`Reader`] reads the records; it checks every byte and never

@@ -21,7 +21,7 @@ pub struct Misses {
     /// The first page and the number of pages of each region, in the order in which they were
     /// added.
     pub regions: Vec<(u32, u32)>,
-    /// The pages for which threads waited: numbers that count through all regions.
+    /// The pages for which threads waited, numbered through all regions.
     pub keys: Vec<u32>,
 }
 
@@ -49,10 +49,10 @@ impl Misses {
         writer.finish()
     }
 
-    /// Reads the trace; `None` if it is whole, but not one of `--learn`.
+    /// Reads a trace of misses; `None` if the trace is complete, but was not written by `--learn`.
     ///
     /// # Errors
-    /// No trace, or not a whole one.
+    /// The input is no trace, or an incomplete one.
     pub fn read_from(from: impl Read) -> Result<Option<Misses>, Error> {
         let reader = Reader::new(from)?;
         let header = reader.header();

@@ -48,7 +48,7 @@ struct SeriesData<'a> {
     drawn: Option<&'a [(f64, f64)]>,
     /// Whiskers as they are drawn, in the order of the drawn points; empty if there are none.
     whiskers: &'a [Option<(f64, f64)>],
-    /// Places without a value as they are drawn, and the reasons.
+    /// The places without a value, as they are drawn, and the reasons.
     gaps: &'a [(f64, String)],
     /// The whiskers of the study, in the order of its points: their ends, and what the ends are.
     ends: Vec<Option<(f64, f64, Ends)>>,
