@@ -79,7 +79,7 @@ fn papers_are_listed() {
         let is_known = |figure: &&str| known.contains(*figure);
         assert!(figure.is_none_or(is_known), "{command}");
     }
-    // What was not measured yet says so, and the list makes no directory for results.
+    // Rows that were not measured say so, and the list makes no directory for results.
     assert!(said.contains("not measured on this machine yet"), "{said}");
 }
 

@@ -1,5 +1,4 @@
-//! What the disk of a store can do: operations each second, and bytes. Measuring takes about a
-//! second.
+//! The speed of a store's disk: operations and bytes each second. Measuring takes about a second.
 
 use super::{Check, Status};
 use rustix::fs::{Mode, OFlags};
@@ -12,26 +11,26 @@ use std::time::{Duration, Instant};
 const PAGE: usize = 4096;
 /// Bytes of a large operation.
 const LARGE: usize = 1 << 20;
-/// The file that is written and read, without a name.
+/// Bytes of the nameless file that is written and read.
 const FILE_BYTES: usize = 32 << 20;
-/// Each part takes this long at most. A limit on operations may admit many at once and then none
-/// for a tenth of a second.
+/// Each part takes this long at most. A shorter part would be wrong: a limit on operations may
+/// admit many at once, and then none for a tenth of a second.
 const PART: Duration = Duration::from_millis(300);
-/// Small reads under way at the same time, and large ones.
+/// The numbers of small and of large reads that are under way at the same time.
 const SMALL_DEPTH: usize = 16;
 const LARGE_DEPTH: usize = 4;
 /// With fewer operations each second, programs that touch scattered data mostly wait. Solid state
 /// drives in the machine have ten times as many, cloud volumes often 3,000. Chosen, not measured.
 const FEW: f64 = 10_000.0;
 
-/// What a disk can do.
+/// The speed of a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Disk {
     pub operations_per_s: f64,
     pub mb_per_s: f64,
 }
 
-/// Measures the disk of a directory, which takes direct I/O. `None` if that fails: doctor says
+/// Measures the disk of a directory that takes direct I/O. `None` if that fails: doctor says
 /// elsewhere what is wrong with a store.
 pub(super) fn measure(directory: &Path) -> Option<Disk> {
     let flags = OFlags::TMPFILE | OFlags::DIRECT | OFlags::RDWR | OFlags::CLOEXEC;
@@ -49,7 +48,7 @@ fn aligned(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     &mut buffer[skip..skip + bytes]
 }
 
-/// Fills the file. Returns the bytes that were written in time.
+/// Fills the file. Returns the number of bytes that were written in the time for this part.
 fn write(file: &File) -> Option<usize> {
     let (mut buffer, began) = (Vec::new(), Instant::now());
     let bytes = aligned(&mut buffer, LARGE);
@@ -70,7 +69,7 @@ fn reads_per_s(file: &File, piece: usize, written: usize, depth: usize) -> Optio
         let mut buffer = Vec::new();
         let bytes = aligned(&mut buffer, piece);
         while began.elapsed() < PART {
-            // Places in no order: Knuth's multiplicative hash of the number.
+            // The places are in no order: each is Knuth's multiplicative hash of the number.
             let number = reads.fetch_add(1, Relaxed);
             let at = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % pieces * piece as u64;
             file.read_exact_at(bytes, at).ok()?;
@@ -84,7 +83,7 @@ fn reads_per_s(file: &File, piece: usize, written: usize, depth: usize) -> Optio
     Some(reads.into_inner() as f64 / began.elapsed().as_secs_f64())
 }
 
-/// The check of a store on this disk, besides what was found of it before.
+/// Adds the disk's speed to the check of a store.
 pub(super) fn check(store: Check, disk: Disk) -> Check {
     let Disk { operations_per_s, mb_per_s } = disk;
     let slow = if operations_per_s < FEW { ": programs that touch scattered data will be slow" } else { "" };

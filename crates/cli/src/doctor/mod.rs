@@ -91,7 +91,7 @@ pub struct Check {
     fix: Option<String>,
     /// For a check that is well: the commands that lead there, in lines.
     how: Option<String>,
-    /// For a store: what its disk can do.
+    /// The speed of a store's disk.
     disk: Option<disk::Disk>,
 }
 

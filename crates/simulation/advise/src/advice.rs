@@ -98,11 +98,12 @@ pub struct Advice {
     pub knee_bytes: Option<u64>,
     /// With the usual block and policy, for each budget.
     pub budgets: Vec<Prediction>,
-    /// The budget, block and policy to use; if no budget fits, of the largest one.
+    /// The budget, block and policy to use; if no budget fits, those of the largest budget.
     pub choice: Prediction,
     /// Whether the slow-down of the choice is accepted.
     pub fits: bool,
-    /// If it is not: the least of some larger budgets whose slow-down would be accepted.
+    /// If the slow-down is not accepted: the smallest of some larger budgets with an accepted
+    /// slow-down.
     pub would_fit: Option<Prediction>,
     /// The same with the other blocks.
     pub blocks: Vec<Prediction>,
@@ -112,7 +113,7 @@ pub struct Advice {
     pub far: Prediction,
 }
 
-/// Larger budgets that are tried if none of those that were asked fits.
+/// The number of larger budgets that are tried if no requested budget fits.
 const LARGER: u64 = 8;
 
 /// The fewest frames that are simulated.
@@ -208,12 +209,13 @@ impl Question<'_> {
         })
     }
 
-    /// Whether the slow-down is accepted, and no mere bound.
+    /// Whether the slow-down is accepted. A bound never is.
     fn fits(&self, prediction: &Prediction) -> bool {
         prediction.slow_down <= self.accepted && !prediction.too_low
     }
 
-    /// Budgets above those that were asked, up to a tenth more than the data. Chosen, not measured.
+    /// Budgets that are larger than the requested ones, up to a tenth more than the data. Chosen,
+    /// not measured.
     fn larger(&self, asked: u64, footprint: u64) -> Vec<u64> {
         let most = footprint + footprint / 10;
         (1..=LARGER).map(|part| asked + most.saturating_sub(asked) * part / LARGER).collect()

@@ -30,7 +30,7 @@ pub enum Error {
         /// Why.
         cause: terapage_trace::Error,
     },
-    /// It has misses only.
+    /// The trace has misses only.
     #[error(
         "{}: a file of --learn has misses only, too few to predict from (record it with terapage run --trace)",
         path.display()
@@ -75,7 +75,7 @@ pub enum Error {
     },
 }
 
-/// Whether a file begins as the traces of `terapage run` do, of any version.
+/// Whether a file begins like a trace of `terapage run`, of any version.
 pub fn is_recording(path: &Path) -> bool {
     let mut head = [0; terapage_trace::MAGIC.len() - 1];
     // A pipe could not be read again.

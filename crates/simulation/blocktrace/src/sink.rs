@@ -44,10 +44,10 @@ impl Compression {
 
 /// A file in the making, or standard output.
 enum Target {
-    /// It has no name until it is complete, so that nothing stays behind, however the process ends.
+    /// A file without a name until it is complete, so that nothing stays behind, however the
+    /// process ends.
     Nameless(File, PathBuf),
-    /// Where the file system has no files without a name: a temporary one, which is removed on
-    /// drop.
+    /// A temporary file, if the file system has no files without a name. It is removed on drop.
     File(tempfile::NamedTempFile, PathBuf),
     Other(Box<dyn Write + Send>),
 }
@@ -148,14 +148,14 @@ fn nameless(folder: &Path) -> io::Result<File> {
     Ok(File::from(open(folder, flags, Mode::from_raw_mode(0o666))?))
 }
 
-/// Gives a file that has no name one, and replaces a file of that name.
+/// Gives a nameless file a name, and replaces a file that has this name.
 fn name(file: &File, path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, linkat};
     use std::os::fd::AsRawFd;
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
     let link = |to: &Path| linkat(CWD, own.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW);
     match link(path) {
-        // A link does not replace a file, a rename does.
+        // A link cannot replace a file, but a rename can.
         Err(rustix::io::Errno::EXIST) => {
             let part = path.with_file_name(format!(
                 ".{}.{}.part",

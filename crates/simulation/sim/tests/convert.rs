@@ -141,7 +141,7 @@ fn an_unfinished_output_has_no_name() {
     assert_eq!(names(), 0);
     writer.finish().unwrap();
     assert!(out.exists() && names() == 1);
-    // Another one takes its place.
+    // A second conversion replaces the file.
     let writer = terapage_blocktrace::Writer::create(&out, Format::Tera, &options).unwrap();
     assert_eq!(names(), 1);
     writer.finish().unwrap();

@@ -1,5 +1,5 @@
 //! `terapage paper list`: every figure, table and main claim of the papers, with its command, the
-//! published value, the value here, and why they differ.
+//! published value, the value here, and why the values differ.
 
 mod rows;
 
@@ -10,7 +10,7 @@ use terapage_lab::{Kept, Texts, number, results_place};
 use terapage_report::{Language, Verdict};
 use terapage_rig::tools::find;
 
-/// Columns of the terminal.
+/// The columns to which lines are wrapped.
 const COLUMNS: usize = 100;
 
 /// The list, with what this machine has measured so far.
@@ -52,7 +52,7 @@ fn block(out: &mut String, row: &Row, kept: &Kept) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A value of a row, under a name, in lines that are not too long.
+/// A value of a row under its name, wrapped to the columns of the terminal.
 fn wrapped(out: &mut String, name: &str, value: &str) {
     let (indent, mut line) = (" ".repeat(16), format!("    {name:<12}"));
     for word in value.split_whitespace() {
@@ -83,7 +83,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
-/// The published values of a row and those here.
+/// The published values of a row, and the values here.
 fn values(row: &Row, kept: &Kept) -> anyhow::Result<(String, String)> {
     let (mut published, mut here): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     if !row.published.is_empty() {

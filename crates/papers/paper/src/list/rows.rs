@@ -2,25 +2,25 @@
 
 /// A figure, a table or a claim.
 pub struct Row {
-    /// Where the paper has it.
+    /// The number of the figure or table, or where the paper makes the claim.
     pub figure: &'static str,
-    /// What it shows.
+    /// What the figure shows.
     pub what: &'static str,
-    /// The command that repeats it.
+    /// The command that repeats the measurement or simulation.
     pub command: &'static str,
     /// Programs that the command needs, or `root`.
     pub needs: &'static [&'static str],
-    /// The experiment that measures it; empty for simulations.
+    /// The experiment that measures the row's values; empty for simulations.
     pub experiment: &'static str,
-    /// The experiment's published values that belong here, by their figure.
+    /// The experiment's published values that belong to this row, by their figure.
     pub figures: &'static [&'static str],
-    /// The findings that belong here.
+    /// The findings that belong to this row.
     pub findings: &'static [&'static str],
-    /// Published values that no experiment and no finding has.
+    /// Published values that are in no experiment and no finding.
     pub published: &'static str,
     /// The values here, of what is simulated, or of what cannot be measured.
     pub here: &'static str,
-    /// Why they differ, in a sentence.
+    /// Why the values differ, in a sentence.
     pub difference: &'static str,
 }
 

@@ -4,8 +4,8 @@
 //! object i64 (the first request has number 1, in some files 0; -1 if there is none). There are no
 //! kinds: all requests count as reads. The object counts as an address in units of 512 bytes,
 //! unless another unit is given. That is correct for the CloudPhysics traces, whose objects are
-//! sectors; others have bytes, blocks or hashes, which the files do not state. Records of size 0
-//! are skipped, as in libCacheSim.
+//! sectors. The objects of other traces are bytes, blocks or hashes, which the files do not state.
+//! Records of size 0 are skipped, as in libCacheSim.
 
 use crate::fault::Checked;
 use crate::format::vscsi::{int, long};
@@ -48,7 +48,8 @@ pub(crate) fn fits(head: &[u8]) -> bool {
     let mut records = 0;
     for (number, record) in (1i64..).zip(head.chunks_exact(RECORD)) {
         let next = long(record, 16) as i64;
-        // Where requests are counted from 0, the next one may have this one's number from 1.
+        // If a file counts requests from 0, the next request may have the number that this request
+        // has here, counted from 1.
         let ahead = next == NEVER || next == i64::MAX || (next >= number && next < 1 << 40);
         if int(record, 0) < time || !ahead {
             return false;

@@ -27,7 +27,8 @@ fn mib(bytes: u64) -> String {
     Size(bytes >> 20 << 20).to_string()
 }
 
-/// The slow-down in few words, with its error only where it is a bound: the same for all lines.
+/// The slow-down in few words: a bound if touches are missing in the recording, else a number
+/// without its error. All lines use this form.
 fn briefly(prediction: &Prediction) -> String {
     match prediction.too_low {
         true => factor(prediction),
@@ -35,7 +36,7 @@ fn briefly(prediction: &Prediction) -> String {
     }
 }
 
-/// What to do: a command, unless its own prediction forbids it.
+/// The advice: the command to use, if the predicted slow-down is accepted.
 fn decision(advice: &Advice, command: &str) -> String {
     if advice.fits {
         return format!("use        {command}");
@@ -281,9 +282,9 @@ mod tests {
         };
         assert_eq!(factor(&prediction(false)), "9.90 (8.10 to 11.70)");
         assert_eq!(factor(&prediction(true)), "at least 8.10");
-        // All lines say the same of one prediction.
+        // All lines show the same prediction in the same form.
         assert_eq!(briefly(&prediction(true)), factor(&prediction(true)));
-        // A budget that its own prediction forbids is not advised.
+        // A budget whose predicted slow-down is not accepted is not advised.
         let mut advice = Advice {
             footprint_bytes: 100 << 20,
             touched_bytes: 100 << 20,

@@ -33,7 +33,7 @@ impl Cache {
     /// The trace is wrong, or has no requests.
     pub(super) fn read(&self, block: u64) -> anyhow::Result<Trace> {
         let trace = self.read_any(block)?;
-        // Of nothing there is no miss ratio.
+        // Without requests there is no miss ratio.
         ensure!(trace.requests.objects() > 0, "{}: there is no request in it", self.trace.display());
         Ok(trace)
     }

@@ -74,7 +74,7 @@ fn summary(runs: &[Run]) -> Vec<String> {
     summary
 }
 
-/// What a choice between chips needs that no simulation of a trace has.
+/// What a choice between chips needs, but no simulation of a trace can say.
 fn several_chips(runs: &[Run]) -> Option<String> {
     let several = runs.iter().any(|run| run.nand != runs[0].nand && run.flash.is_some());
     several.then(|| {
