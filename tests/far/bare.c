@@ -1,5 +1,6 @@
 /* What paging from another machine's memory costs with nothing around it: from the fault to the
- * bytes in place, without policy, store, table or hash. The design of far memory is judged by it.
+ * bytes in place, without policy, store, table or hash. The design of far memory is compared with
+ * this cost.
  *
  *     cc -O2 -pthread bare.c -o bare
  *     ./bare stream DESIGN [NAME=VALUE ...]
@@ -9,8 +10,8 @@
  * program, one thread, reads its memory in order, and finds at most half of `pool` ahead of itself
  * in place. Designs:
  *     peer      the client receives into the same memory again and again: no paging
- *     one       one thread receives into frames, moves them in, and moves old ones out
- *     receiver  a thread for each connection receives; another one moves
+ *     one       one thread receives into frames, moves them in, and moves old frames out
+ *     receiver  a thread for each connection receives; another thread moves
  *     copy      one thread receives into a buffer, copies it in, and discards old pages
  *
  * Names: block (bytes), run (blocks of a request), connections, ahead (requests under way), pace
@@ -18,8 +19,8 @@
  * latency: block, spin (1: the pager never sleeps), same (1: on the program's processor, 0: on
  * another one).
  *
- * It prints MiB/s, and seconds of processor for each GiB by thread. Each block is checked in eight
- * places; a wrong one ends the program with status 1. */
+ * The program prints MiB/s, and the processor time of each thread in seconds for each GiB. Each
+ * block is checked in eight places; a wrong block ends the program with status 1. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -166,7 +167,7 @@ static double server_seconds(pid_t server)
     return clock_getcpuclockid(server, &clock) ? 0 : at_clock(clock);
 }
 
-/* ---- requests: number `index` is of `run` blocks, on connection `index % connections` ---- */
+/* ---- request `index` is for `run` blocks, on connection `index % connections` ---- */
 static void ask(uint64_t index)
 {
     char text[64];

@@ -1,4 +1,4 @@
-/* Many stacks of contexts, one after another, each at another place of the heap.
+/* Makes many contexts one after another, each with its stack at a different place of the heap.
    Usage: contexts COUNT */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -29,7 +29,7 @@ int main(int count, char **arguments) {
         second.uc_link = &first;
         makecontext(&second, work, 0);
         swapcontext(&first, &second);
-        /* Something else lies where the next stack would. */
+        /* Another object takes the place in which the next stack would be. */
         if (i % 3 == 0)
             others[used++] = memset(malloc(STACK - 4096), 1, STACK - 4096);
         free(stack);

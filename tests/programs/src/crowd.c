@@ -1,5 +1,6 @@
 /* Many threads whose calls name much memory at the same time: reads that wait, of streams and of
-   messages, and reads of a file. Usage: crowd MIB THREADS. Each thread has its part of the MIB. */
+   messages, and reads of a file. Usage: crowd MIB THREADS. The threads share the MIB in equal
+   parts. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Signals, and calls on paged memory, while a thread runs on a stack that the program has made in
-   the heap and whose next block is out. Usage: frames MIB */
+/* Signals, and calls on paged memory, while a thread runs on a stack in the heap whose next block
+   is paged out. Usage: frames MIB */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <pthread.h>

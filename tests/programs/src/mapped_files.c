@@ -1,12 +1,12 @@
-// Maps a file to read it, and checks what a mapping promises.
+// Maps a file to read it, and checks that the mapping behaves as the kernel's does.
 //
 //   mapped_files make FILE MIB            makes a file
 //   mapped_files calls FILE SEED ROUNDS   calls on parts of the mapping, threads, forks
 //   mapped_files change FILE SEED S       another process changes the file for S seconds
 //   mapped_files once FILE SEED           only reads it; `cached`: as it lies in the page cache
 //
-// FILE has words that follow from their places. A twin, the kernel's own mapping of the same file
-// (at a place that the program insists on), says what must be there.
+// The words of FILE follow from their places. A twin shows what must be there: the kernel's own
+// mapping of the same file, at an address that the program insists on.
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -55,7 +55,7 @@ static int drops = 1;
 static void *map(const char *path, size_t len, int kind, off_t offset) {
     int fd = open(path, O_RDONLY);
     CHECK(fd >= 0);
-    // A file that the page cache has would stay the kernel's.
+    // A file in the page cache would be left to the kernel.
     if (drops) CHECK(fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
     void *at = mmap(NULL, len, PROT_READ, kind, fd, offset);
     CHECK(at != MAP_FAILED);
@@ -215,12 +215,12 @@ static void calls(const char *path, int rounds) {
         char *paged = map(path, len, kind, offset), *right = twin(path, len, offset);
         if (random_below(2)) compare_by_threads(paged, right, end);
         for (int i = 0; i < 8; i++) {
-            // Mostly calls that leave the mapping paged.
+            // Most of the calls leave the mapping paged.
             call(paged, right, len, kind, random_below(3) ? random_below(7) : random_below(15));
             if (random_below(3) == 0) compare_by_threads(paged, right, end);
         }
         if (random_below(2)) {
-            // Parts of the mapping go: the rest stays.
+            // Parts of the mapping are unmapped, and the rest stays.
             size_t from = random_below(end / PAGE) * PAGE, to = from + PAGE * (1 + random_below((end - from) / PAGE));
             CHECK(munmap(paged + from, to - from) == 0);
             if (from > 0) compare_by_threads(paged, right, from);
@@ -251,7 +251,7 @@ static void once(const char *path, int is_dropped) {
     CHECK(memcmp(paged, right, len) == 0);
 }
 
-// Changes the file in all ways, for `seconds`.
+// Changes the file in every way, for `seconds`.
 static void changes(const char *path, int seconds) {
     char other[4096], bytes[3 * PAGE];
     snprintf(other, sizeof other, "%s.new", path);
@@ -261,7 +261,7 @@ static void changes(const char *path, int seconds) {
         for (size_t i = 0; i < sizeof bytes; i += 8) *(uint64_t *)(bytes + i) = mix(state++);
         int fd = -1;
         switch (random_below(8)) {
-        case 0: // Replaced by rename: the old file stays as it is.
+        case 0: // The file is replaced by a rename, and the old file stays as it is.
             if (random_below(4)) break;
             fd = open(other, O_RDWR | O_CREAT | O_TRUNC, 0600);
             CHECK(fd >= 0);
@@ -273,7 +273,7 @@ static void changes(const char *path, int seconds) {
             CHECK(rename(other, path) == 0);
             break;
         case 1: {
-            // Truncated, and long again: a hole.
+            // The file is truncated and made long again, which leaves a hole.
             size_t to = random_below(size);
             CHECK(truncate(path, to) == 0);
             usleep(random_below(20000));
@@ -307,9 +307,9 @@ struct watched {
 
 static pthread_rwlock_t mapped = PTHREAD_RWLOCK_INITIALIZER;
 
-// A word that the twin has before and after must be in the paged mapping, too. While a file is
-// truncated, the kernel takes pages from one mapping after the other: then the word is looked at
-// again.
+// If the twin has the same word before and after, the paged mapping must have the word, too. While
+// a file is truncated, the kernel takes pages from one mapping after the other; in that case the
+// word is read again.
 static int is_right(struct watched *it, size_t word) {
     for (int tries = 0; tries < 200; tries++) {
         uint64_t before = look(it->right + word), here = look(it->paged + word);
@@ -338,7 +338,7 @@ static void *watch(void *argument) {
     return NULL;
 }
 
-// Maps the file twice; another one may take its place meanwhile.
+// Maps the file twice. Meanwhile another file may get its name.
 static void map_both(struct watched *it, size_t len) {
     struct stat before, after;
     for (;;) {
@@ -365,7 +365,7 @@ static void change(const char *program, const char *path, const char *seed, cons
     while (waitpid(writer, &status, WNOHANG) == 0) {
         usleep(random_below(100000));
         if (random_below(10) == 0) {
-            // This process writes, too; O_NONBLOCK is for other files.
+            // This process writes to the file, too; O_NONBLOCK is for other files.
             int fd = open(path, O_WRONLY);
             uint64_t word = mix(state++);
             CHECK(fd >= 0 && pwrite(fd, &word, 8, random_below(len / 16) * 8) == 8);
@@ -377,7 +377,7 @@ static void change(const char *program, const char *path, const char *seed, cons
             if (child == 0) _exit(0);
             CHECK(waitpid(child, NULL, 0) == child);
         }
-        // The kernel may have taken the mapping back: another one is paged again.
+        // The kernel may have the mapping by now. A new mapping is paged again.
         munmap((void *)it.paged, len), munmap((void *)it.right, len);
         map_both(&it, len);
         pthread_rwlock_unlock(&mapped);
@@ -391,7 +391,7 @@ int main(int count, char **arguments) {
     CHECK(count >= 4);
     state = strtoull(arguments[3], NULL, 10) << 32;
     if (strcmp(arguments[1], "make") == 0) {
-        // A file of whole words whose last page is not whole.
+        // A file of whole words whose last page is only partly used.
         int fd = open(arguments[2], O_RDWR | O_CREAT | O_TRUNC, 0600);
         static uint64_t words[1 << 17];
         for (int mib = atoi(arguments[3]); mib > 0; mib--) {

@@ -1,6 +1,6 @@
-/* Filters of system calls as programs set them, and calls on memory that is out beneath them.
-   Usage: sandboxes MIB KIND. `deny`: a few calls fail (systemd, Docker); `broker`: calls with paths
-   arrive in the program's own handler (Chromium). */
+/* Filters of system calls like those that programs set, and calls on paged-out memory under such a
+   filter. Usage: sandboxes MIB KIND. `deny`: a few calls fail (systemd, Docker); `broker`: calls
+   with paths arrive in the program's own handler (Chromium). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

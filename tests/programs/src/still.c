@@ -31,8 +31,8 @@ static uint64_t next(uint64_t *seed) {
     return *seed;
 }
 
-/* A page to the file and back; a name and an answer of the kernel in the array. One of the 4 parts
-   of each page is the caller's. */
+/* Writes a page to the file and reads it back, and makes calls whose name and answer lie in the
+   array. The caller owns one of the 4 parts of each page. */
 static int calls(uint64_t *seed, unsigned part) {
     size_t page = next(seed) % pages, other = next(seed) % pages;
     unsigned char *at = array + page * PAGE + part * 1024, *to = array + other * PAGE + part * 1024;

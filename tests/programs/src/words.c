@@ -1,5 +1,5 @@
-/* A thread whose words lie in memory that is out when the thread ends: the kernel clears the word
-   that CLONE_CHILD_CLEARTID names. Usage: words MIB */
+/* A thread whose words are paged out when the thread ends: the kernel clears the word that
+   CLONE_CHILD_CLEARTID names. Usage: words MIB */
 #define _GNU_SOURCE
 #include <linux/sched.h>
 #include <sched.h>
@@ -47,7 +47,7 @@ static void walk(void) {
 static int ends(const char *name, volatile int *parent, volatile int *child) {
     walk();
     write(turn[1], "x", 1);
-    /* A look would bring the words back. */
+    /* To read the words now would bring them back into memory. */
     nanosleep(&(struct timespec){0, 300000000}, NULL);
     for (int i = 0; i < 5000 && *child; i++)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
@@ -71,7 +71,7 @@ int main(int count, char **arguments) {
     if (clone(thread, stack + STACK, FLAGS, NULL, words, NULL, words + 64) < 0)
         return perror("clone"), 2;
     failed |= ends("clone", words, words + 64);
-    /* By number: the new thread returns into the function that its stack names. */
+    /* A call by its number: the new thread returns to the address on its stack. */
     words = (int *)(data + bytes / 2 / 4096 * 4096);
     struct clone_args *args = (void *)(data + bytes / 4 * 3 / 4096 * 4096);
     for (int i = 0; i < 2; i++) {
