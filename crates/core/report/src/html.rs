@@ -286,7 +286,7 @@ fn table_of(table: &Table) -> Markup {
     }
 }
 
-/// The heading of a column for narrow screens, where each cell has its own.
+/// The heading of a column, for narrow screens, where each cell shows the heading of its column.
 fn head(table: &Table, column: usize) -> Option<&String> {
     table.columns.get(column).filter(|head| !head.is_empty())
 }

@@ -385,7 +385,7 @@ impl Userfaultfd {
 
     /// Copies `len` bytes at `from` into fresh pages at `to`, which must have none, and wakes the
     /// waiters if `wake`. With `protect`, the pages are write-protected from the beginning: the
-    /// range must be registered for that. `patience` as for [`shift`](Self::shift).
+    /// range must be registered for that. `patience` means the same as in [`shift`](Self::shift).
     ///
     /// # Safety
     /// The bytes at `from` are valid and do not change meanwhile.
