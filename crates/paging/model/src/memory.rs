@@ -87,7 +87,7 @@ pub const READ_ONLY: i32 = 1;
 /// The protection of memory that may be read and written.
 pub const READ_WRITE: i32 = 3;
 
-/// Sets the protection: the model has no files that are only read.
+/// Does nothing, because the model has no files that the program only reads.
 ///
 /// # Errors
 /// None; the real function has some.
