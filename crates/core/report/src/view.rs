@@ -362,8 +362,7 @@ pub fn share_slots(views: &mut [View]) {
         }
     }
     let is_alone = |view: &View| owners(view).iter().all(|owner| plots[owner].len() == 1);
-    let shared: BTreeSet<String> =
-        views.iter().filter(|view| !is_alone(view)).flat_map(|view| owners(view)).collect();
+    let shared: BTreeSet<String> = views.iter().filter(|view| !is_alone(view)).flat_map(owners).collect();
     order.retain(|owner| shared.contains(owner));
     if order.len() > LOOKS {
         return;

@@ -83,7 +83,7 @@ impl Show {
     /// A study for the terminal.
     pub fn text(&self, study: &Study, charts: bool) -> String {
         let parameters = self.parameters;
-        let options = TextOptions { columns: columns(), charts, parameters, ..TextOptions::default() };
+        let options = TextOptions { columns: columns(), charts, parameters };
         render_text_with(study, &options)
     }
 

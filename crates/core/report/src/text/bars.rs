@@ -80,7 +80,7 @@ fn groups<'a>(view: &View, names: &'a [String], alone: bool) -> Vec<(Option<&'a 
             Some(place) => (series.points[place].1, series.whiskers[place]),
             None => (f64::NAN, None),
         };
-        (found.is_some() || why.is_some()).then(|| Bar { label, value, whisker, mark: series.mark, why })
+        (found.is_some() || why.is_some()).then_some(Bar { label, value, whisker, mark: series.mark, why })
     };
     let group = |(at, name): (usize, &'a String)| {
         let bars = view.series.iter().filter_map(|series| bar(at, series)).collect();

@@ -10,7 +10,7 @@
 //! Only I/O for which the caller waits is seen here; `docs/limits.md` describes the consequences
 //! for asynchronous I/O.
 
-use crate::{guard, own_memory, paged, real};
+use crate::{files, guard, own_memory, paged, real};
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use terapage_sys::{memory, page_bytes};
@@ -55,11 +55,13 @@ fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
 /// The most bytes of a small transfer: to copy these costs less than to ask what the file is.
 const SMALL: usize = 256;
 
-/// Whether a transfer goes through a copy on the stack, which is safe for every file.
+/// Whether a transfer goes through a copy on the stack, which is safe for every file. Mapped files
+/// may not be written: the kernel then answers with EFAULT, where the copy would raise a signal.
 #[inline]
 fn is_small(at: *const c_void, len: usize) -> bool {
     LEAVE.load(Relaxed) != NEVER
         && !guard::is_on()
+        && !files::were_paged()
         && (1..=SMALL).contains(&len)
         && guard::is_paged(at as usize, len)
 }

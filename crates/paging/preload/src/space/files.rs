@@ -169,6 +169,11 @@ pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> O
     }
 }
 
+/// Whether this process has ever paged a mapped file.
+pub fn were_paged() -> bool {
+    WATCHER.load(SeqCst) != 0
+}
+
 /// The thread that waits until leases must be given up. It starts with the first lease.
 fn watcher() -> terapage_sys::Result<u32> {
     if WATCHER.load(SeqCst) == 0 {

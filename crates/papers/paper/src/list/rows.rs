@@ -122,7 +122,6 @@ const MIDORIKAWA: &[Row] = &[
         published: "processor use in memory 1166 % (15x15) and 255 % (3x3)",
         here: "the column cpu of the report's figures",
         difference: "16 threads there; few processors make computing the bound, and hide paging.",
-        ..NONE
     },
     Row {
         figure: "Fig 11 to 13",
