@@ -123,7 +123,7 @@ fn what_cannot_be_is_refused_in_words() {
     let mut bad = setup("3d-ct-tlc");
     bad.ssd.over_provisioning = -1.0;
     let error = simulate(&bad, requests(1, 10, 0.5)).expect_err("it is impossible");
-    assert!(error.to_string().contains("over_provisioning"), "{error}");
+    assert!(error.to_string().contains("over-provisioning"), "{error}");
     let mut small = setup("3d-ct-tlc");
     small.ssd.capacity_bytes = 1 << 28;
     let error = simulate(&small, requests(1, 1_000, 0.5)).expect_err("requests are beyond");
