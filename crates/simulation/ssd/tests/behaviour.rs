@@ -194,8 +194,8 @@ fn what_cannot_be_is_refused_by_name() {
         assert!(matches!(error, ConfigError::Field { .. } | ConfigError::Nand(_)));
     };
     refuse(|config| config.channels = 0, "channels");
-    refuse(|config| config.over_provisioning = f64::NAN, "over_provisioning");
-    refuse(|config| config.over_provisioning = 0.0, "over_provisioning");
+    refuse(|config| config.over_provisioning = f64::NAN, "over-provisioning");
+    refuse(|config| config.over_provisioning = 0.0, "over-provisioning");
     refuse(|config| config.mapping_bytes = Some(8192), "mapping_bytes");
     refuse(|config| config.capacity_bytes = 0, "capacity_bytes");
     refuse(|config| config.capacity_bytes = 1 << 60, "capacity_bytes");
