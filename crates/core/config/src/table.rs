@@ -207,7 +207,7 @@ settings! {
         flag: Flag::On,
         kind: Kind::Switch,
         help: "Encrypt the data in all stores, with a key that only the program's process has. \
-               Data on a memory server that others may see is always encrypted",
+               Data on a memory server that others may see is encrypted unless encrypt=no",
     }
 
     /// How blocks are compressed on their way to all stores; `None` is `off`.

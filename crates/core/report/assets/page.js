@@ -147,7 +147,7 @@
     if (axis.log_base) {
       option.axisLabel.customValues = axis.ticks;
       option.axisTick.customValues = axis.ticks;
-      // Bars begin at the end of the axis, as they do in the terminal, but those of multiples at one.
+      // Bars begin at the end of the axis, as in the terminal; bars of multiples begin at one.
       return { ...option, type: "log", logBase: axis.log_base, min: axis.low, max: axis.high, startValue: axis.origin };
     }
     return { ...option, type: "value", min: axis.low, max: axis.high, ...(axis.origin > 0 ? { startValue: axis.origin } : {}) };

@@ -11,7 +11,7 @@
 /// - The advice for shared memory names another collector (preload, `process/untracked.rs`), since
 ///   ZGC has its heap in shared memory, which is not paged.
 pub const JAVA: Java = Java {
-    library: b"/libjvm.so",
+    loaded: b"/libjvm.so",
     program: "java",
     option_variables: ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"],
     shares_heap: "-XX:+UseZGC",
@@ -32,7 +32,7 @@ pub const GO: Go = Go { note: b"Go\0\0", heap_least: 64 << 20, places_most: 1024
 /// What is known of Java.
 pub struct Java {
     /// The end of the path of a library that a Java process has loaded.
-    pub library: &'static [u8],
+    pub loaded: &'static [u8],
     /// The name of the program.
     pub program: &'static str,
     /// The variables from which Java takes options, beside its arguments.

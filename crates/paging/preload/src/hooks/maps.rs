@@ -242,7 +242,7 @@ fn is_offer_declined(len: usize, prot: c_int, flags: c_int) -> bool {
 
 fn is_java() -> bool {
     let mut found = false;
-    each_segment(|segment| found |= segment.path.to_bytes().ends_with(JAVA.library));
+    each_segment(|segment| found |= segment.path.to_bytes().ends_with(JAVA.loaded));
     found
 }
 
