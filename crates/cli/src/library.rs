@@ -52,9 +52,11 @@ pub fn host(library: &Path) -> Option<PathBuf> {
 /// The variable that tells the host its program.
 pub const HOSTED: &str = "TERAPAGE_HOSTED";
 
-/// Its value. With `required`, the program must not run unpaged.
-pub fn hosted(program: &OsStr, required: bool) -> OsString {
-    let mut value = OsString::from(if required { "r:" } else { ":" });
+/// Its value. With `required`, the program must not run unpaged; with `guarded`, its calls are
+/// guarded.
+pub fn hosted(program: &OsStr, required: bool, guarded: bool) -> OsString {
+    let flags = [(required, "r"), (guarded, "g")].into_iter().filter(|(is_set, _)| *is_set);
+    let mut value = OsString::from(flags.map(|(_, flag)| flag).chain([":"]).collect::<String>());
     value.push(program);
     value
 }

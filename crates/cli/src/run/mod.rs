@@ -124,13 +124,11 @@ impl Run {
         let is_hosted = match (&unpaged, settings.hosted) {
             (_, Hosted::Off) => false,
             (Some(unpaged), _) => unpaged.is_hostable,
-            // The host does not guard calls.
-            (None, _) if userfaultfd::guards() => false,
             (None, wanted) => (wanted == Hosted::All || library::IS_IN_HOST) && program::is_dynamic(&path),
         };
         let host = if is_hosted { library::host(&library) } else { None };
         let unpaged = unpaged.or_else(|| without_host(&path, settings.hosted)).filter(|_| host.is_none());
-        let is_guarded = unpaged.is_none() && host.is_none() && guards(&path);
+        let is_guarded = unpaged.is_none() && guards(&path, host.is_some());
         if let Some(Unpaged { why, .. }) = &unpaged {
             if self.require {
                 bail!("{shown} is not run, since its memory would not be paged (--require): {why}");
@@ -163,10 +161,10 @@ impl Run {
         }
         if host.is_some() {
             let program = before.as_ref().map_or(path.as_os_str(), |before| before[0].as_os_str());
-            command.env(library::HOSTED, library::hosted(program, self.require));
+            command.env(library::HOSTED, library::hosted(program, self.require, is_guarded));
         }
         signals::keep(&mut command);
-        if is_guarded {
+        if is_guarded && host.is_none() {
             userfaultfd::lay_out_guarded().context("personality")?;
         }
         // This step is the last that can fail: once made, a cgroup is either entered or removed.
@@ -228,11 +226,12 @@ fn find(name: &OsStr) -> Result<PathBuf, ExitCode> {
     Err(ExitCode::from(status))
 }
 
-/// Whether a program's calls are guarded, which is said: it loads the library, and may have the
-/// layout of guarded programs.
-fn guards(path: &Path) -> bool {
+/// Whether a program's calls are guarded, which is said: it is hosted, or loads the library and may
+/// have the layout of guarded programs.
+fn guards(path: &Path, is_hosted: bool) -> bool {
     let has_loader = |path: CString| executable::loader_of(&path).is_some();
-    let guards = userfaultfd::guards() && CString::new(path.as_os_str().as_bytes()).is_ok_and(has_loader);
+    let guards = userfaultfd::guards()
+        && (is_hosted || CString::new(path.as_os_str().as_bytes()).is_ok_and(has_loader));
     if guards {
         complain(userfaultfd::GUARDED);
     }
@@ -281,11 +280,9 @@ fn unpaged(path: &Path, io: Io) -> Option<Unpaged> {
     }
     let (why, files) = program::judge(path);
     let (why, judged) = (why?, files.last()?);
-    // The host's handler does not know the filter of guarded mode.
-    let is_served = why.is_hostable() && !guards;
     let bars_library = why.bars_library();
     // Only the kernel can run a script whose interpreter is a script.
-    let is_hostable = is_served && files.len() <= 2;
+    let is_hostable = why.is_hostable() && files.len() <= 2;
     let why = match files.len() {
         1 => format!("it is {why}"),
         _ => format!("its interpreter, {}, is {why}", judged.display()),

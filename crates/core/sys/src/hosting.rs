@@ -10,6 +10,64 @@ use std::ops::Range;
 /// of them.
 pub const AREA: Range<usize> = 0x1000_0000_0000..0x2000_0000_0000;
 
+/// Where the arena lies in guarded mode (`preload`: `guard/`). The kernel puts nothing there by
+/// itself: it begins at the upper end of all addresses, or, with the layout of guarded programs, at
+/// one third of them; and with position-independent programs at two thirds. Programs that name
+/// random places (V8, with 46 bits) stay below.
+pub const GUARDED: Range<usize> = 0x4000_0000_0000..0x5400_0000_0000;
+
+/// The address of the instruction from which all calls pass the filter of guarded mode.
+pub const GATE: usize = GUARDED.start - (1 << 20);
+
+/// The mark of a signal of that filter.
+pub const GUARD_MARK: u16 = 0x7e4b;
+
+/// The answer of the library if the thread makes the call.
+pub const MADE_BY_THREAD: isize = isize::MIN;
+
+/// The answer of the library if other calls have pinned too much memory: the thread asks again, up
+/// to [`LOOKS`] times, once a millisecond.
+pub const IS_CROWDED: isize = isize::MIN + 1;
+
+/// How often a call checks, once a millisecond, whether other calls have unpinned enough memory.
+pub const LOOKS: usize = 1000;
+
+/// The most buffers of one piece of a call.
+pub const BUFFERS: usize = 16;
+
+/// A guarded call of a hosted program: what the host and the library tell each other. It lies in
+/// memory that is never paged, and may be copied by a fork.
+#[repr(C)]
+#[derive(Debug)]
+pub struct GuardedCall {
+    /// The call, as the program has made it, or as the host makes it in its place.
+    pub number: i64,
+    /// Its arguments.
+    pub given: [usize; 6],
+    /// Who pins: not 0, and no other thread's.
+    pub owner: usize,
+    /// The id of the thread.
+    pub thread: usize,
+    /// The stack pointer of the call.
+    pub depth: usize,
+    /// The slot of the thread's last pins.
+    pub hint: usize,
+    /// The arguments for the kernel: of the whole call, or of a piece.
+    pub arguments: [usize; 6],
+    /// Bytes that earlier pieces have transferred: 0 before the first.
+    pub done: usize,
+    /// Bytes of this piece.
+    pub len: usize,
+    /// The words that the thread sets to 0 to unpin; 0 if the library must unpin.
+    pub words: [usize; 2],
+    /// How the call is divided: the library's.
+    pub way: usize,
+    /// Buffers of a piece, and the header of a message: memory that arguments name.
+    pub buffers: [[usize; 2]; BUFFERS],
+    /// The header of a message.
+    pub header: [usize; 7],
+}
+
 /// Calls that the host's filter hides from the program's code (ENOSYS), with arguments with which
 /// the calls do nothing. A call that is also refused elsewhere, as in some containers, proves
 /// nothing.

@@ -6,9 +6,9 @@ use crate::own_stack::Call;
 use crate::raw::{self, error, is_error, raw};
 use crate::slots::{self, Slot};
 use crate::trap::{self, vfork};
-use crate::{direct, exec, library, own_filter, place, program, seat, signals};
+use crate::{direct, exec, filter, guard, library, own_filter, place, program, seat, signals};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_calls::{By, Hook, Hosted, Service};
+use terapage_calls::{By, Hook, Hosted, Service, When};
 
 /// How a call goes on.
 pub enum Outcome {
@@ -28,8 +28,13 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
     // SAFETY: the slot is this thread's, and the program is responsible for its calls.
     unsafe {
         let (number, arguments, context) = ((*slot).number, (*slot).arguments, Slot::context(slot));
-        let Some(Hosted { by, .. }) = terapage_calls::hosted(number as usize) else {
-            return Outcome::Answer(raw::call(number, arguments));
+        let Some(by) = terapage_calls::hosted(number as usize).and_then(|row| served_by(row, arguments))
+        else {
+            return match number {
+                libc::SYS_io_uring_setup | libc::SYS_io_setup => Outcome::Answer(error(libc::ENOSYS)),
+                libc::SYS_clone => Outcome::Answer(guard::thread(slot, arguments)),
+                _ => guard::plain(number, arguments),
+            };
         };
         Outcome::Answer(match by {
             By::Host(Service::Wait(set)) => {
@@ -42,8 +47,8 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
             By::Host(Service::Mask) => signals::mask(context, arguments),
             By::Host(Service::Action) => signals::action(arguments),
             By::Host(Service::FileFlags) => direct::set_flags(arguments),
-            By::Host(Service::SocketOption) => direct::set_option(arguments),
-            By::Host(Service::OwnFilter) => own_filter::set(number, arguments),
+            By::Host(Service::SocketOption) => return direct::set_option(arguments),
+            By::Host(Service::OwnFilter) => return own_filter::set(number, arguments),
             By::Host(Service::Vfork) => {
                 let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
                 vfork(slot, [flags as usize, 0, 0, 0, 0, 0])
@@ -56,6 +61,24 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
             By::Nobody => error(libc::ENOSYS),
         })
     }
+}
+
+/// Who serves a call. In guarded mode more calls are trapped than a row says.
+fn served_by(Hosted { when, by }: Hosted, arguments: [usize; 6]) -> Option<By> {
+    let is_meant = match when {
+        _ if !guard::is_active() => true,
+        // Only the filter of the rows traps these.
+        When::Always | When::Descriptor(_) => true,
+        When::Given(index) => arguments[usize::from(index)] != 0,
+        When::Address(index) => filter::PAGED.contains(&arguments[usize::from(index)]),
+        When::Is(index, value) => arguments[usize::from(index)] as u32 == value,
+        When::Has(index, bit) => arguments[usize::from(index)] as u32 & bit != 0,
+        When::Forks => filter::forks(arguments[0]),
+        When::Blocks => arguments[0] as i32 != libc::SIG_UNBLOCK && arguments[1] != 0,
+    };
+    // In guarded mode these only need what they touch.
+    let is_plain = matches!(by, By::Library(Hook::ProcessMadvise | Hook::ProcessVmWritev));
+    (is_meant && !(guard::is_active() && is_plain)).then_some(by)
 }
 
 /// Serves `mmap`.
@@ -124,7 +147,7 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
     }
     // SAFETY: the slot is this thread's; the kernel checks the program's addresses.
     unsafe {
-        (*slot).number = libc::SYS_fork;
+        ((*slot).number, (*slot).arguments[0]) = (libc::SYS_fork, slot as usize);
         let answer = by_library(slot);
         if is_error(answer) {
             return answer;
@@ -149,6 +172,9 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
         }
         // The C library has set its own words for these two flags.
         let cleared = if flags & libc::CLONE_CHILD_CLEARTID != 0 { child } else { 0 };
+        if guard::is_active() {
+            guard::keep(flags as usize, 0, 0, cleared);
+        }
         raw!(libc::SYS_set_tid_address, cleared);
         raw!(libc::SYS_set_robust_list, 0, ROBUST);
         if flags & libc::CLONE_SETTLS != 0 {

@@ -4,6 +4,7 @@
 //! Linux 4.14.
 
 use crate::calls::Outcome;
+use crate::guard;
 use crate::frame::Context;
 use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
@@ -72,7 +73,7 @@ fn is_pipe(fd: usize) -> bool {
 ///
 /// # Safety
 /// The same as for the system call.
-pub unsafe fn set_option(mut arguments: [usize; 6]) -> isize {
+pub unsafe fn set_option(mut arguments: [usize; 6]) -> Outcome {
     /// An option that no kernel knows: it is refused as SO_ZEROCOPY was before Linux 4.14, after
     /// the socket and the value are checked.
     const UNKNOWN: usize = 0x7e4a;
@@ -80,7 +81,7 @@ pub unsafe fn set_option(mut arguments: [usize; 6]) -> isize {
         arguments[2] = UNKNOWN;
     }
     // SAFETY: the caller answers for the call.
-    unsafe { raw::call(libc::SYS_setsockopt, arguments) }
+    unsafe { guard::plain(libc::SYS_setsockopt, arguments) }
 }
 
 #[cfg(test)]

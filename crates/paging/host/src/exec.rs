@@ -3,6 +3,7 @@
 //! stack](crate::own_stack): signals that the program has not blocked arrive then.
 
 use crate::calls::Outcome;
+use crate::guard;
 use crate::library::{self, Texts};
 use crate::own_stack::{self, Execution, SYSCALL_BYTES};
 use crate::program;
@@ -54,7 +55,7 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
     let flags = if at == 1 { arguments[4] as i32 } else { 0 };
     if flags & !(libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW) != 0 {
         // The kernel executes nothing with other flags. SAFETY: the caller is responsible.
-        return Outcome::Answer(unsafe { raw::call(number, arguments) });
+        return unsafe { guard::plain(number, arguments) };
     }
     let is_there = resolve(directory, arguments[at], flags, &mut path).is_ok()
         && are_texts(arguments[at + 1])
@@ -63,7 +64,7 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
         // The call fails. The kernel knows which of its arguments is wrong first.
         arguments[at + 1..at + 3].fill(raw::NOWHERE);
         // SAFETY: as above.
-        return Outcome::Answer(unsafe { raw::call(number, arguments) });
+        return unsafe { guard::plain(number, arguments) };
     }
     let Some(texts) = path_of(&path) else { return Outcome::Answer(error(libc::ENAMETOOLONG)) };
     arguments = [texts.as_ptr() as usize, arguments[at + 1], arguments[at + 2], 0, 0, 0];

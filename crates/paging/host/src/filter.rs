@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use terapage_calls::{By, Hosted, When};
 pub use terapage_sys::hosting::AREA;
+use terapage_sys::hosting::GUARDED;
 use terapage_sys::seccomp::{
     self, ALLOW, FROM, HAS, IS, KILL, NUMBER, PLACE, PLACE_LOW, SET_FILTER, Step, Steps, argument, branch,
     give, load,
@@ -23,7 +24,7 @@ use terapage_sys::seccomp::{
 pub const LOW: Range<usize> = 0..1 << 32;
 
 /// Where paged memory lies whose place the kernel has chosen. Files are hardly as long.
-const PAGED: Range<usize> = 1 << 44..1 << 47;
+pub const PAGED: Range<usize> = 1 << 44..1 << 47;
 
 /// The mark of a signal of this filter: the program's own filters may send the same signal.
 pub const MARK: u16 = 0x7e4a;
@@ -95,16 +96,80 @@ fn ends(kind: Kind, descriptors: u32) -> Vec<Step> {
             allow,
         ],
     };
-    let (from, to) = ((AREA.start >> 32) as u32, (AREA.end >> 32) as u32);
-    steps.extend([
-        load(PLACE),
-        branch(IS, 0, 3, 0),
-        branch(FROM, from, 0, 1),
-        branch(FROM, to, 0, 1),
-        allow,
-        end,
-    ]);
+    steps.extend(FROM_CODE);
+    steps.push(end);
     steps
+}
+
+/// Whether a `clone` with these flags makes a process that has a copy of this memory, or has this
+/// memory until it executes a program.
+pub fn forks(flags: usize) -> bool {
+    let has = |flag: i32| flags & flag as usize != 0;
+    !has(libc::CLONE_THREAD) && (!has(libc::CLONE_VM) || has(libc::CLONE_VFORK))
+}
+
+/// What the filter of guarded mode, which the library sets, leaves to the host: calls from the
+/// code below [`LOW`], and what the kernel touches by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Guarded {
+    Passes,
+    IsTrapped,
+    /// If the first argument may be paged.
+    IsTrappedIfPaged,
+}
+
+fn guarded(number: usize) -> Guarded {
+    match number as i64 {
+        libc::SYS_clone | libc::SYS_io_uring_setup | libc::SYS_io_setup => Guarded::IsTrapped,
+        libc::SYS_set_tid_address | libc::SYS_set_robust_list => Guarded::IsTrappedIfPaged,
+        // Only filters and maps of the process have memory that points to memory.
+        libc::SYS_prctl => Guarded::Passes,
+        _ if terapage_calls::nested(number) => Guarded::IsTrapped,
+        _ => Guarded::Passes,
+    }
+}
+
+fn guarded_ends(kind: Guarded) -> Vec<Step> {
+    let paged = [
+        load(argument(0) + 4),
+        branch(FROM, (GUARDED.start >> 32) as u32, 0, 1),
+        branch(FROM, (GUARDED.end >> 32) as u32, 0, 1),
+        give(ALLOW),
+    ];
+    let trap = give(seccomp::trap(MARK));
+    match kind {
+        Guarded::Passes => vec![give(ALLOW)],
+        Guarded::IsTrapped => [&FROM_CODE[..], &[trap]].concat(),
+        Guarded::IsTrappedIfPaged => [&paged[..], &FROM_CODE, &[trap]].concat(),
+    }
+}
+
+/// Lets calls pass that do not come from the program's code.
+const FROM_CODE: [Step; 5] = [
+    load(PLACE),
+    branch(IS, 0, 3, 0),
+    branch(FROM, (AREA.start >> 32) as u32, 0, 1),
+    branch(FROM, (AREA.end >> 32) as u32, 0, 1),
+    give(ALLOW),
+];
+
+/// Sets the second filter of guarded mode, as [`install`].
+///
+/// # Errors
+/// The kernel's error.
+///
+/// # Safety
+/// The handler of the signal is there.
+pub unsafe fn install_guarded() -> Result<(), i32> {
+    let steps = seccomp::by_number(terapage_calls::END, guarded, guarded_ends);
+    // SAFETY: the caller has set the handler.
+    let answer = unsafe { set(0, &steps) };
+    if is_error(answer) { Err(-answer as i32) } else { Ok(()) }
+}
+
+/// Whether an address lies in the code of the host or of its libraries.
+pub fn is_own(at: usize) -> bool {
+    OWN_CODE.get().is_none_or(|own| own.iter().any(|code| code.contains(&at)))
 }
 
 /// The filter. `descriptors` is the least number that a descriptor of the pager has.

@@ -8,7 +8,8 @@
 pub struct Context {
     flags: u64,
     link: u64,
-    stack: [u64; 3],
+    /// The stack for handlers: its address, its flags, its bytes.
+    stack: [usize; 3],
     pub r8: usize,
     pub r9: usize,
     pub r10: usize,
@@ -40,6 +41,17 @@ impl Context {
     /// The arguments of the trapped system call.
     pub fn arguments(&self) -> [usize; 6] {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+
+    /// The stack for handlers: its address, and its bytes (0 if there is none).
+    pub fn stack_aside(&self) -> (usize, usize) {
+        let [at, flags, bytes] = self.stack;
+        (at, if flags as i32 & libc::SS_DISABLE == 0 { bytes } else { 0 })
+    }
+
+    /// The thread has no stack for handlers.
+    pub fn forget_stack_aside(&mut self) {
+        self.stack = [0, libc::SS_DISABLE as usize, 0];
     }
 }
 

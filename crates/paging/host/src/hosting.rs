@@ -4,7 +4,7 @@
 use crate::image::{Image, Loaded, Odd};
 use crate::raw::raw;
 use crate::start::Passed;
-use crate::{filter, frame, library, place, program, seat, slots, start, trap};
+use crate::{filter, frame, guard, library, place, program, seat, slots, start, trap};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -112,6 +112,8 @@ fn random(passed: &Passed) -> usize {
 
 /// Becomes the program.
 fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> ! {
+    let is_filtered = has_filter();
+    guard::begin();
     if !slots::open() || !seat::open() || !trap::open() {
         trap::stop("cannot be loaded, since the host has no memory");
     }
@@ -125,7 +127,9 @@ fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> 
     passed.describe(&program.image, program.loader.as_ref(), path);
     filter::find_own_code();
     let images = [Some(&program.image), program.loader.as_ref()];
-    for array in images.into_iter().flatten().flat_map(|image| &image.arrays) {
+    // In guarded mode, calls with pointers to static arrays are not trapped.
+    let images = images.into_iter().filter(|_| !guard::is_active());
+    for array in images.flatten().flat_map(|image| &image.arrays) {
         library::add_array(array.start, array.len());
     }
     let entry = program.loader.as_ref().map_or(program.image.entry, |loader| loader.entry);
@@ -137,9 +141,10 @@ fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> 
             let page = (&raw const comm as usize) & !4095;
             raw!(libc::SYS_mprotect, page, 4096, rights);
         }
-        if !has_filter()
-            && let Err(errno) = filter::install(least_descriptor())
-        {
+        let also = guard::is_active() && !guard::has_filter();
+        let filters = if is_filtered { Ok(()) } else { filter::install(least_descriptor()) };
+        let filters = filters.and_then(|()| if also { filter::install_guarded() } else { Ok(()) });
+        if let Err(errno) = filters {
             let error = std::io::Error::from_raw_os_error(errno);
             go_unpaged(&mut passed, path, flags, &format!("cannot have a filter of system calls ({error})"));
         }

@@ -6,6 +6,7 @@
 use std::ffi::CStr;
 use std::ffi::{c_char, c_long};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use terapage_sys::hosting::GuardedCall;
 
 /// Arguments, or an environment: texts, and a null pointer at the end.
 pub type Texts = *const *const c_char;
@@ -18,6 +19,12 @@ type Leave = unsafe extern "C" fn(*const c_char) -> i32;
 type Stay = unsafe extern "C" fn(i32);
 type Note = unsafe extern "C" fn();
 type AddArray = unsafe extern "C" fn(usize, usize);
+type Guards = unsafe extern "C" fn() -> bool;
+type Pin = unsafe extern "C" fn(*mut GuardedCall) -> isize;
+type Unpin = unsafe extern "C" fn(*mut GuardedCall, isize) -> isize;
+type Forget = unsafe extern "C" fn(*mut GuardedCall);
+type Thread = unsafe extern "C" fn(usize, usize, &[usize; 2]) -> i32;
+type Copy = unsafe extern "C" fn(usize, usize, usize, bool) -> usize;
 
 /// The functions' addresses.
 static CALL: AtomicUsize = AtomicUsize::new(0);
@@ -27,9 +34,15 @@ static STAY: AtomicUsize = AtomicUsize::new(0);
 static ADD_ARRAY: AtomicUsize = AtomicUsize::new(0);
 static LEND: AtomicUsize = AtomicUsize::new(0);
 static IS_BACK: AtomicUsize = AtomicUsize::new(0);
+static GUARDS: AtomicUsize = AtomicUsize::new(0);
+static PIN: AtomicUsize = AtomicUsize::new(0);
+static UNPIN: AtomicUsize = AtomicUsize::new(0);
+static FORGET: AtomicUsize = AtomicUsize::new(0);
+static THREAD: AtomicUsize = AtomicUsize::new(0);
+static COPY: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(not(target_env = "musl"))]
-const NAMES: [(&CStr, &AtomicUsize); 7] = [
+const NAMES: [(&CStr, &AtomicUsize); 13] = [
     (c"terapage_hosted_call", &CALL),
     (c"terapage_hosted_prepare", &PREPARE),
     (c"terapage_hosted_leave", &LEAVE),
@@ -37,6 +50,12 @@ const NAMES: [(&CStr, &AtomicUsize); 7] = [
     (c"terapage_hosted_array", &ADD_ARRAY),
     (c"terapage_hosted_lend", &LEND),
     (c"terapage_hosted_is_back", &IS_BACK),
+    (c"terapage_hosted_guards", &GUARDS),
+    (c"terapage_hosted_pin", &PIN),
+    (c"terapage_hosted_unpin", &UNPIN),
+    (c"terapage_hosted_forget", &FORGET),
+    (c"terapage_hosted_thread", &THREAD),
+    (c"terapage_hosted_copy", &COPY),
 ];
 
 /// Finds the library's functions. Returns whether the library is there and has all of them.
@@ -71,7 +90,7 @@ pub fn find() -> bool {
 ///
 /// # Safety
 /// The function has this type, and [`find`] has found it.
-unsafe fn function<F: Copy>(place: &AtomicUsize) -> F {
+unsafe fn function<F: std::marker::Copy>(place: &AtomicUsize) -> F {
     const { assert!(size_of::<F>() == size_of::<usize>()) };
     // SAFETY: the caller promises the type.
     unsafe { std::mem::transmute_copy(&place.load(Relaxed)) }
@@ -133,4 +152,50 @@ pub fn is_back() {
 pub fn add_array(start: usize, len: usize) {
     // SAFETY: the library has this function.
     unsafe { function::<AddArray>(&ADD_ARRAY)(start, len) };
+}
+
+/// Whether the filter of guarded mode is in force.
+pub fn guards() -> bool {
+    // For musl there is no guarded mode. SAFETY: the library has this function.
+    cfg!(not(target_env = "musl")) && unsafe { function::<Guards>(&GUARDS)() }
+}
+
+/// Pins what a call touches. Returns the call's answer, or that the thread makes the call.
+///
+/// # Safety
+/// The call has no other user.
+pub unsafe fn pin(call: *mut GuardedCall) -> isize {
+    // SAFETY: the library has this function.
+    unsafe { function::<Pin>(&PIN)(call) }
+}
+
+/// Unpins after a call with this answer of the kernel. Returns the call's answer, or that the
+/// thread makes another piece.
+///
+/// # Safety
+/// As for [`pin`].
+pub unsafe fn unpin(call: *mut GuardedCall, answer: isize) -> isize {
+    // SAFETY: the library has this function.
+    unsafe { function::<Unpin>(&UNPIN)(call, answer) }
+}
+
+/// Unpins for a call that a handler has left.
+pub fn forget(call: *mut GuardedCall) {
+    // SAFETY: the library has this function.
+    unsafe { function::<Forget>(&FORGET)(call) };
+}
+
+/// Keeps what a new thread needs in memory. Returns an error (`errno`), or 0.
+pub fn thread(stack: usize, most: usize, words: &[usize; 2]) -> i32 {
+    // SAFETY: the library has this function.
+    unsafe { function::<Thread>(&THREAD)(stack, most, words) }
+}
+
+/// Copies memory of the program from or, if `writes`, to `at`. Returns the number of bytes.
+///
+/// # Safety
+/// `own` has `len` bytes.
+pub unsafe fn copy(at: usize, own: usize, len: usize, writes: bool) -> usize {
+    // SAFETY: the library has this function.
+    unsafe { function::<Copy>(&COPY)(at, own, len, writes) }
 }

@@ -17,6 +17,8 @@ mod filter;
 #[cfg(target_arch = "x86_64")]
 mod frame;
 #[cfg(target_arch = "x86_64")]
+mod guard;
+#[cfg(target_arch = "x86_64")]
 mod hosting;
 #[cfg(target_arch = "x86_64")]
 mod image;

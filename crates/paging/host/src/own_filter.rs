@@ -2,7 +2,8 @@
 //! such a filter does not know. So the host adds steps before the program's filter, which let calls
 //! from the host's code pass.
 
-use crate::filter;
+use crate::calls::Outcome;
+use crate::{filter, guard};
 use crate::raw::{self, error};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_sys::seccomp::{STEPS_MOST, Step, Steps};
@@ -20,35 +21,35 @@ const MODE_FILTER: usize = 2;
 ///
 /// # Safety
 /// The same as for the system call.
-pub unsafe fn set(number: i64, arguments: [usize; 6]) -> isize {
+pub unsafe fn set(number: i64, arguments: [usize; 6]) -> Outcome {
     let [first, second, third, ..] = arguments;
     let (operation, flags, given) = match (number, first, second) {
         (libc::SYS_seccomp, STRICT | FILTER, flags) => (first, flags, third),
         (libc::SYS_prctl, _, MODE_STRICT) => (STRICT, 0, 0),
         (libc::SYS_prctl, _, MODE_FILTER) => (FILTER, 0, third),
         // SAFETY: the caller is responsible for the call, which only queries.
-        _ => return unsafe { raw::call(number, arguments) },
+        _ => return unsafe { guard::plain(number, arguments) },
     };
     if operation == STRICT {
         // As with the kernel, which has only one of the modes at a time.
         if flags != 0 || given != 0 || HAS_FILTER.load(Relaxed) {
-            return error(libc::EINVAL);
+            return Outcome::Answer(error(libc::EINVAL));
         }
         // SAFETY: the program has asked for this.
-        return unsafe { filter::set(0, &filter::strict()) };
+        return Outcome::Answer(unsafe { filter::set(0, &filter::strict()) });
     }
     let Some((len, first)) = read(given) else {
         // The call fails. The kernel knows whether its flags are wrong first.
         let arguments = [arguments[0], arguments[1], raw::NOWHERE, arguments[3], arguments[4], arguments[5]];
         // SAFETY: as above.
-        return unsafe { raw::call(number, arguments) };
+        return Outcome::Answer(unsafe { raw::call(number, arguments) });
     };
     let before = filter::before_own();
     if len == 0 || before.len() + len > STEPS_MOST {
-        return error(libc::EINVAL);
+        return Outcome::Answer(error(libc::EINVAL));
     }
     let bytes = (before.len() + len) * size_of::<Step>();
-    let Some(at) = raw::map(bytes) else { return error(libc::ENOMEM) };
+    let Some(at) = raw::map(bytes) else { return Outcome::Answer(error(libc::ENOMEM)) };
     // SAFETY: the mapping has room for all steps; any bytes are steps, which the kernel checks.
     unsafe {
         let steps = std::slice::from_raw_parts_mut(at as *mut Step, before.len() + len);
@@ -60,7 +61,7 @@ pub unsafe fn set(number: i64, arguments: [usize; 6]) -> isize {
             HAS_FILTER.store(true, Relaxed);
         }
         raw::raw!(libc::SYS_munmap, at, bytes);
-        answer
+        Outcome::Answer(answer)
     }
 }
 

@@ -7,7 +7,7 @@
 //! difference: the address of the call.
 
 use crate::frame::Context;
-use crate::raw;
+use crate::{guard, raw};
 use std::arch::naked_asm;
 
 /// Bytes below a stack's pointer that belong to the code that runs there (System V ABI).
@@ -40,6 +40,9 @@ fn frame_of(context: &Context) -> usize {
 
 /// Where the data of a call will lie.
 pub fn data_at(context: &Context) -> usize {
+    if guard::is_active() {
+        return guard::data_at(context);
+    }
     frame_of(context) + std::mem::offset_of!(Frame, data)
 }
 

@@ -53,6 +53,11 @@ pub fn is_go() {
     IS_GO.store(true, Relaxed);
 }
 
+/// Whether the program is a Go program.
+pub fn has_go() -> bool {
+    IS_GO.load(Relaxed)
+}
+
 /// Whether to refuse an `mmap` of Go's, as if there were no memory ([`terapage_sys::runtimes`] says
 /// why).
 pub fn is_refused([at, len, rights, flags, ..]: [usize; 6]) -> bool {

@@ -1,6 +1,7 @@
 //! System calls that leave `errno` unchanged: in the handler of a trapped call, the thread pointer
 //! may be the program's, and `errno` is found through it.
 
+use crate::{guard, library, seat};
 use std::arch::asm;
 
 /// Makes a system call. The result is the kernel's: from -4095 to -1 it is an error.
@@ -59,6 +60,13 @@ pub fn guard(page: usize) {
     unsafe { raw!(libc::SYS_mprotect, page, PAGE, libc::PROT_NONE) };
 }
 
+/// Waits.
+pub fn sleep_ms(ms: i64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: ms * 1_000_000 };
+    // SAFETY: the kernel reads the time.
+    unsafe { raw!(libc::SYS_nanosleep, &raw const time, 0) };
+}
+
 /// An address at which there is never anything.
 pub const NOWHERE: usize = usize::MAX & !7;
 
@@ -72,6 +80,9 @@ pub fn read(at: usize, into: &mut [u8]) -> bool {
 
 /// Reads as much memory of the program as is mapped. Returns the number of bytes read.
 pub fn read_some(at: usize, into: &mut [u8]) -> usize {
+    if guard::may_be_absent(at, into.len()) {
+        return copy(at, into.as_mut_ptr() as usize, into.len(), false);
+    }
     let got = carry(at, into.as_mut_ptr() as usize, into.len());
     if got != error(libc::EPERM) && got != error(libc::ENOSYS) {
         return if is_error(got) { 0 } else { got as usize };
@@ -91,6 +102,9 @@ pub fn read_some(at: usize, into: &mut [u8]) -> usize {
 /// The kernel reads from this process's own memory into the program's, because writing there by
 /// `process_vm_writev` would pin pages that may be leaving.
 pub fn write(at: usize, from: &[u8]) -> bool {
+    if guard::may_be_absent(at, from.len()) {
+        return copy(at, from.as_ptr() as usize, from.len(), true) == from.len();
+    }
     let put = carry(from.as_ptr() as usize, at, from.len());
     if put != error(libc::EPERM) && put != error(libc::ENOSYS) {
         return put == from.len() as isize;
@@ -103,6 +117,23 @@ pub fn write(at: usize, from: &[u8]) -> bool {
         }
         there
     })
+}
+
+/// Has the library copy memory of the program. The caller's signals are all blocked, and it does
+/// not have the seat.
+fn copy(at: usize, own: usize, len: usize, writes: bool) -> usize {
+    struct Request(usize, usize, usize, bool, usize);
+    unsafe extern "C" fn work(request: usize) {
+        // SAFETY: the request comes from below.
+        let request = unsafe { &mut *(request as *mut Request) };
+        let Request(at, own, len, writes, done) = request;
+        // SAFETY: the host's memory has this length.
+        *done = unsafe { library::copy(*at, *own, *len, *writes) };
+    }
+    let mut request = Request(at, own, len, writes, 0);
+    // SAFETY: the caller keeps the seat's contract.
+    unsafe { seat::with(work, &raw mut request as usize) };
+    request.4
 }
 
 /// Has the kernel copy within this process, as far as the memory is there.

@@ -8,6 +8,7 @@
 
 use crate::calls::Outcome;
 use crate::frame::Context;
+use crate::guard;
 use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
 use crate::trap::Action;
@@ -71,8 +72,14 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
     }
     let given = given.map(|given| Action { blocked: given.blocked & !OURS, ..given });
     let place = given.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the caller is responsible for the call; the action is a copy.
-    unsafe { raw!(libc::SYS_rt_sigaction, signal, place, old, len) }
+    if !guard::may_be_absent(old, size_of::<Action>()) {
+        // SAFETY: the caller is responsible for the call; the action is a copy.
+        return unsafe { raw!(libc::SYS_rt_sigaction, signal, place, old, len) };
+    }
+    let mut before = Action::default();
+    // SAFETY: as above; there is room for the old action.
+    let answer = unsafe { raw!(libc::SYS_rt_sigaction, signal, place, &raw mut before, len) };
+    if answer == 0 && !raw::write(old, &bytes(&before)) { error(libc::EFAULT) } else { answer }
 }
 
 /// Serves `rt_sigprocmask`: the signals that are blocked after the handler stand in the context.
@@ -84,9 +91,18 @@ pub unsafe fn mask(context: *mut Context, [how, new, old, len, ..]: [usize; 6]) 
         return error(libc::EINVAL);
     }
     // As all signals are blocked, these calls change nothing, and the kernel checks the addresses.
-    // SAFETY: the kernel checks the addresses.
+    let set = |new: usize, old: usize| match (new, old) {
+        // SAFETY: the kernel checks the addresses.
+        _ if !guard::may_be_absent(new | old, SET) => unsafe {
+            raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, new, old, len)
+        },
+        (0, old) if raw::write(old, &0_u64.to_ne_bytes()) => 0,
+        (new, 0) if raw::read(new, &mut [0; SET]) => 0,
+        _ => error(libc::EFAULT),
+    };
+    // SAFETY: the addresses were checked; the context is the calling thread's.
     unsafe {
-        let answer = raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, new, 0, len);
+        let answer = set(new, 0);
         if answer != 0 {
             return answer;
         }
@@ -100,7 +116,7 @@ pub unsafe fn mask(context: *mut Context, [how, new, old, len, ..]: [usize; 6]) 
             _ => return error(libc::EINVAL),
         };
         if old != 0 {
-            let answer = raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, 0, old, len);
+            let answer = set(0, old);
             if answer != 0 {
                 return answer;
             }
@@ -123,7 +139,7 @@ pub unsafe fn waiting(context: &Context, number: i64, arguments: [usize; 6], pla
         // The call fails, without a wait. The kernel knows which of its arguments is wrong first.
         call.arguments[place] = raw::NOWHERE;
         // SAFETY: the caller is responsible for the call.
-        return Outcome::Answer(unsafe { raw::call(number, call.arguments) });
+        return unsafe { guard::plain(number, call.arguments) };
     }
     call.data[0] = u64::from_ne_bytes(set) & !OURS;
     call.arguments[place] = own_stack::data_at(context);

@@ -11,6 +11,7 @@
 //! by a long jump.
 
 use crate::frame::{Context, FRAME};
+use crate::guard::{RECORDS, Record};
 use crate::raw::{self, error, raw};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
@@ -18,7 +19,7 @@ use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 /// Bytes of a slot: a guard page, a stack that grows towards the page, its fields, and a frame.
 const SLOT: usize = 64 << 10;
 /// Bytes for the fields.
-const FIELDS: usize = 512;
+const FIELDS: usize = 8 << 10;
 /// The most slots.
 const SLOTS: usize = 1 << 14;
 /// The number of slots that are checked for ended threads when a new slot is taken.
@@ -34,6 +35,8 @@ pub struct Slot {
     pub answer: isize,
     /// The arguments of an exec for the kernel.
     pub exec: crate::exec::Prepared,
+    /// Calls under way, in guarded mode.
+    pub records: [Record; RECORDS],
     /// Whether the slot has its guard page.
     is_guarded: bool,
 }
@@ -87,6 +90,20 @@ fn free_one(thread: u32) -> Option<usize> {
     std::iter::from_fn(next).chain(0..SLOTS).find(|&index| claim(index, thread))
 }
 
+/// The owner of a slot for a thread that has not begun: no thread has this number, and the kernel
+/// does not say that it has ended.
+const RESERVED: u32 = u32::MAX;
+
+/// Takes a slot for a thread that the calling thread is about to begin.
+pub fn reserve() -> Option<*mut Slot> {
+    free_one(RESERVED).map(slot)
+}
+
+/// Gives a reserved slot to a thread, or back if `thread` is 0.
+pub fn pass_on(slot: *mut Slot, thread: u32) {
+    owner(slot).store(thread, Release);
+}
+
 /// Takes the slot if its thread has ended. Returns whether it was taken.
 fn claim(index: usize, thread: u32) -> bool {
     let was = OWNERS[index].load(Relaxed);
@@ -138,6 +155,11 @@ impl Slot {
     /// The start of the slot's stack, which grows down.
     pub fn stack(slot: *mut Slot) -> usize {
         slot as usize
+    }
+
+    /// The slot of a context.
+    pub fn of(context: &Context) -> *mut Slot {
+        (std::ptr::from_ref(context) as usize - FIELDS) as *mut Slot
     }
 
     /// The context of the slot's thread.

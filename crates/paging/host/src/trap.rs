@@ -11,8 +11,9 @@ use crate::own_stack;
 use crate::raw::{self, is_error, raw};
 use crate::signals;
 use crate::slots::{self, Slot};
-use crate::{filter::MARK, library, seat};
+use crate::{filter, filter::MARK, guard, library, seat};
 use std::arch::{asm, naked_asm};
+use terapage_sys::hosting::GUARD_MARK;
 
 /// An action in the kernel's form (`struct kernel_sigaction`).
 #[repr(C)]
@@ -46,11 +47,27 @@ unsafe extern "C" fn restore() {
 
 unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const Context) {
     // SAFETY: the kernel passes a description that it has made.
-    let is_ours = unsafe { (*what).code == FROM_FILTER && (*what).errno == i32::from(MARK) };
+    let is_ours = unsafe {
+        (*what).code == FROM_FILTER
+            && [MARK, GUARD_MARK].iter().any(|&mark| (*what).errno == i32::from(mark))
+    };
     if !is_ours {
         // SAFETY: as above.
         unsafe { signals::pass_on(signal, what.cast(), context) };
         return;
+    }
+    // SAFETY: the kernel passes the thread's context, and takes it back.
+    unsafe {
+        let context = &mut *context.cast_mut();
+        if guard::is_trial() {
+            context.rax = raw::error(libc::EBADF) as usize;
+            return;
+        }
+        if filter::is_own(context.rip) && !guard::has_made(context) {
+            // A call of the host's, or of the library's threads: it meets no absent page.
+            context.rax = guard::pass(i64::from((*what).number), context.arguments()) as usize;
+            return;
+        }
     }
     let Some(slot) = slots::take(raw::thread_id()) else {
         stop(
@@ -79,7 +96,10 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
 unsafe extern "C" fn serve(slot: *mut Slot) -> ! {
     // SAFETY: the slot is this thread's, and the thread runs on its stack.
     unsafe {
-        let outcome = calls::serve(slot);
+        let outcome = match guard::is_active() {
+            true => guarded(slot),
+            false => calls::serve(slot),
+        };
         let context = &mut *Slot::context(slot);
         match outcome {
             Outcome::Answer(answer) => context.rax = answer as usize,
@@ -87,6 +107,21 @@ unsafe extern "C" fn serve(slot: *mut Slot) -> ! {
             Outcome::Continues => {}
         }
         resume(slot)
+    }
+}
+
+/// Serves the call of the slot in guarded mode: what the kernel does is pinned.
+unsafe fn guarded(slot: *mut Slot) -> Outcome {
+    // SAFETY: the slot is this thread's, and the thread runs on its stack.
+    unsafe {
+        if guard::has_made(&*Slot::context(slot)) {
+            return guard::end(slot);
+        }
+        guard::forget_left(slot);
+        match calls::serve(slot) {
+            Outcome::OnOwnStack(call) => guard::make(slot, &call),
+            outcome => outcome,
+        }
     }
 }
 
@@ -124,7 +159,11 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
         if stack != 0 {
             (*context).rsp = stack;
         }
-        bring((*context).rsp);
+        if guard::is_active() {
+            guard::keep(flags, 0, parent, child);
+        } else {
+            bring((*context).rsp);
+        }
         library::lend();
         let answer: isize;
         asm!(

@@ -152,6 +152,13 @@ impl Pins {
         true
     }
 
+    /// The words that a thread may set to 0, in this order, to end the pins of a call with one
+    /// slot; `None` if [`end`](Self::end) must do it.
+    pub fn words(&self, call: &Call) -> Option<[usize; 2]> {
+        let slot = &self.slots[call.slot.filter(|_| call.slots == 1)?];
+        Some([&slot.count, &slot.owner].map(|word| std::ptr::from_ref(word) as usize))
+    }
+
     /// Bytes that a call has pinned.
     pub fn bytes(call: &Call) -> usize {
         call.bytes

@@ -14,7 +14,7 @@ use terapage_sys::seccomp::{
 };
 
 /// The mark of a signal of this filter.
-pub const MARK: u16 = 0x7e4b;
+pub use terapage_sys::hosting::GUARD_MARK as MARK;
 
 /// `io_pgetevents`, for which the libc crate has no name.
 const IO_PGETEVENTS: i64 = 333;

@@ -5,7 +5,7 @@ use std::arch::asm;
 use terapage_sys::page_bytes;
 
 /// The address of the gate, below the arena.
-pub const AT: usize = super::ARENA.start - (1 << 20);
+pub use terapage_sys::hosting::GATE as AT;
 /// The address that the filter sees: that behind the instruction.
 pub const PLACE: usize = AT + 2;
 

@@ -6,6 +6,7 @@
 //! with it.
 
 use super::{CODE, is_active};
+use crate::hosted;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 use terapage_sys::executable::{self, FileName};
@@ -14,10 +15,11 @@ use terapage_sys::personality::{self, ADDR_COMPAT_LAYOUT};
 /// The loader of this process.
 static LOADER: OnceLock<FileName> = OnceLock::new();
 
-/// Takes the flag back. Returns whether this process was executed with the layout.
+/// Takes the flag back. Returns whether this process was executed with the layout, or is a guarded
+/// host.
 pub fn begin() -> bool {
     let has_layout = CODE.contains(&(begin as *const () as usize));
-    if (has_layout || is_active())
+    if (has_layout || is_active() || hosted::is_guarded())
         && let Some(loader) = executable::loader_of(c"/proc/self/exe")
     {
         LOADER.set(loader).ok();
@@ -28,7 +30,7 @@ pub fn begin() -> bool {
     {
         personality::set(now & !ADDR_COMPAT_LAYOUT).ok();
     }
-    has_layout
+    if hosted::is_host() { hosted::is_guarded() } else { has_layout }
 }
 
 /// Whether a program will certainly load this library: it has the loader of this process, and the
@@ -52,8 +54,21 @@ pub fn executing<R>(path: Option<&CStr>, library: &CStr, execute: impl FnOnce() 
     let (with, without) = (before | ADDR_COMPAT_LAYOUT, before & !ADDR_COMPAT_LAYOUT);
     personality::set(if is_guarded { with } else { without }).ok();
     let answer = execute();
+    if hosted::is_host() {
+        // The host makes the call later, or [`stays`].
+        return answer;
+    }
     let errno = std::io::Error::last_os_error().raw_os_error();
     personality::set(before).ok();
     crate::set_errno(errno.unwrap_or(0));
     answer
+}
+
+/// In a host: there is no exec after all.
+pub fn stays() {
+    if is_active()
+        && let Ok(now) = personality::get()
+    {
+        personality::set(now & !ADDR_COMPAT_LAYOUT).ok();
+    }
 }

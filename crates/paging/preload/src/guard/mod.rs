@@ -14,13 +14,15 @@
 mod copy;
 mod filter;
 mod gate;
+mod hosts;
 mod layout;
 mod masks;
 mod pieces;
 mod trap;
 
 pub use copy::is_paged;
-pub use layout::executing;
+pub use hosts::forks;
+pub use layout::{executing, stays};
 pub use trap::forget_ended;
 
 use crate::hosted;
@@ -32,11 +34,8 @@ use terapage_pager::pins::Pins;
 use terapage_sys::thread;
 use terapage_sys::userfaultfd;
 
-/// Where the arena lies in guarded mode. The kernel puts nothing there by itself: it begins at the
-/// upper end of all addresses, or, with the layout of guarded programs, at one third of them; and
-/// with position-independent programs at two thirds. Programs that name random places (V8, with 46
-/// bits) stay below.
-pub const ARENA: Range<usize> = 0x4000_0000_0000..0x5400_0000_0000;
+/// Where the arena lies in guarded mode.
+pub use terapage_sys::hosting::GUARDED as ARENA;
 
 /// Where the code of guarded programs lies: their libraries (see [layout]), the files that a host
 /// loads, and code that the program makes in paged memory.
@@ -89,9 +88,10 @@ pub fn arrive() {
 }
 
 /// Begins, before the process has read its settings: `is_paged` is whether its memory should be
-/// paged. A process is guarded if it was executed with the [layout] of guarded programs.
+/// paged. A process is guarded if it was executed with the [layout] of guarded programs, or is a
+/// host of which that is asked.
 pub fn begin(is_paged: bool) {
-    if !layout::begin() || !is_paged || hosted::is_host() {
+    if !layout::begin() || !is_paged {
         return;
     }
     if !is_active() {
@@ -163,6 +163,7 @@ pub unsafe fn transfer(number: c_long, arguments: [usize; 6]) -> ssize_t {
 pub fn in_child() {
     trap::in_child();
     if let Some(pins) = pins() {
-        pins.in_child(thread::own_name(), thread::id() as usize);
+        let owner = if hosted::is_host() { hosts::forking() } else { thread::own_name() };
+        pins.in_child(owner, thread::id() as usize);
     }
 }

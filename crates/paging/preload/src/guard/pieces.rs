@@ -15,26 +15,26 @@ const LEAST: usize = 256 << 10;
 const MOST: usize = 4 << 20;
 /// Bytes of the smallest piece, which is made while other calls have pinned much memory. Such a
 /// piece may always be pinned.
-const SMALLEST: usize = 16 << 10;
+pub(super) const SMALLEST: usize = 16 << 10;
 
 /// Pieces that are larger than the smallest are made while all calls together pin at most this part
 /// of the budget, in fourths. Some of the calls may wait forever, so a call that cannot be divided
 /// may use more of the budget.
-const FOURTHS: usize = 1;
+pub(super) const FOURTHS: usize = 1;
 
 /// The most buffers of one piece.
-const BUFFERS: usize = 16;
+pub(super) use terapage_sys::hosting::BUFFERS;
 
 /// The most bytes that the kernel transfers by one call (`MAX_RW_COUNT`).
-const ALL: usize = 0x7fff_f000;
+pub(super) const ALL: usize = 0x7fff_f000;
 
-fn piece_bytes() -> usize {
+pub(super) fn piece_bytes() -> usize {
     (setup::budget_now() / PART).clamp(LEAST, MOST)
 }
 
 /// What lies behind a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum File {
+pub(super) enum File {
     /// A file or a block device.
     Regular,
     /// A stream of bytes, or a device.
@@ -43,7 +43,7 @@ enum File {
     Messages,
 }
 
-fn kind(fd: usize) -> File {
+pub(super) fn kind(fd: usize) -> File {
     // SAFETY: plain data, for which zeros are a value; there is room for the answers.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();
@@ -70,7 +70,7 @@ pub fn kind_of_socket(fd: usize) -> Result<i32, i32> {
 }
 
 /// Whether a call writes to the file.
-fn is_write(number: c_long) -> bool {
+pub(super) fn is_write(number: c_long) -> bool {
     matches!(
         number,
         libc::SYS_write
@@ -84,7 +84,7 @@ fn is_write(number: c_long) -> bool {
 
 /// The argument that says where in the file a call begins, if there is one; it may say that it is
 /// the file's position.
-fn offset(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
+pub(super) fn offset(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
     match number {
         libc::SYS_pread64 | libc::SYS_pwrite64 | libc::SYS_preadv | libc::SYS_pwritev => Some(3),
         libc::SYS_preadv2 | libc::SYS_pwritev2 => Some(3).filter(|_| arguments[3] != usize::MAX),
@@ -262,7 +262,7 @@ unsafe fn splice(pins: &Pins, caller: Caller, arguments: [usize; 6]) -> isize {
 }
 
 /// A structure of the program's, any bytes of which are valid.
-fn plain<T>(at: usize) -> Option<T> {
+pub(super) fn plain<T>(at: usize) -> Option<T> {
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
     // SAFETY: the value has this many bytes, all written.
     let bytes = unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
@@ -276,7 +276,7 @@ fn buffer(vector: usize, index: usize) -> Option<iovec> {
 }
 
 /// Bytes of all buffers; 0 if the kernel will refuse them.
-fn total(vector: usize, count: usize) -> usize {
+pub(super) fn total(vector: usize, count: usize) -> usize {
     const BUFFERS_MOST: usize = 1024;
     if count > BUFFERS_MOST {
         return 0;
@@ -287,7 +287,7 @@ fn total(vector: usize, count: usize) -> usize {
 
 /// The part of the buffers that follows the first `done` bytes, of `most` bytes at most. Returns
 /// the number of buffers, and their bytes.
-fn part(vector: usize, count: usize, done: usize, most: usize, into: &mut [iovec]) -> (usize, usize) {
+pub(super) fn part(vector: usize, count: usize, done: usize, most: usize, into: &mut [iovec]) -> (usize, usize) {
     let (mut skip, mut used, mut bytes) = (done, 0, 0);
     for index in 0..count {
         let Some(buffer) = buffer(vector, index).filter(|_| used < into.len() && bytes < most) else { break };

@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_calls::{Memory, Outcome, Range};
 use terapage_pager::pins::{Call, Caller, Pins};
+use terapage_sys::hosting::LOOKS;
 use terapage_sys::{page_bytes, thread};
 
 /// The kernel's description of a trapped call (`siginfo_t`).
@@ -297,9 +298,6 @@ impl Memory for Touched<'_> {
     }
 }
 
-/// How often a call checks, once a millisecond, whether other calls have unpinned enough memory.
-const LOOKS: usize = 1000;
-
 /// Makes a call that cannot be divided. If other calls have pinned too much memory, this call
 /// waits, without pins of its own. The wait has an end, because the other calls may be waiting for
 /// this call.
@@ -328,8 +326,34 @@ pub unsafe fn attempt(
     arguments: [usize; 6],
     limit: Limit,
 ) -> Option<isize> {
-    let mut touched = Touched { pins, call: pins.begin(caller), limit, is_crowded: false };
     OWN.with(|own| own.calls.set(own.calls.get() + 1));
+    let held = hold(pins, caller, number, arguments, limit);
+    let answer = match held.refusal {
+        _ if held.is_crowded => None,
+        Some(errno) => Some(-(errno as isize)),
+        // SAFETY: the caller answers for the call.
+        None => Some(unsafe { pass(number, arguments) }),
+    };
+    pins.end(held.call);
+    OWN.with(|own| {
+        own.hint.set(held.call.hint());
+        own.calls.set(own.calls.get().saturating_sub(1));
+    });
+    answer
+}
+
+/// What [`hold`] has done.
+pub struct Held {
+    pub call: Call,
+    /// Other calls have pinned so much memory that this call must not be made now.
+    pub is_crowded: bool,
+    /// The error of a call that must not be made.
+    pub refusal: Option<c_int>,
+}
+
+/// Pins and touches what a call touches.
+pub fn hold(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6], limit: Limit) -> Held {
+    let mut touched = Touched { pins, call: pins.begin(caller), limit, is_crowded: false };
     let outcome = terapage_calls::visit(number as usize, &arguments, &mut touched);
     let in_arena = || arguments.iter().any(|&argument| paged::meets(argument, 1));
     let refusal = match outcome {
@@ -343,18 +367,7 @@ pub unsafe fn attempt(
         Outcome::Unknown | Outcome::Asynchronous => Some(libc::ENOSYS),
         Outcome::Stopped => Some(libc::ENOMEM),
     };
-    let answer = match refusal {
-        _ if touched.is_crowded => None,
-        Some(errno) => Some(-(errno as isize)),
-        // SAFETY: the caller answers for the call.
-        None => Some(unsafe { pass(number, arguments) }),
-    };
-    pins.end(touched.call);
-    OWN.with(|own| {
-        own.hint.set(touched.call.hint());
-        own.calls.set(own.calls.get().saturating_sub(1));
-    });
-    answer
+    Held { call: touched.call, is_crowded: touched.is_crowded, refusal }
 }
 
 /// In `pthread_create`: the pins of threads that have ended.

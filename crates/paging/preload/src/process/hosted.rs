@@ -18,11 +18,21 @@ use terapage_sys::thread;
 pub const VARIABLE: &str = "TERAPAGE_HOSTED";
 
 static IS_HOST: AtomicBool = AtomicBool::new(false);
+static IS_GUARDED: AtomicBool = AtomicBool::new(false);
 
-/// Notes that this process is a host.
-pub fn begin() {
+/// Before the program in the variable: the host is guarded.
+pub const GUARDED: u8 = b'g';
+
+/// Notes that this process is a host, with this value of the variable.
+pub fn begin(value: &[u8]) {
     IS_HOST.store(true, Relaxed);
+    IS_GUARDED.store(value.iter().take_while(|&&byte| byte != b':').any(|&byte| byte == GUARDED), Relaxed);
     thread::is_silent();
+}
+
+/// Whether this process is a host whose program's calls are guarded.
+pub fn is_guarded() -> bool {
+    IS_GUARDED.load(Relaxed)
 }
 
 /// Whether this process is a host.
@@ -99,7 +109,10 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             Hook::CloseRange => exit::close_range(a as c_uint, b as c_uint, c as c_int) as isize,
             Hook::Unshare => namespaces::unshare(a as c_int) as isize,
             Hook::Setns => namespaces::setns(a as c_int, b as c_int) as isize,
-            Hook::Fork => crate::fork::fork() as isize,
+            Hook::Fork => {
+                crate::guard::forks(a);
+                crate::fork::fork() as isize
+            }
             Hook::ExitGroup => exit::_exit(a as c_int),
         }
     }
@@ -175,6 +188,7 @@ pub unsafe extern "C" fn terapage_hosted_leave(path: *const c_char) -> c_int {
 /// Says that there was no exec after all.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub extern "C" fn terapage_hosted_stay(left: c_int) {
+    crate::guard::stays();
     if left != 0 {
         exit::stay();
     }

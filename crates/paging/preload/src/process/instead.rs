@@ -91,6 +91,9 @@ impl<'a> Hosted<'a> {
             room.map(|room| room.copy_from_slice(bytes))
         };
         add(VARIABLE)?;
+        if crate::guard::is_active() {
+            add(&[crate::hosted::GUARDED])?;
+        }
         if lent >= 0 {
             let mut digits = itoa::Buffer::new();
             let number = digits.format(lent).as_bytes();

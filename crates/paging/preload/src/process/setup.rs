@@ -67,13 +67,13 @@ pub unsafe fn begin(environment: Texts) {
     // too.
     real::find();
     let is_wanted = start.is_wanted();
+    // Whether this is a host: some of the following steps differ there.
+    if let Some(value) = start.variable(crate::hosted::VARIABLE).filter(|_| is_wanted) {
+        crate::hosted::begin(value.as_bytes());
+    }
     crate::guard::begin(is_wanted);
     if !is_wanted {
         return stand_back();
-    }
-    // Whether this is a host: some of the following steps differ there.
-    if start.variable(crate::hosted::VARIABLE).is_some() {
-        crate::hosted::begin();
     }
     // No step waits, and each allocation would block the signals for itself: 180 times.
     let signals = thread::block_signals();

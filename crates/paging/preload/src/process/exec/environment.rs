@@ -37,8 +37,7 @@ pub fn open(settings: Vec<CString>, hosted: Hosted) {
         // SAFETY: the memory was mapped just now, and stays mapped; zeros are valid numbers.
         unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), page_bytes() / size_of::<AtomicU64>()) }
     });
-    // The host's handler does not know the filter of guarded mode.
-    let host = if hosted == Hosted::Off || guard::is_active() { None } else { instead::find(&own_path) };
+    let host = if hosted == Hosted::Off { None } else { instead::find(&own_path) };
     let Ok(own_path) = CString::new(own_path) else { return };
     // For musl there is no library to load: the host pages all programs.
     let hosts_all = cfg!(target_arch = "x86_64") && (hosted == Hosted::All || cfg!(target_env = "musl"));

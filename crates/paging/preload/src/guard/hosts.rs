@@ -1,0 +1,281 @@
+//! Guarded calls of hosted programs. A thread of the program makes its call itself, on its own
+//! stack (crate `host`: `guard.rs`): this part pins before and unpins after. It is called in the
+//! host's seat, with all signals blocked, by one thread at a time.
+
+use super::pieces::{self, BUFFERS, FOURTHS, File, SMALLEST};
+use super::trap::{self, Limit};
+use super::{copy, gate, is_active, is_on, pins};
+use crate::arena::ARENA;
+use crate::locked;
+use libc::{c_int, c_long, iovec};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use terapage_calls::Pieces;
+use terapage_pager::pins::{Caller, Pins};
+use terapage_sys::hosting::{GuardedCall, IS_CROWDED, MADE_BY_THREAD};
+use terapage_sys::page_bytes;
+
+const WHOLE: usize = 0;
+const BYTES: usize = 1;
+const VECTOR: usize = 2;
+const MESSAGE: usize = 3;
+/// Added if the call reads from a stream: then one piece is enough.
+const ONE_PIECE: usize = 8;
+
+/// What a call without pins sets to 0 instead.
+static NOTHING: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Who pins in the thread that forks.
+static FORKING: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes that a hosted program is about to fork, in the thread that pins as `owner`.
+pub fn forks(owner: usize) {
+    FORKING.store(owner, Relaxed);
+}
+
+pub(super) fn forking() -> usize {
+    FORKING.load(Relaxed)
+}
+
+/// Whether the filter of guarded mode is in force.
+#[unsafe(no_mangle)]
+pub extern "C" fn terapage_hosted_guards() -> bool {
+    is_active()
+}
+
+/// Pins what a call touches, or its next piece. The answer is the call's, or [`MADE_BY_THREAD`], or
+/// [`IS_CROWDED`].
+///
+/// # Safety
+/// The call has no other user.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
+    // SAFETY: the host passes its call.
+    let call = unsafe { &mut *call };
+    if call.done == 0 {
+        call.way = way(call.number, &call.given, pieces::piece_bytes());
+    }
+    call.arguments = call.given;
+    call.words = NOTHING.each_ref().map(|word| word.as_ptr() as usize);
+    let Some(pins) = pins().filter(|_| is_on()) else { return MADE_BY_THREAD };
+    begin_piece(pins, call)
+}
+
+/// Unpins after the call, or a piece of it, with the kernel's answer. The answer is the call's, or,
+/// if there is another piece, [`MADE_BY_THREAD`] or [`IS_CROWDED`].
+///
+/// # Safety
+/// As for [`terapage_hosted_pin`], which was called before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terapage_hosted_unpin(call: *mut GuardedCall, answer: isize) -> isize {
+    // SAFETY: the host passes its call.
+    let call = unsafe { &mut *call };
+    let Some(pins) = pins() else { return answer };
+    pins.forget(call.owner, |_, depth| depth == call.depth);
+    if call.way == WHOLE {
+        return answer;
+    }
+    if answer < 0 {
+        return if call.done > 0 { call.done as isize } else { answer };
+    }
+    call.done += answer as usize;
+    if call.number == libc::SYS_recvmsg {
+        return if received(call) { answer } else { -(libc::EFAULT as isize) };
+    }
+    let is_over = call.way & ONE_PIECE != 0 || (answer as usize) < call.len || call.len == 0;
+    if is_over { call.done as isize } else { begin_piece(pins, call) }
+}
+
+/// Unpins for a call that a handler has left.
+///
+/// # Safety
+/// As for [`terapage_hosted_pin`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terapage_hosted_forget(call: *mut GuardedCall) {
+    // SAFETY: the host passes its call.
+    let call = unsafe { &*call };
+    if let Some(pins) = pins() {
+        pins.forget(call.owner, |_, depth| depth == call.depth);
+    }
+}
+
+/// How a call is divided into pieces of `most` bytes.
+fn way(number: c_long, given: &[usize; 6], most: usize) -> usize {
+    let (way, is_long) = match number {
+        libc::SYS_sendmsg | libc::SYS_recvmsg => {
+            let header = pieces::plain::<libc::msghdr>(given[1]);
+            let len = header.map_or(0, |header| pieces::total(header.msg_iov as usize, header.msg_iovlen));
+            let is_stream = || pieces::kind(given[0]) == File::Stream;
+            return if len > most && is_stream() { MESSAGE } else { WHOLE };
+        }
+        _ => match terapage_calls::pieces(number as usize) {
+            Pieces::Bytes(at) => (BYTES, given[usize::from(at) + 1] > most),
+            Pieces::Vector(at) => {
+                (VECTOR, pieces::total(given[usize::from(at)], given[usize::from(at) + 1]) > most)
+            }
+            Pieces::Whole => return WHOLE,
+        },
+    };
+    match pieces::kind(given[0]) {
+        _ if !is_long => WHOLE,
+        File::Messages => WHOLE,
+        File::Stream if !pieces::is_write(number) => way | ONE_PIECE,
+        File::Stream | File::Regular => way,
+    }
+}
+
+/// Begins the next piece of a call, or the whole call. If other calls have pinned much memory, the
+/// piece is smaller.
+fn begin_piece(pins: &Pins, call: &mut GuardedCall) -> isize {
+    let caller = Caller { owner: call.owner, thread: call.thread, depth: call.depth, hint: call.hint };
+    let mut most = pieces::piece_bytes();
+    let held = loop {
+        call.arguments = call.given;
+        if call.way != WHOLE {
+            divide(call, most);
+            if call.len == 0 && call.done > 0 {
+                return call.done as isize;
+            }
+        }
+        let limit = Limit::fourths(if most > SMALLEST { FOURTHS } else { 3 });
+        let held = trap::hold(pins, caller, call.number, call.arguments, limit);
+        if !held.is_crowded {
+            break held;
+        }
+        pins.end(held.call);
+        if most == SMALLEST {
+            return IS_CROWDED;
+        }
+        most = (most / 2).max(SMALLEST);
+        if call.way == WHOLE {
+            call.way = way(call.number, &call.given, most);
+        }
+    };
+    call.hint = held.call.hint();
+    if let Some(errno) = held.refusal {
+        pins.end(held.call);
+        return if call.done > 0 { call.done as isize } else { -(errno as isize) };
+    }
+    call.words = match pins.words(&held.call) {
+        Some(words) if call.way == WHOLE => words,
+        None if call.way == WHOLE && Pins::bytes(&held.call) == 0 => {
+            NOTHING.each_ref().map(|word| word.as_ptr() as usize)
+        }
+        _ => [0; 2],
+    };
+    MADE_BY_THREAD
+}
+
+/// Puts the next piece, of `most` bytes at most, into the arguments.
+fn divide(call: &mut GuardedCall, most: usize) {
+    let (most, number) = (most.min(pieces::ALL - call.done), call.number);
+    if call.way == MESSAGE {
+        return divide_message(call, most);
+    }
+    if let Some(offset) = pieces::offset(number, &call.given) {
+        call.arguments[offset] = call.given[offset].wrapping_add(call.done);
+    }
+    match terapage_calls::pieces(number as usize) {
+        Pieces::Bytes(at) => {
+            let at = usize::from(at);
+            call.len = most.min(call.given[at + 1] - call.done);
+            (call.arguments[at], call.arguments[at + 1]) = (call.given[at].wrapping_add(call.done), call.len);
+        }
+        Pieces::Vector(at) => {
+            let at = usize::from(at);
+            let (count, len) = buffers(call, call.given[at], call.given[at + 1], most);
+            call.len = len;
+            (call.arguments[at], call.arguments[at + 1]) = (call.buffers.as_ptr() as usize, count);
+        }
+        Pieces::Whole => {}
+    }
+}
+
+/// Puts the buffers of the next piece into the call. Returns their number, and their bytes.
+fn buffers(call: &mut GuardedCall, vector: usize, count: usize, most: usize) -> (usize, usize) {
+    let mut all = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BUFFERS];
+    let answer = pieces::part(vector, count, call.done, most, &mut all);
+    call.buffers = all.map(|buffer| [buffer.iov_base as usize, buffer.iov_len]);
+    answer
+}
+
+/// The next piece of a message on a stream: the address and the control data go with the first.
+fn divide_message(call: &mut GuardedCall, most: usize) {
+    let Some(mut header) = pieces::plain::<libc::msghdr>(call.given[1]) else { return };
+    let (count, len) = buffers(call, header.msg_iov as usize, header.msg_iovlen, most);
+    (header.msg_iov, header.msg_iovlen) = (call.buffers.as_mut_ptr().cast(), count as _);
+    if call.done > 0 {
+        (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);
+        (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
+    }
+    call.len = len;
+    // SAFETY: a header is seven words, any of which are valid.
+    call.header = unsafe { std::mem::transmute::<libc::msghdr, [usize; 7]>(header) };
+    call.arguments[1] = call.header.as_ptr() as usize;
+}
+
+/// Passes the header on that the kernel has written. Whether that is possible.
+fn received(call: &GuardedCall) -> bool {
+    const BUFFERS_AT: usize = 2;
+    let Some(given) = pieces::plain::<[usize; 7]>(call.given[1]) else { return false };
+    let mut header = call.header;
+    header[BUFFERS_AT..BUFFERS_AT + 2].copy_from_slice(&given[BUFFERS_AT..BUFFERS_AT + 2]);
+    // SAFETY: words are plain data.
+    let bytes = unsafe { std::slice::from_raw_parts(header.as_ptr().cast::<u8>(), size_of_val(&header)) };
+    copy::write(call.given[1], bytes)
+}
+
+/// The most bytes behind the start of a thread's stack in which its own data lie.
+const ABOVE: usize = 256 << 10;
+
+/// Before a thread begins: its stack, which begins at `top` and has `most` bytes at most, and its
+/// words stay in memory. The kernel puts frames of signals there, and writes the words, at times
+/// when it cannot wait. Returns an error (`errno`), or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn terapage_hosted_thread(top: usize, most: usize, words: &[usize; 2]) -> c_int {
+    let mut stack = None;
+    if top != 0 {
+        let from = top.saturating_sub(most);
+        copy::paged_parts(from, top.saturating_add(ABOVE) - from, |from, to| {
+            if (from..to).contains(&(top - 1)) {
+                stack = Some((from, to));
+            }
+        });
+    }
+    let words = words.iter().filter(|&&word| word != 0).map(|&word| (word, word + size_of::<u32>()));
+    let kept = stack.into_iter().chain(words).try_for_each(|(from, to)| locked::keep_in_memory(from, to));
+    if let Some(pins) = pins() {
+        let own = std::process::id() as usize;
+        let _arena = ARENA.lock();
+        pins.forget_ended(|thread| {
+            // SAFETY: no signal is sent.
+            unsafe { gate::call(libc::SYS_tgkill, [own, thread, 0, 0, 0, 0]) == -(libc::ESRCH as isize) }
+        });
+    }
+    kept.err().map_or(0, |error| error.errno())
+}
+
+/// Copies memory of the program from or, if `writes`, to `at`, as far as it is there. Returns the
+/// number of bytes.
+///
+/// # Safety
+/// `own` has `len` bytes, of the host.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terapage_hosted_copy(at: usize, own: usize, len: usize, writes: bool) -> usize {
+    let mut done = 0;
+    while done < len {
+        let Some(place) = at.checked_add(done) else { break };
+        let part = (page_bytes() - place % page_bytes()).min(len - done);
+        // SAFETY: the caller's memory.
+        let is_copied = unsafe {
+            match writes {
+                true => copy::write(place, std::slice::from_raw_parts((own + done) as *const u8, part)),
+                false => copy::read(place, std::slice::from_raw_parts_mut((own + done) as *mut u8, part)),
+            }
+        };
+        if !is_copied {
+            break;
+        }
+        done += part;
+    }
+    done
+}
