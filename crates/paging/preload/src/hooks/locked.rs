@@ -164,7 +164,7 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     }
     if is_nowhere(at as usize, len) || flags & !(libc::MLOCK_ONFAULT as c_int) != 0 {
         // SAFETY: nothing is changed.
-        return unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
+        return unsafe { libc::passing(call, [at as usize, len, flags as usize, 0, 0, 0]) as c_int };
     }
     if is_beyond(at as usize, len) {
         // The kernel would lock what lies before the first hole, and then say the same.
