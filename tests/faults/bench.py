@@ -40,11 +40,15 @@ class Bench:
         check(built.returncode == 0, f"gcc: {built.stderr.strip()[-300:]}")
         return name
 
-    def test_program(self, package, name):
+    def test_program(self, package, name, static=False):
         """A copy of a test program of a crate."""
         need("cargo")
         words = ["cargo", "test", "--release", "--locked", "-p", package, "--test", name, "--no-run", "--message-format", "json"]
-        built = subprocess.run(words, capture_output=True, text=True, cwd=os.path.dirname(TESTS), timeout=600, check=False)
+        env = dict(os.environ)
+        if static:
+            words += ["--target", "x86_64-unknown-linux-gnu"]
+            env["RUSTFLAGS"] = "-C target-feature=+crt-static"
+        built = subprocess.run(words, capture_output=True, text=True, cwd=os.path.dirname(TESTS), timeout=600, check=False, env=env)
         check(built.returncode == 0, f"cargo: {built.stderr.strip()[-300:]}")
         made = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
         (program,) = [message["executable"] for message in made if message.get("executable")]

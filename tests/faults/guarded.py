@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import shutil
 import subprocess
 
 from harness import NOBODY, Child, check, need, need_restricted
@@ -67,7 +68,7 @@ mv libterapage_preload.so hidden.so; ./dynamic seven 2>/dev/null; mv hidden.so l
 
 
 def guarded_others(bench):
-    """Programs that a guarded program starts, and that cannot be guarded, run as natively: static ones, and those that do not find the library."""
+    """Programs that a guarded program starts run as natively: static ones, which are hosted, and those that do not find the library."""
     need_restricted()
     need("busybox", "setarch")
     for name, flags in (("static-pie", ("-static-pie",)), ("static", ("-static",)), ("dynamic", ())):
@@ -93,6 +94,37 @@ def guarded_others(bench):
             expected = [text for text in native[1].splitlines(True) if not text.startswith("ERROR: ld.so: object")]
             check((found[0], paged) == (native[0], expected), f"{line}: {found}, natively {native}; {child.last_words()}")
     return f"{len(lines)} programs"
+
+
+def guarded_hosted(bench):
+    """Static, musl and Go programs of a user without rights are paged: threads, signals, forks, children of each kind; a static one compares calls."""
+    need_restricted()
+    source = os.path.join(os.path.dirname(os.path.dirname(__file__)), "programs", "src")
+    dynamic = bench.build("hosted.c", "-pthread")
+    compilers = {"static": ["gcc", "-static", "-pthread"], "static-pie": ["gcc", "-static-pie", "-pthread"], "musl": ["musl-gcc"], "go": ["go", "build"]}
+    run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--require", "--summary"]
+    done = []
+    for name, compiler in compilers.items():
+        if not shutil.which(compiler[0]):
+            continue
+        program = bench.path(name)
+        file = "hosted.go" if name == "go" else "hosted.c"
+        subprocess.run([*compiler, "-o", program, os.path.join(source, file)], check=True, timeout=300, capture_output=True)
+        commands = [[program, "500000"]] if name == "go" else [[program, "64", dynamic], [dynamic, "64", program]]
+        for command in commands:
+            with Child([*NOBODY, *command], bench.place) as child:
+                native = (child.wait(TIMEOUT_S), child.output())
+            with Child([*run, "--memory", "24M", "--", *command], bench.place) as child:
+                found = (bench.end(child), child.output())
+                check(found == native, f"{command}: {found}, natively {native}; {child.last_words()}")
+                check(child.errors().startswith(SAID) and "paged without rights" in child.errors(), f"{command}: {child.errors()}")
+        done.append(name)
+    static = bench.build("guarded.c", "-static", "-pthread")
+    with Child([*run, "--memory", "24M", "--", static, "64", "300", "1"], bench.place) as child:
+        status = bench.end(child)
+        check(status == 0 and " 0 differences, 0 failures" in child.output(), f"status {status}: {child.output()}{child.last_words()}")
+        check(re.search(r"page-in [1-9]", child.errors()), f"nothing was read from the store: {child.errors()}")
+    return ", ".join(done)
 
 
 def guarded_cancelled(bench):
@@ -176,10 +208,10 @@ def guarded_still(bench):
     return right.strip()
 
 
-def guarded_calls(bench):
+def guarded_calls(bench, static=False):
     """Each call of the table, as that user, with its memory absent: it does what it does on memory that is not paged. TERAPAGE_RUNS says how many calls, TERAPAGE_SEED which."""
     need_restricted()
-    words = [bench.test_program("terapage-calls", "touched"), "--exact", "calls_on_absent_memory_do_the_same", "--nocapture"]
+    words = [bench.test_program("terapage-calls", "touched", static), "--exact", "calls_on_absent_memory_do_the_same", "--nocapture"]
     run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--require"]
     count = os.environ.get("TERAPAGE_RUNS", "1000")
     places = {"TMPDIR": bench.path("files"), "TERAPAGE_RUNS": count}
@@ -190,3 +222,8 @@ def guarded_calls(bench):
         told = [line for line in child.output().splitlines() if " differences" in line or "; Unit" in line]
         check(status == 0 and len(told) == 1, f"status {status}: {told[:20]}: {child.last_words()}")
     return told[0]
+
+
+def guarded_calls_static(bench):
+    """The same in a static program, which is hosted."""
+    return guarded_calls(bench, static=True)

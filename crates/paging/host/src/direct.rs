@@ -4,8 +4,8 @@
 //! Linux 4.14.
 
 use crate::calls::Outcome;
-use crate::guard;
 use crate::frame::Context;
+use crate::guard;
 use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
 

@@ -299,6 +299,29 @@ mod tests {
     }
 
     #[test]
+    fn guarded_programs_calls_with_memory_that_points_to_memory_are_trapped() {
+        let steps = seccomp::by_number(terapage_calls::END, guarded, guarded_ends);
+        assert!(steps.len() < seccomp::STEPS_MOST);
+        const OTHER: usize = 1 << 46;
+        const STACK: usize = 0x7ffc_0000_0000;
+        for place in [CODE, AREA.start] {
+            for number in [libc::SYS_readv, libc::SYS_sendmsg, libc::SYS_sigaltstack, libc::SYS_clone] {
+                assert_eq!(run(&steps, number, place, &[3, STACK]), TRAP, "{number}");
+                assert_eq!(run(&steps, number, OTHER, &[3, STACK]), ALLOW, "{number}");
+            }
+            assert_eq!(run(&steps, libc::SYS_io_uring_setup, place, &[8, STACK]), TRAP);
+            assert_eq!(run(&steps, libc::SYS_set_tid_address, place, &[GUARDED.start]), TRAP);
+            for at in [STACK, GUARDED.start - 1, GUARDED.end] {
+                assert_eq!(run(&steps, libc::SYS_set_tid_address, place, &[at]), ALLOW);
+            }
+            // The library's filter traps these, if a pointer lies in the arena.
+            assert_eq!(run(&steps, libc::SYS_read, place, &[3, GUARDED.start, 8]), ALLOW);
+            // The other filter refuses them.
+            assert_eq!(run(&steps, libc::SYS_clone3, place, &[]), ALLOW);
+        }
+    }
+
+    #[test]
     fn some_calls_are_trapped_by_their_arguments() {
         let steps = steps(700);
         let trapped = |number, arguments: &[usize]| match run(&steps, number, CODE, arguments) {

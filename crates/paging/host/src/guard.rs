@@ -1,9 +1,10 @@
 //! Guarded mode in a host (`preload`: `guard/`): system calls must not meet an absent page.
 //!
-//! A thread of the program makes each trapped call itself, on its own stack and with its own blocked
-//! signals, at the gate, where the filter of guarded mode lets calls pass. Before, the library pins
-//! what the call touches. Afterwards the thread unpins by two stores, or, if the library has more to
-//! do, by another trap. What belongs to such a call lies in a record of the thread's slot.
+//! A thread of the program makes each trapped call itself, on its own stack and with its own
+//! blocked signals, at the gate, where the filter of guarded mode lets calls pass. Before, the
+//! library pins what the call touches. Afterwards the thread unpins by two stores, or, if the
+//! library has more to do, by another trap. What belongs to such a call lies in a record of the
+//! thread's slot.
 
 use crate::calls::Outcome;
 use crate::frame::Context;

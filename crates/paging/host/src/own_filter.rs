@@ -3,8 +3,8 @@
 //! from the host's code pass.
 
 use crate::calls::Outcome;
-use crate::{filter, guard};
 use crate::raw::{self, error};
+use crate::{filter, guard};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_sys::seccomp::{STEPS_MOST, Step, Steps};
 

@@ -48,8 +48,7 @@ unsafe extern "C" fn restore() {
 unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const Context) {
     // SAFETY: the kernel passes a description that it has made.
     let is_ours = unsafe {
-        (*what).code == FROM_FILTER
-            && [MARK, GUARD_MARK].iter().any(|&mark| (*what).errno == i32::from(mark))
+        (*what).code == FROM_FILTER && [MARK, GUARD_MARK].iter().any(|&mark| (*what).errno == i32::from(mark))
     };
     if !is_ours {
         // SAFETY: as above.

@@ -38,7 +38,7 @@ pub(super) fn forking() -> usize {
 
 /// Whether the filter of guarded mode is in force.
 #[unsafe(no_mangle)]
-pub extern "C" fn terapage_hosted_guards() -> bool {
+extern "C" fn terapage_hosted_guards() -> bool {
     is_active()
 }
 
@@ -48,7 +48,7 @@ pub extern "C" fn terapage_hosted_guards() -> bool {
 /// # Safety
 /// The call has no other user.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
+unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
     // SAFETY: the host passes its call.
     let call = unsafe { &mut *call };
     if call.done == 0 {
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
 /// # Safety
 /// As for [`terapage_hosted_pin`], which was called before.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terapage_hosted_unpin(call: *mut GuardedCall, answer: isize) -> isize {
+unsafe extern "C" fn terapage_hosted_unpin(call: *mut GuardedCall, answer: isize) -> isize {
     // SAFETY: the host passes its call.
     let call = unsafe { &mut *call };
     let Some(pins) = pins() else { return answer };
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn terapage_hosted_unpin(call: *mut GuardedCall, answer: i
 /// # Safety
 /// As for [`terapage_hosted_pin`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terapage_hosted_forget(call: *mut GuardedCall) {
+unsafe extern "C" fn terapage_hosted_forget(call: *mut GuardedCall) {
     // SAFETY: the host passes its call.
     let call = unsafe { &*call };
     if let Some(pins) = pins() {
@@ -231,7 +231,7 @@ const ABOVE: usize = 256 << 10;
 /// words stay in memory. The kernel puts frames of signals there, and writes the words, at times
 /// when it cannot wait. Returns an error (`errno`), or 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn terapage_hosted_thread(top: usize, most: usize, words: &[usize; 2]) -> c_int {
+extern "C" fn terapage_hosted_thread(top: usize, most: usize, words: &[usize; 2]) -> c_int {
     let mut stack = None;
     if top != 0 {
         let from = top.saturating_sub(most);
@@ -260,7 +260,7 @@ pub extern "C" fn terapage_hosted_thread(top: usize, most: usize, words: &[usize
 /// # Safety
 /// `own` has `len` bytes, of the host.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn terapage_hosted_copy(at: usize, own: usize, len: usize, writes: bool) -> usize {
+unsafe extern "C" fn terapage_hosted_copy(at: usize, own: usize, len: usize, writes: bool) -> usize {
     let mut done = 0;
     while done < len {
         let Some(place) = at.checked_add(done) else { break };

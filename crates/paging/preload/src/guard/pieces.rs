@@ -287,7 +287,13 @@ pub(super) fn total(vector: usize, count: usize) -> usize {
 
 /// The part of the buffers that follows the first `done` bytes, of `most` bytes at most. Returns
 /// the number of buffers, and their bytes.
-pub(super) fn part(vector: usize, count: usize, done: usize, most: usize, into: &mut [iovec]) -> (usize, usize) {
+pub(super) fn part(
+    vector: usize,
+    count: usize,
+    done: usize,
+    most: usize,
+    into: &mut [iovec],
+) -> (usize, usize) {
     let (mut skip, mut used, mut bytes) = (done, 0, 0);
     for index in 0..count {
         let Some(buffer) = buffer(vector, index).filter(|_| used < into.len() && bytes < most) else { break };
