@@ -5,6 +5,7 @@
 //! pointer is lent to one thread at a time, together with a stack. While a thread has the seat, all
 //! its signals are blocked: no handler of the program sees the host's thread pointer.
 
+use crate::guard;
 use crate::raw::{self, raw};
 use std::arch::asm;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -74,6 +75,16 @@ pub unsafe fn set_pointer(at: usize) {
 /// All signals of the calling thread are blocked. `work` may be called with `argument`.
 pub unsafe fn with(work: unsafe extern "C" fn(usize), argument: usize) {
     take();
+    if guard::is_active() {
+        // Calls of the library that name paged memory, if only by a register that is left over, are
+        // trapped. SAFETY: the thread runs on the stack of its slot. The return from the handler
+        // restores the stack for handlers, on which a handler may be waiting.
+        unsafe {
+            let stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+            raw!(libc::SYS_sigaltstack, &raw const stack, 0);
+        }
+        raw::block(!TRAPS);
+    }
     let before = pointer();
     // SAFETY: the seat is this thread's: the pointer and the stack have no other user. In the child
     // of a fork, both are copies.
@@ -92,7 +103,18 @@ pub unsafe fn with(work: unsafe extern "C" fn(usize), argument: usize) {
         );
         set_pointer(before);
     }
+    if guard::is_active() {
+        raw::block(u64::MAX);
+    }
     give();
+}
+
+/// The signal of trapped calls.
+const TRAPS: u64 = 1 << (libc::SIGSYS - 1);
+
+/// Whether the calling thread has the seat.
+pub fn is_taken() -> bool {
+    HOLDER.load(Relaxed) & !AWAITED == raw::thread_id()
 }
 
 fn take() {

@@ -50,6 +50,14 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
     let is_ours = unsafe {
         (*what).code == FROM_FILTER && [MARK, GUARD_MARK].iter().any(|&mark| (*what).errno == i32::from(mark))
     };
+    if !is_ours && guard::is_active() && seat::is_taken() {
+        // It waits until the program continues. SAFETY: the kernel passes the thread's context.
+        unsafe {
+            (*context.cast_mut()).blocked |= 1 << (libc::SIGSYS - 1);
+            raw!(libc::SYS_tkill, raw::thread_id(), signal);
+        }
+        return;
+    }
     if !is_ours {
         // SAFETY: as above.
         unsafe { signals::pass_on(signal, what.cast(), context) };
