@@ -159,9 +159,10 @@ pub fn data_at(context: &Context) -> usize {
     free_one(Slot::of(context)).map_or(raw::NOWHERE, |record| record.data.as_ptr() as usize)
 }
 
-/// Whether a handler has left the call of a record by a long jump, seen from a thread with this
-/// context: a call that goes on was made further up the stack than what runs now.
-fn is_left(record: &Record, context: &Context) -> bool {
+/// Whether it looks as if a handler had left the call of a record by a long jump, seen from a thread
+/// with this context: a call that goes on was made further up the stack than what runs now. The
+/// answer may be wrong if the thread runs on a stack of which the kernel does not know.
+fn seems_left(record: &Record, context: &Context) -> bool {
     let (from, size) = context.stack_aside();
     let is_aside = |at: usize| at.wrapping_sub(from) < size;
     match (is_aside(context.rsp), is_aside(record.rsp)) {
@@ -172,7 +173,15 @@ fn is_left(record: &Record, context: &Context) -> bool {
     }
 }
 
-/// Drops the records of calls that handlers have left.
+/// Whether the stack still has what a call that goes on needs there: the record's address.
+fn is_on_stack(record: &Record) -> bool {
+    let mut word = [0; size_of::<usize>()];
+    raw::read(record.rsp - BELOW, &mut word)
+        && usize::from_ne_bytes(word) == std::ptr::from_ref(record) as usize
+}
+
+/// Drops the records of calls that handlers have left. A record stays as long as its call may go
+/// on, unless it has the place of the next call: on the stack, or because all records are in use.
 ///
 /// # Safety
 /// The slot is the calling thread's, all of whose signals are blocked.
@@ -182,8 +191,12 @@ pub unsafe fn forget_left(slot: *mut Slot) {
     }
     // SAFETY: the slot is this thread's.
     let context = unsafe { &*Slot::context(slot) };
+    let has_room = free_one(slot).is_some();
     for record in records(slot) {
-        if record.used.load(Relaxed) != 0 && is_left(record, context) {
+        let is_left = |record: &Record| {
+            seems_left(record, context) && (record.rsp == context.rsp || !has_room || !is_on_stack(record))
+        };
+        if record.used.load(Relaxed) != 0 && is_left(record) {
             // SAFETY: the caller keeps the seat's contract.
             unsafe { seat::with(forget, &raw mut record.call as usize) };
             record.used.store(0, Release);
