@@ -141,10 +141,10 @@ def guarded_cancelled(bench):
     return "2 threads"
 
 
-def same_as_natively(bench, source, *words, memory="12M"):
+def same_as_natively(bench, source, *words, memory="12M", flags=()):
     """A program gives the same output as natively, and ends well."""
     need_restricted()
-    program = [bench.build(source, "-pthread"), *words]
+    program = [bench.build(source, "-pthread", *flags), *words]
     os.chmod(bench.place, 0o755)
     native = subprocess.run([*NOBODY, *program], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", memory, "--require", "--", *program]
@@ -165,6 +165,11 @@ def guarded_frames(bench):
     # A stack that the program has freed is paged again.
     same_as_natively(bench, "contexts.c", "3000", memory="16M")
     return same_as_natively(bench, "frames.c", "48")
+
+
+def guarded_aside(bench):
+    """While a call waits, a handler makes another on a stack that the kernel has forgotten for as long as the handler runs."""
+    return "; ".join(same_as_natively(bench, "aside.c", "48", flags=flags) for flags in ((), ("-static",)))
 
 
 def guarded_made_code(bench):

@@ -465,8 +465,8 @@ static void *work(void *argument) {
 
 /* Touches pages at random, so that others leave. */
 static void *adversary(void *argument) {
-    /* The kernel gives a signal of the process to any thread that does not block it, and the handler
-     * jumps to the main thread's stack. */
+    /* The kernel gives a signal of the process to any thread that does not block it, and the
+     * handler jumps to the main thread's stack. */
     sigset_t alarm;
     sigemptyset(&alarm), sigaddset(&alarm, SIGALRM);
     pthread_sigmask(SIG_BLOCK, &alarm, 0);

@@ -39,7 +39,7 @@ pub fn may_be_absent(at: usize, len: usize) -> bool {
 #[repr(C)]
 pub struct Record {
     call: GuardedCall,
-    /// 0 if the record is free.
+    /// [`FREE`], [`USED`] or [`ON_STACK`].
     used: AtomicUsize,
     /// Where the program continues, with which stack pointer, and the call's registers.
     rip: usize,
@@ -51,6 +51,12 @@ pub struct Record {
     /// Memory that arguments name.
     data: [u64; DATA],
 }
+
+const FREE: usize = 0;
+/// A call uses the record.
+const USED: usize = 1;
+/// As [`USED`], and the record's address lies on the stack.
+const ON_STACK: usize = 2;
 
 /// The most calls of a thread that signals interrupt at the same time.
 pub const RECORDS: usize = 8;
@@ -77,6 +83,7 @@ global_asm!(
     ".p2align 4",
     "terapage_guard_make:",
     "mov [rsp], rcx",
+    "mov qword ptr [rcx + {used}], {on_stack}",
     "movabs rcx, {gate}",
     "call rcx",
     "mov rcx, [rsp]",
@@ -93,9 +100,9 @@ global_asm!(
     "mov r10, [rcx + {registers} + 24]",
     "mov r8, [rcx + {registers} + 32]",
     "mov r9, [rcx + {registers} + 40]",
-    "mov rsp, [rcx + {rsp}]",
     "mov r11, [rcx + {rip}]",
-    "mov qword ptr [rcx + {used}], 0",
+    "mov rsp, [rcx + {rsp}]",
+    "mov qword ptr [rcx + {used}], {free}",
     "mov rcx, r11",
     "jmp rcx",
     ".p2align 4",
@@ -117,6 +124,8 @@ global_asm!(
     rsp = const offset_of!(Record, rsp),
     rip = const offset_of!(Record, rip),
     used = const offset_of!(Record, used),
+    free = const FREE,
+    on_stack = const ON_STACK,
     answer = const offset_of!(Record, answer),
 );
 
@@ -151,7 +160,7 @@ fn records<'a>(slot: *mut Slot) -> &'a mut [Record; RECORDS] {
 
 /// The record that the next call of a thread uses. `None` if all are in use.
 fn free_one<'a>(slot: *mut Slot) -> Option<&'a mut Record> {
-    records(slot).iter_mut().find(|record| record.used.load(Relaxed) == 0)
+    records(slot).iter_mut().find(|record| record.used.load(Relaxed) == FREE)
 }
 
 /// Where the data of the next call will lie, of the thread with this context.
@@ -159,9 +168,9 @@ pub fn data_at(context: &Context) -> usize {
     free_one(Slot::of(context)).map_or(raw::NOWHERE, |record| record.data.as_ptr() as usize)
 }
 
-/// Whether it looks as if a handler had left the call of a record by a long jump, seen from a thread
-/// with this context: a call that goes on was made further up the stack than what runs now. The
-/// answer may be wrong if the thread runs on a stack of which the kernel does not know.
+/// Whether it looks as if a handler had left the call of a record by a long jump, seen from a
+/// thread with this context: a call that goes on was made further up the stack than what runs now.
+/// The answer may be wrong if the thread runs on a stack of which the kernel does not know.
 fn seems_left(record: &Record, context: &Context) -> bool {
     let (from, size) = context.stack_aside();
     let is_aside = |at: usize| at.wrapping_sub(from) < size;
@@ -173,11 +182,12 @@ fn seems_left(record: &Record, context: &Context) -> bool {
     }
 }
 
-/// Whether the stack still has what a call that goes on needs there: the record's address.
+/// Whether the stack may still have what a call that goes on needs there: the record's address.
 fn is_on_stack(record: &Record) -> bool {
     let mut word = [0; size_of::<usize>()];
-    raw::read(record.rsp - BELOW, &mut word)
-        && usize::from_ne_bytes(word) == std::ptr::from_ref(record) as usize
+    record.used.load(Relaxed) != ON_STACK
+        || raw::read(record.rsp - BELOW, &mut word)
+            && usize::from_ne_bytes(word) == std::ptr::from_ref(record) as usize
 }
 
 /// Drops the records of calls that handlers have left. A record stays as long as its call may go
@@ -196,10 +206,10 @@ pub unsafe fn forget_left(slot: *mut Slot) {
         let is_left = |record: &Record| {
             seems_left(record, context) && (record.rsp == context.rsp || !has_room || !is_on_stack(record))
         };
-        if record.used.load(Relaxed) != 0 && is_left(record) {
+        if record.used.load(Relaxed) != FREE && is_left(record) {
             // SAFETY: the caller keeps the seat's contract.
             unsafe { seat::with(forget, &raw mut record.call as usize) };
-            record.used.store(0, Release);
+            record.used.store(FREE, Release);
         }
     }
 }
@@ -224,7 +234,7 @@ pub unsafe fn make(slot: *mut Slot, call: &Call) -> Outcome {
         return Outcome::Answer(record.answer);
     }
     (record.rip, record.rsp, record.registers) = (context.rip, context.rsp, context.arguments());
-    record.used.store(1, Release);
+    record.used.store(USED, Release);
     enter(context, record);
     Outcome::Continues
 }
@@ -292,7 +302,7 @@ pub unsafe fn end(slot: *mut Slot) -> Outcome {
         }
         set_arguments(context, record.registers);
         (context.rip, context.rsp, context.rcx) = (record.rip, record.rsp, record.rip);
-        record.used.store(0, Release);
+        record.used.store(FREE, Release);
         Outcome::Answer(record.answer)
     }
 }
