@@ -1,6 +1,6 @@
-/* A handler on a stack aside, which lies above the thread's stack and of which the kernel does not
- * know while the handler runs (SS_AUTODISARM), makes a call with paged memory while its thread waits
- * in another. Usage: aside MIB. */
+/* A handler makes a call with paged memory while its thread waits in another. The handler runs on a
+ * stack that lies above the thread's, and of which the kernel does not know while the handler runs
+ * (SS_AUTODISARM). Usage: aside MIB. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
