@@ -3,6 +3,7 @@
 pub(crate) mod bits;
 pub(crate) mod buffers;
 pub(crate) mod extents;
+pub(crate) mod location;
 pub(crate) mod member;
 mod mounts;
 pub(crate) mod packer;

@@ -160,6 +160,20 @@ mod tests {
     }
 
     #[test]
+    fn blocks_shorter_than_the_longest_come_back_too() {
+        for codec in codecs() {
+            let mut packer = Packer::new(codec, 16 << 10).unwrap();
+            let text: Vec<u8> = (0..16 << 10).map(|at| (at * at / 700) as u8).collect();
+            for from in (0..text.len()).step_by(4096) {
+                let page = &text[from..from + 4096];
+                let packed = packer.pack(page, 4096).unwrap().to_vec();
+                let mut back = vec![0; 4096];
+                assert!(packer.unpack(&packed, &mut back) && back == page, "{codec:?} {from}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_block_is_refused_or_has_wrong_bytes_and_does_no_harm() {
         for codec in codecs() {
             let mut packer = Packer::new(codec, 4096).unwrap();

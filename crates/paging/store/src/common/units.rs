@@ -144,6 +144,12 @@ impl Units {
         first
     }
 
+    /// Ends a chain after this number of units. Returns the first unit of the rest.
+    pub fn cut(&mut self, first: u32, count: u32) -> u32 {
+        let last = (1..count).fold(first, |unit, _| self.next[unit as usize]);
+        std::mem::replace(&mut self.next[last as usize], NONE)
+    }
+
     /// Adds a chain's units to some runs; returns their number. A run ends where its extent does.
     pub fn chain(&self, first: u32, runs: &mut Vec<Range<u32>>) -> u32 {
         let (mut unit, mut count) = (first, 0);
@@ -194,5 +200,9 @@ mod tests {
         assert_eq!((units.chain(first, &mut runs), units.chain(second, &mut runs)), (5, 1));
         assert_eq!(runs, [6..8, 8..9, 3..6]);
         assert_eq!(units.join(std::iter::empty()), NONE);
+        assert_eq!(units.cut(first, 2), 8);
+        runs.clear();
+        assert_eq!((units.chain(first, &mut runs), units.chain(8, &mut runs)), (2, 3));
+        assert_eq!(runs, [6..8, 8..9, 3..5]);
     }
 }

@@ -4,11 +4,18 @@
 //! another if there is room for that, otherwise anywhere: each unit knows the next unit of its
 //! block. Blocks that are written together lie together, so that few operations suffice for them. A
 //! block that would not shrink by a unit is stored as it is.
+//!
+//! Once slots are split, pages that are written are compressed each by itself. If a page is no
+//! larger than a unit, several compressed pages that are written together share a unit, and no page
+//! lies in two. So a page is read as from a store that does not compress. A block from before the
+//! split stays whole, and each of its pages is a part of it, until the page is written again: for
+//! that its slot is wanted back once the page is read, unless the whole block is read as fast.
 
 use crate::EXTENT;
 use crate::common::bits::Bits;
 use crate::common::buffers::Buffers;
 use crate::common::extents::room_for_numbers;
+use crate::common::location::{Chains, Location, NOWHERE, PART};
 use crate::common::packer::Packer;
 use crate::common::pieces::{KeptPieces, copy, cut, each_block};
 use crate::common::units::{NONE, Units};
@@ -35,11 +42,20 @@ pub struct Compressed<S> {
     packer: Packer,
     slots: Vec<Location>,
     units: Units,
+    /// For each chain of units, by its first: the number of slots whose bytes are in it.
+    users: Vec<u16>,
+    /// The slots into which each slot was split; 1: slots are not split.
+    parts_of_slot: usize,
+    /// The inner store has all its room from the start. If it lasts only because blocks compress,
+    /// it may not last for pages.
+    fixed: bool,
     /// Compressed bytes, of reads and of writes.
     buffers: [Buffers; 2],
-    /// Room for a block that lies in several pieces, and for its compressed form.
+    /// Room for a block that lies in several pieces, for its compressed form, and for a block from
+    /// before the split.
     whole: Vec<u8>,
     scattered: Vec<u8>,
+    unsplit: Vec<u8>,
     operations: Notes<Operation>,
     /// Operations of the inner store, by their numbers there.
     parts: Notes<Part>,
@@ -58,17 +74,6 @@ pub struct Compressed<S> {
     /// This is a fork's child: only the parent may write the units.
     inherited: bool,
 }
-
-/// The place of a block.
-#[derive(Clone, Copy)]
-struct Location {
-    /// Its first unit.
-    first: u32,
-    /// Its bytes; a block's length means that it is not compressed.
-    len: u32,
-}
-
-const NOWHERE: Location = Location { first: NONE, len: 0 };
 
 /// An operation, until all its parts have ended.
 struct Operation {
@@ -92,13 +97,6 @@ struct Part {
 
 const READS: usize = 0;
 const WRITES: usize = 1;
-
-fn index_of(kind: OpKind) -> usize {
-    match kind {
-        OpKind::Read => READS,
-        OpKind::Write => WRITES,
-    }
-}
 
 /// Why blocks of `block` bytes cannot be kept compressed in units of `unit` bytes, if so.
 fn too_small(block: usize, unit: usize) -> Option<String> {
@@ -129,6 +127,10 @@ impl<S: Store> Compressed<S> {
         let mut units = Units::new((EXTENT / unit) as u32);
         units.grown(inner.slots());
         Ok(Compressed {
+            users: vec![0; inner.slots() as usize],
+            parts_of_slot: 1,
+            fixed: inner.slots() > 0,
+            unsplit: Vec::new(),
             inner,
             block,
             unit,
@@ -170,6 +172,7 @@ impl<S: Store> Compressed<S> {
         let grown = self.inner.grow();
         self.full = grown.is_err();
         self.units.grown(self.inner.slots());
+        self.users.resize(self.inner.slots() as usize, 0);
         grown
     }
 
@@ -179,9 +182,18 @@ impl<S: Store> Compressed<S> {
         if kind == WRITES {
             return slots.len() * self.block / self.unit;
         }
-        let locations = &self.slots[slots.start as usize..slots.end as usize];
-        let packed = locations.iter().filter(|location| location.len as usize != self.block);
-        packed.map(|location| self.units_of(location.len) as usize).sum()
+        let (mut chains, mut units) = (Chains::default(), 0);
+        for &location in &self.slots[slots.start as usize..slots.end as usize] {
+            if !location.is_plain(self.block) && chains.place(location, units) == units {
+                units += self.units_of(location.end()) as usize;
+            }
+        }
+        units
+    }
+
+    /// Whether pages are not larger than units, so that pages share units.
+    fn shares(&self) -> bool {
+        self.block == self.unit
     }
 
     /// Begins the waiting operations for which there are buffers.
@@ -207,6 +219,7 @@ impl<S: Store> Compressed<S> {
         let (slots, mut buffered) = (operation.slots.clone(), 0);
         let caller = operation.pieces;
         let (mut runs, mut memory): (Vec<Range<u32>>, Vec<Piece>) = (Vec::new(), Vec::new());
+        let mut chains = Chains::default();
         for (index, slot) in slots.clone().enumerate() {
             let location = self.slots[slot as usize];
             if location.first == NONE {
@@ -214,10 +227,11 @@ impl<S: Store> Compressed<S> {
                 operation.failure = Some(Failure::lasting(why));
                 return self.part_ended(id, Ok(()));
             }
-            let bytes = self.units.chain(location.first, &mut runs) as usize * self.unit;
-            if location.len as usize == self.block {
+            if location.is_plain(self.block) {
+                self.units.chain(location.first, &mut runs);
                 memory.extend(cut(caller.get(), index * self.block, self.block));
-            } else {
+            } else if chains.place(location, buffered) == buffered {
+                let bytes = self.units.chain(location.first, &mut runs) as usize * self.unit;
                 memory.extend(cut(&operation.buffers, buffered, bytes));
                 buffered += bytes;
             }
@@ -234,10 +248,10 @@ impl<S: Store> Compressed<S> {
         let buffers = std::mem::take(&mut operation.buffers);
         // SAFETY: the caller keeps the memory valid and unchanged; the buffers belong to this
         // operation.
-        let (memory, lens) = unsafe { self.pack_all(caller.get(), &buffers) };
+        let (memory, places) = unsafe { self.pack_all(caller.get(), &buffers) };
         self.operations.get_mut(id).expect("looked at above").buffers = buffers;
         slots.clone().for_each(|slot| self.drop_slot(slot));
-        let wanted = lens.iter().map(|&len| self.units_of(len)).sum();
+        let wanted = places.iter().filter(|place| place.0 == 0).map(|place| self.units_of(place.1)).sum();
         let mut runs = Vec::new();
         if let Err(why) = self.take(wanted, &mut runs) {
             runs.into_iter().for_each(|run| self.units.free(run));
@@ -245,11 +259,18 @@ impl<S: Store> Compressed<S> {
                 Some(Failure::lasting(Why::Text(why)));
             return self.part_ended(id, Ok(()));
         }
-        let mut units = runs.iter().cloned().flatten();
-        for (slot, len) in slots.zip(lens) {
-            let count = self.units_of(len);
-            let first = self.units.join(units.by_ref().take(count as usize));
-            self.slots[slot as usize] = Location { first, len };
+        let (mut units, mut shared) = (runs.iter().cloned().flatten(), NONE);
+        for (slot, (from, len)) in slots.zip(places) {
+            let first = match from {
+                0 => self.units.join(units.by_ref().take(self.units_of(len) as usize)),
+                _ => shared,
+            };
+            let location = Location { first, from, len };
+            self.slots[slot as usize] = location;
+            self.users[first as usize] += 1;
+            if !location.is_plain(self.block) {
+                shared = first;
+            }
         }
         self.begin_parts(ring, id, &runs, &memory, &mut Vec::new());
     }
@@ -259,31 +280,43 @@ impl<S: Store> Compressed<S> {
     }
 
     /// Compresses the blocks in the pieces into buffers. Returns the memory to be written, in whole
-    /// units, and the length of each compressed block.
+    /// units, and for each block its place: where it begins in its chain, and its length. A block
+    /// that does not begin its chain is in that of the last compressed block.
     ///
     /// # Safety
     /// The memory of both is valid, nobody writes to `pieces`, and nobody uses `buffers`.
-    unsafe fn pack_all(&mut self, pieces: &[Piece], buffers: &[Piece]) -> (Vec<Piece>, Vec<u32>) {
-        let (block, unit) = (self.block, self.unit);
-        let (mut memory, mut lens) = (Vec::new(), Vec::new());
-        let (packer, mut at) = (&mut self.packer, 0);
+    unsafe fn pack_all(&mut self, pieces: &[Piece], buffers: &[Piece]) -> (Vec<Piece>, Vec<(u32, u32)>) {
+        let (block, unit, shares) = (self.block, self.unit, self.shares());
+        // A page that has no neighbour to share with gains nothing.
+        let alone = shares && pieces.iter().map(Piece::len).sum::<usize>() == block;
+        let most = if shares { unit / 2 } else { block - unit };
+        let (mut memory, mut places) = (Vec::new(), Vec::new());
+        // The end of the buffers in use, and the bytes that are used of a unit that is shared.
+        let (packer, mut end, mut used) = (&mut self.packer, 0, 0);
         let pack = |bytes: &mut [u8]| {
-            let Some(packed) = packer.pack(bytes, block - unit) else {
-                memory.extend(cut(pieces, lens.len() * block, block));
-                lens.push(block as u32);
+            let Some(packed) = (if alone { None } else { packer.pack(bytes, most) }) else {
+                memory.extend(cut(pieces, places.len() * block, block));
+                places.push((0, block as u32));
                 return;
             };
-            let taken = packed.len().next_multiple_of(unit);
+            let joins = shares && used > 0 && used + packed.len() <= unit;
+            if !joins {
+                let taken = packed.len().next_multiple_of(unit);
+                memory.extend(cut(buffers, end, taken));
+                (end, used) = (end + taken, 0);
+            }
+            let at = if shares { end - unit + used } else { end - packed.len().next_multiple_of(unit) };
             let to = cut(buffers, at, packed.len());
             // SAFETY: the packed bytes belong to the packer; the buffers have no other user.
             unsafe { copy(&[Piece::new(packed.as_ptr() as usize, packed.len())], &to) };
-            memory.extend(cut(buffers, at, taken));
-            lens.push(packed.len() as u32);
-            at += taken;
+            places.push((used as u32, packed.len() as u32));
+            if shares {
+                used += packed.len();
+            }
         };
         // SAFETY: the pieces are valid, and nobody writes to them.
         unsafe { each_block::<false>(pieces, &mut self.whole, pack) };
-        (memory, lens)
+        (memory, places)
     }
 
     /// Takes this number of units: together, if that costs at most a part of the store.
@@ -411,7 +444,7 @@ impl<S: Store> Compressed<S> {
         } else if !is_read && has_failed {
             operation.slots.clone().for_each(|slot| self.drop_slot(slot));
         }
-        self.buffers[index_of(operation.kind)].give_back(buffers);
+        self.buffers[operation.kind as usize].give_back(buffers);
         ended.push(Ended { id, result: operation.failure.map_or(Ok(()), Err) });
     }
 
@@ -420,17 +453,24 @@ impl<S: Store> Compressed<S> {
     /// # Safety
     /// The memory of both is valid, and has no other user.
     unsafe fn unpack_all(&mut self, pieces: &[Piece], buffers: &[Piece], first: u32) -> bool {
-        let (block, unit) = (self.block, self.unit);
-        let (packer, scattered) = (&mut self.packer, &mut self.scattered);
-        let (mut slots, mut at, mut good) = (self.slots[first as usize..].iter(), 0, true);
+        let (block, unit, parts) = (self.block, self.unit, self.parts_of_slot);
+        let (packer, scattered, unsplit) = (&mut self.packer, &mut self.scattered, &mut self.unsplit);
+        let (mut slots, mut end, mut good) = ((first as usize..).zip(&self.slots[first as usize..]), 0, true);
+        let (mut chains, mut opened) = (Chains::default(), None);
         let unpack = |bytes: &mut [u8]| {
-            let Some(location) = slots.next() else { return };
-            let len = location.len as usize;
-            if len == block {
+            let Some((slot, &location)) = slots.next() else { return };
+            let (len, is_part) = (location.len as usize, location.is_part());
+            if location.is_plain(block) {
                 return;
             }
-            let from = cut(buffers, at, len);
-            at += len.next_multiple_of(unit);
+            let chain = chains.place(location, end);
+            if chain == end {
+                end += (location.end() as usize).next_multiple_of(unit);
+            }
+            if is_part && opened == Some(location.first) {
+                return bytes.copy_from_slice(&unsplit[slot % parts * block..][..block]);
+            }
+            let from = cut(buffers, chain + location.end() as usize - len, len);
             let packed = match from[..] {
                 // SAFETY: the buffers are valid, and nobody else uses them.
                 [piece] => unsafe { memory::bytes(piece.at(), len) },
@@ -442,7 +482,14 @@ impl<S: Store> Compressed<S> {
                     &mut scattered[..len]
                 }
             };
-            good &= packer.unpack(packed, bytes);
+            if !is_part {
+                good &= packer.unpack(packed, bytes);
+            } else if packer.unpack(packed, unsplit) {
+                opened = Some(location.first);
+                bytes.copy_from_slice(&unsplit[slot % parts * block..][..block]);
+            } else {
+                (opened, good) = (None, false);
+            }
         };
         // SAFETY: the pieces are valid, and nobody else uses them.
         unsafe { each_block::<true>(pieces, &mut self.whole, unpack) };
@@ -461,6 +508,12 @@ impl<S: Store> Compressed<S> {
     /// All slots are empty.
     fn drop_slot(&mut self, slot: u32) {
         let location = std::mem::replace(&mut self.slots[slot as usize], NOWHERE);
+        if let Some(users) = self.users.get_mut(location.first as usize) {
+            *users -= 1;
+            if *users > 0 {
+                return;
+            }
+        }
         let mut runs = Vec::new();
         self.units.chain(location.first, &mut runs);
         for run in runs {
@@ -498,13 +551,39 @@ impl<S: Store> Store for Compressed<S> {
         BelowMut::Spread(self)
     }
 
-    /// A block that was compressed as a whole cannot be read in parts.
-    fn may_split(&self, _more: usize) -> bool {
-        false
+    /// The units of a block that is not compressed become those of its pages.
+    fn may_split(&self, more: usize) -> bool {
+        let (extents, page) = (self.slots.len() * self.block / EXTENT, self.block / more);
+        let has_numbers = room_for_numbers(extents, page, || self.name()).is_ok();
+        !self.fixed && self.parts_of_slot == 1 && page.is_multiple_of(self.unit) && has_numbers
     }
 
-    fn split(&mut self, _more: usize) {
-        unreachable!("its slots cannot be split");
+    fn split(&mut self, more: usize) {
+        let whole = self.block;
+        self.block /= more;
+        let (units, users) = (&mut self.units, &mut self.users);
+        let per_page = (self.block / self.unit) as u32;
+        let mut slots = Vec::with_capacity(self.slots.len() * more);
+        for location in std::mem::take(&mut self.slots) {
+            if location.first == NONE {
+                slots.extend(std::iter::repeat_n(NOWHERE, more));
+            } else if location.len as usize == whole {
+                let mut first = location.first;
+                for _ in 0..more {
+                    users[first as usize] = 1;
+                    slots.push(Location { first, from: 0, len: self.block as u32 });
+                    first = units.cut(first, per_page);
+                }
+            } else {
+                users[location.first as usize] = more as u16;
+                slots.extend(std::iter::repeat_n(Location { from: PART, ..location }, more));
+            }
+        }
+        self.slots = slots;
+        self.parts_of_slot = more;
+        self.unsplit = std::mem::replace(&mut self.whole, vec![0; self.block]);
+        // The reads that they belong to were judged.
+        (self.came, self.parts) = Default::default();
     }
 
     // The places of blocks are independent of their slots.
@@ -529,7 +608,7 @@ impl<S: Store> Store for Compressed<S> {
         if id as usize >= self.came.len() {
             self.came.resize_with(id as usize + 1, Vec::new);
         }
-        let queue = &mut self.waiting[index_of(kind)];
+        let queue = &mut self.waiting[kind as usize];
         if urgent {
             queue.push_front(id)
         } else {
@@ -593,8 +672,9 @@ impl<S: Store> Spread for Compressed<S> {
     }
 
     fn part_wants_back(&self, slot: u32) -> bool {
-        let first = self.slots[slot as usize].first;
-        first != NONE && self.inner.wants_back(first)
+        let location = self.slots[slot as usize];
+        let many = location.is_part() && self.units_of(location.len) as usize * self.unit > self.block;
+        location.first != NONE && (many || self.inner.wants_back(location.first))
     }
 
     fn whereabouts_of_part(&self, slot: u32) -> Option<String> {

@@ -208,7 +208,7 @@ fn all(log: &Log) -> Vec<(&'static str, Box<dyn Store>)> {
 /// What a store does not pass on, and why. (`drains` is a part of `presence`.)
 const OWN: [(&str, &str, &str); 7] = [
     ("encrypted", "judge", "its tags have judged the bytes"),
-    ("compressed", "may_split", "a block that was compressed as a whole cannot be read in parts"),
+    ("compressed", "may_split", "its units are not split"),
     ("compressed", "split", "the same"),
     ("tiered", "joins", "neighbours may lie in different stores"),
     ("mirror", "judge", "it keeps verdicts itself, and reads another copy"),
@@ -302,7 +302,7 @@ fn passed_on(store: Box<dyn Store>, log: &Log) -> Option<Vec<&'static str>> {
     note("may_split", log.hears("may_split", || _ = rig.store.may_split(4)) && rig.store.may_split(4));
     let may_split = rig.store.may_split(4);
     note("split", may_split && log.hears("split", || rig.store.split(4)));
-    note("forget", log.hears("forget", || rig.store.forget(0..1)));
+    note("forget", log.hears("forget", || rig.store.forget(0..4)));
     note("close", log.hears("close", || rig.store.close()));
     note("inherit", log.hears("inherit", || rig.store.inherit().unwrap()));
     note("adopt", log.hears("adopt", || rig.store.adopt()));

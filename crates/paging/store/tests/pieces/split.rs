@@ -1,12 +1,14 @@
 //! Stores whose slots are split: the bytes stay, and each part is a slot of its own.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use terapage_store::{
-    Codec, Compressed, Delayed, EXTENT, Encrypted, Faults, Faulty, FileStore, Mirror, Op, OpKind, Packed,
-    Placement, Ram, Store, StoreRing, Striped, Tier, Tiered,
+    Below, BelowMut, Codec, Compressed, Delayed, EXTENT, Encrypted, Ended, Error, Faults, Faulty, FileStore,
+    Mirror, Op, OpKind, Packed, Placement, Ram, Store, StoreRing, Striped, Tier, Tiered,
 };
 use terapage_sys::memory;
-use terapage_sys::ring::{IoEngine, Piece, Ring};
+use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 
 const BLOCK: usize = 16 << 10;
 const MORE: usize = 4;
@@ -19,6 +21,12 @@ fn file() -> Box<dyn Store> {
 
 fn ram(extents: usize) -> Box<dyn Store> {
     Box::new(Ram::new(BLOCK, extents * EXTENT))
+}
+
+fn compressed(unit: usize, codec: Codec) -> Box<dyn Store> {
+    let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let inner = FileStore::open(place, unit, None).unwrap();
+    Box::new(Compressed::new(inner, BLOCK, unit, codec).unwrap())
 }
 
 fn striped(stores: Vec<Box<dyn Store>>) -> Box<dyn Store> {
@@ -52,6 +60,9 @@ fn all() -> Vec<(&'static str, Box<dyn Store>)> {
         ("mirror of tiers", mirror(tiered(ram(1), ram(100)), tiered(ram(2), ram(100)))),
         ("encrypted stripes", encrypted(striped(vec![file(), file()]))),
         ("tiers of mirrors", tiered(mirror(ram(1), ram(1)), encrypted(file()))),
+        ("compressed, in pages", compressed(PAGE, Codec::Lz4)),
+        ("compressed, in parts of pages", compressed(PAGE / 4, Codec::Zstd(1))),
+        ("compressed stripes", striped(vec![compressed(PAGE, Codec::Zstd(9)), file()])),
         ("mirror with a copy that flips bits", mirror(Box::new(Faulty::new(ram(100), flips, 1)), ram(100))),
     ]
 }
@@ -124,17 +135,23 @@ impl Rig {
                 self.pages.retain(|page, _| !pages.contains(page));
             }
             1..5 => {
-                for (index, page) in pages.enumerate() {
-                    self.number += 1;
-                    let bytes = content(self.number, page);
-                    self.memory((index + 1) * PAGE)[index * PAGE..].copy_from_slice(&bytes);
-                    self.pages.insert(page, self.number);
-                }
-                assert!(self.operate(OpKind::Write, first, count));
+                self.write(first, count);
             }
             _ if pages.clone().all(|page| self.pages.contains_key(&page)) => self.read(first, count),
             _ => {}
         }
+    }
+
+    /// Writes new bytes to slots.
+    fn write(&mut self, first: u32, count: usize) {
+        let parts = (self.block / PAGE) as u32;
+        for (index, page) in (first * parts..(first + count as u32) * parts).enumerate() {
+            self.number += 1;
+            let bytes = content(self.number, page);
+            self.memory((index + 1) * PAGE)[index * PAGE..].copy_from_slice(&bytes);
+            self.pages.insert(page, self.number);
+        }
+        assert!(self.operate(OpKind::Write, first, count));
     }
 
     /// Reads slots, which have what was written there; a copy that is wrong is followed by another.
@@ -157,10 +174,19 @@ impl Rig {
     }
 }
 
-/// Bytes that compress to a half.
+/// Bytes of a page, of which up to the whole do not compress.
 fn content(number: u64, page: u32) -> Vec<u8> {
-    let word = |at: usize| (number << 20 ^ u64::from(page)).wrapping_mul(at as u64 | 1).to_le_bytes();
-    (0..PAGE / 16).flat_map(|at| [word(at), [7; 8]]).flatten().collect()
+    let mut seed = number << 20 ^ u64::from(page);
+    let noise = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as u8
+    };
+    let len = number as usize % 9 * PAGE / 8;
+    let tag = number << 20 ^ u64::from(page);
+    let mut bytes: Vec<u8> = (0..len).map(noise).collect();
+    bytes.resize(PAGE, number as u8);
+    bytes[PAGE - 8..].copy_from_slice(&tag.to_le_bytes());
+    bytes
 }
 
 #[test]
@@ -196,19 +222,108 @@ fn what_was_written_before_is_read_in_parts() {
     }
 }
 
+/// Memory with slots of [`PAGE`] bytes, which counts the bytes that are read.
+#[derive(Clone, Default)]
+struct Counted {
+    ram: Arc<Mutex<Option<Ram>>>,
+    read: Arc<AtomicUsize>,
+}
+
+impl Store for Counted {
+    fn name(&self) -> String {
+        "counted".to_owned()
+    }
+
+    fn slots(&self) -> u32 {
+        self.ram.lock().unwrap().as_ref().map_or(0, Ram::slots)
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        self.ram.lock().unwrap().get_or_insert_with(|| Ram::new(PAGE, 100 * EXTENT)).grow()
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below::Nothing
+    }
+
+    fn below_mut(&mut self) -> BelowMut<'_> {
+        BelowMut::Nothing
+    }
+
+    fn may_split(&self, _more: usize) -> bool {
+        false
+    }
+
+    fn split(&mut self, _more: usize) {
+        unreachable!("its slots cannot be split");
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        if op.kind == OpKind::Read {
+            self.read.fetch_add(op.bytes(), Relaxed);
+        }
+        // SAFETY: the promise is passed on.
+        unsafe { self.ram.lock().unwrap().as_mut().unwrap().begin(ring, op, ended) };
+    }
+
+    fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {}
+}
+
 #[test]
-fn stores_that_compress_whole_blocks_say_no_from_the_start() {
-    let compressed = |unit: usize| {
-        let inner = Box::new(Ram::new(unit, 8 * EXTENT)) as Box<dyn Store>;
-        Box::new(Compressed::new(inner, BLOCK, unit, Codec::Lz4).unwrap()) as Box<dyn Store>
-    };
+fn a_page_is_read_from_a_compressed_store_by_as_many_bytes_as_from_a_plain_one() {
+    const SLOTS: u32 = 128;
+    let counted = Counted::default();
+    let store = Compressed::new(counted.clone(), BLOCK, PAGE, Codec::Lz4).unwrap();
+    let Some(mut rig) = Rig::new(Box::new(store)) else { return };
+    rig.store.grow().unwrap();
+    for slot in 0..SLOTS {
+        rig.write(slot, 1);
+    }
+    rig.store.split(MORE);
+    rig.block = PAGE;
+    let mut wanted_back = 0;
+    for page in 0..SLOTS * MORE as u32 {
+        counted.read.store(0, Relaxed);
+        rig.read(page, 1);
+        // What takes more is written again, and then takes no more.
+        if rig.store.wants_back(page) {
+            wanted_back += 1;
+            rig.store.forget(page..page + 1);
+            rig.write(page, 1);
+            counted.read.store(0, Relaxed);
+            rig.read(page, 1);
+        }
+        assert_eq!(counted.read.load(Relaxed), PAGE, "page {page}");
+        assert!(!rig.store.wants_back(page), "page {page}");
+    }
+    assert!((50..450).contains(&wanted_back), "{wanted_back} pages of blocks that were read as a whole");
+    // Pages that are written together share units.
+    for page in (0..SLOTS * MORE as u32).step_by(8) {
+        rig.write(page, 8);
+    }
+    let all = SLOTS as usize * BLOCK;
+    counted.read.store(0, Relaxed);
+    (0..SLOTS * MORE as u32).step_by(8).for_each(|page| rig.read(page, 8));
+    let read = counted.read.load(Relaxed);
+    assert!(read < all / 4 * 3, "{read} bytes of {all}");
+}
+
+#[test]
+fn stores_that_compress_in_memory_or_in_a_given_room_say_no_from_the_start() {
     let packed = || Box::new(Packed::new(BLOCK, 4 << 20, false).unwrap()) as Box<dyn Store>;
+    let fixed = || {
+        let mut inner = Ram::new(PAGE, 8 * EXTENT);
+        inner.grow().unwrap();
+        Box::new(Compressed::new(inner, BLOCK, PAGE, Codec::Lz4).unwrap()) as Box<dyn Store>
+    };
+    // Of a block that is not compressed, no unit would have one page.
+    let large_units = Ram::new(2 * PAGE, 8 * EXTENT);
     let no = [
         packed(),
-        compressed(4096),
-        compressed(1024),
+        fixed(),
+        Box::new(Compressed::new(large_units, BLOCK, 2 * PAGE, Codec::Lz4).unwrap()),
         tiered(packed(), file()),
-        striped(vec![file(), compressed(4096)]),
+        striped(vec![file(), fixed()]),
     ];
     assert!(no.iter().all(|store| !store.may_split(MORE)));
     // Nor can slots be split that nobody said would be.
