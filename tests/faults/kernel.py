@@ -87,7 +87,7 @@ def docker_profile(bench):
     run = [*bench.command, "run", "--memory", "24M", "--require", "--store"]
     # The second one limits its open files, and so cannot write counters.
     victim, fork = ["--stats", stats, "--", bench.build("victim.c"), "96", "once"], ["--", bench.build("fork.c"), "48"]
-    stores = [bench.store, f"mirror:{bench.store}+{second}", f"tier:ram:auto+{bench.store}"]
+    stores = [bench.store, f"mirror:{bench.store}+{second}", f"tier:ram:8M+{bench.store}"]
     # A host traps what the profile lets pass, though programs find no clone3 anyway.
     static = ["--stats", stats, "--", hosted.built(bench, "static", "gcc", "-static", "-O2", hosted.source("victim.c")), "96", "once"]
     for store in stores:

@@ -41,7 +41,7 @@ Examples:
   terapage run --memory 8G -- make -j8
   terapage run -m 50% --store /mnt/nvme0 --store /mnt/nvme1 --placement round-robin -- ./solver
   terapage run -m 4G --store valkey://far1:6379 -- ./simulation input.dat
-  terapage run -m 4G --store tier:ram:auto+/mnt/nvme0 -- ./solver
+  terapage run -m 4G --store tier:ram:1G+/mnt/disk -- ./solver
   terapage run -m 2G --encrypt --store /var/tmp -- ./solver
   terapage run -m 2G --block 64K --stats counters.json -- python3 analyse.py
 

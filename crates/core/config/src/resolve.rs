@@ -274,10 +274,10 @@ mod tests {
             }
             partial.resolve(&AnyStore, |_| None)
         };
-        let settings = resolve("30M", "tier:ram:auto+/a+/b").unwrap();
+        let settings = resolve("30M", "tier:ram:10M+/a+/b").unwrap();
         assert_eq!((settings.ram(), settings.block_bytes()), (Size(10 << 20), 4096));
         let file = |path: &str| StoreSpec::File(path.into());
-        let ram = StoreSpec::Ram(Some(Size(10 << 20)));
+        let ram = StoreSpec::Ram(Size(10 << 20));
         assert_eq!(settings.specs(&AnyStore), [StoreSpec::Tier(vec![ram, file("/a"), file("/b")])]);
         for (stores, says) in [("tier:ram:23M+/a", "less than a quarter"), ("ram:4M\n/a", "tier:ram:")] {
             let error = resolve("30M", stores).unwrap_err().to_string();

@@ -59,7 +59,6 @@ impl Settings {
     /// A store with the encryption and compression of these settings.
     fn dressed(&self, store: StoreSpec, known: &dyn Stores) -> StoreSpec {
         let wants = |url: &str| known.wants_cipher(url, self.encrypt.is_none());
-        let store = store.with_ram(self.auto_ram());
         let store = match self.encrypt {
             Some(true) => store.encrypted(),
             _ => store.encrypted_where(&wants),
@@ -94,12 +93,6 @@ impl Settings {
         if self.splits() { block.min(crate::SPLIT_BLOCK.max(page_size())) } else { block }
     }
 
-    /// The most memory of `ram:auto`: a third of the budget. It cannot shrink with a budget that
-    /// follows the free memory, so it is a sixth of what that can be.
-    fn auto_ram(&self) -> Size {
-        Size(self.memory.size.0 / if self.memory.is_auto { 6 } else { 3 })
-    }
-
     /// Only a shared budget follows the free memory: with `auto`, each process that has a budget of
     /// its own has half of the memory.
     pub(crate) fn settled(mut self) -> Settings {
@@ -111,7 +104,7 @@ impl Settings {
 
     /// The most bytes of the budget that stores in memory use.
     pub fn ram(&self) -> Size {
-        Size(self.stores.iter().map(|store| store.ram_bytes(self.auto_ram())).sum())
+        Size(self.stores.iter().map(|store| store.ram_bytes()).sum())
     }
 
     /// Reads the variables of [`to_variables`](Self::to_variables). A variable that is missing or
@@ -154,7 +147,7 @@ mod tests {
         ];
         prop_oneof![
             leaf.clone(),
-            proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)).prop_map(StoreSpec::Ram),
+            ((1u64 << 20)..1 << 62).prop_map(|bytes| StoreSpec::Ram(Size(bytes))),
             proptest::collection::vec(leaf.clone(), 2..4).prop_map(StoreSpec::Tier),
             proptest::collection::vec(leaf, 2..4).prop_map(StoreSpec::Mirror),
         ]

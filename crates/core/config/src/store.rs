@@ -18,8 +18,8 @@ pub enum StoreSpec {
     Compressed(Codec, Box<StoreSpec>),
     /// Several in order, the fastest first: `tier:A+B`.
     Tier(Vec<StoreSpec>),
-    /// Memory with this number of bytes, compressed: `ram:SIZE`; `None` is `ram:auto`.
-    Ram(Option<Size>),
+    /// Memory with this number of bytes, compressed: `ram:SIZE`.
+    Ram(Size),
     /// A store elsewhere: `KIND://...`.
     Url(String),
 }
@@ -133,8 +133,7 @@ impl StoreSpec {
             }
             StoreSpec::Mirror(copies) => joined("mirror:", copies),
             StoreSpec::Tier(tiers) => joined("tier:", tiers),
-            StoreSpec::Ram(None) => "ram:auto".into(),
-            StoreSpec::Ram(Some(size)) => format!("ram:{}", size.0).into(),
+            StoreSpec::Ram(size) => format!("ram:{}", size.0).into(),
             StoreSpec::Encrypted(inner) | StoreSpec::Compressed(_, inner) => inner.to_text(),
             StoreSpec::Url(url) => url.into(),
         }
@@ -237,23 +236,12 @@ impl StoreSpec {
         (block / UNITS).max(if self.paths().is_empty() { FAR_UNIT } else { DISK_UNIT })
     }
 
-    /// Bytes of memory that the store uses; `auto` stands for `ram:auto`.
-    pub(crate) fn ram_bytes(&self, auto: Size) -> u64 {
+    /// Bytes of memory that the store uses.
+    pub(crate) fn ram_bytes(&self) -> u64 {
         match self {
-            StoreSpec::Ram(size) => size.unwrap_or(auto).0,
-            StoreSpec::Tier(tiers) => tiers.iter().map(|tier| tier.ram_bytes(auto)).sum(),
+            StoreSpec::Ram(size) => size.0,
+            StoreSpec::Tier(tiers) => tiers.iter().map(StoreSpec::ram_bytes).sum(),
             _ => 0,
-        }
-    }
-
-    /// The same with a size for `ram:auto`.
-    pub(crate) fn with_ram(self, auto: Size) -> StoreSpec {
-        match self {
-            StoreSpec::Ram(size) => StoreSpec::Ram(size.or(Some(auto))),
-            StoreSpec::Tier(tiers) => {
-                StoreSpec::Tier(tiers.into_iter().map(|tier| tier.with_ram(auto)).collect())
-            }
-            other => other,
         }
     }
 
@@ -333,7 +321,7 @@ fn mirror(bytes: &[u8]) -> Result<StoreSpec, String> {
     if copies.iter().any(|copy| matches!(copy, StoreSpec::Mirror(_))) {
         return Err("a mirror within a mirror is the same as one mirror (write mirror:A+B+C)".to_owned());
     }
-    if copies.iter().any(|copy| copy.ram_bytes(Size(1)) > 0) {
+    if copies.iter().any(|copy| copy.ram_bytes() > 0) {
         return Err("a mirror has no copy in memory (write tier:ram:2G+mirror:A++B)".to_owned());
     }
     let is_list = |url: &&str| url.split(':').next().is_some_and(|scheme| scheme.ends_with("+list"));
@@ -356,14 +344,11 @@ fn tier(bytes: &[u8]) -> Result<StoreSpec, String> {
 const RAM_MIN: Size = Size(1 << 20);
 
 fn ram(text: &str) -> Result<StoreSpec, String> {
-    if text == "auto" {
-        return Ok(StoreSpec::Ram(None));
-    }
-    let size: Size = text.parse().map_err(|error| format!("{error} (write ram:2G or ram:auto)"))?;
+    let size: Size = text.parse().map_err(|error| format!("{error} (write ram:2G)"))?;
     if size < RAM_MIN {
-        return Err(format!("ram:{text} is less than the minimum of {RAM_MIN} (write ram:2G or ram:auto)"));
+        return Err(format!("ram:{text} is less than the minimum of {RAM_MIN} (write ram:2G)"));
     }
-    Ok(StoreSpec::Ram(Some(size)))
+    Ok(StoreSpec::Ram(size))
 }
 
 /// Checks that there is room now for stores of this size.
@@ -501,14 +486,15 @@ pub(crate) mod tests {
     fn tiers_may_begin_in_memory() {
         let parse = |text: &str| StoreSpec::parse(OsStr::new(text));
         let file = |path: &str| StoreSpec::File(path.into());
-        let ram = StoreSpec::Ram(Some(Size(2 << 30)));
+        let ram = StoreSpec::Ram(Size(2 << 30));
         let mirror = StoreSpec::Mirror(vec![file("/a"), file("/b")]);
         assert_eq!(parse("tier:ram:2G+/a"), Ok(StoreSpec::Tier(vec![ram.clone(), file("/a")])));
-        assert_eq!(parse("tier:ram:auto+/a"), Ok(StoreSpec::Tier(vec![StoreSpec::Ram(None), file("/a")])));
         let both = StoreSpec::Tier(vec![ram, mirror]);
         assert_eq!(parse("tier:ram:2G+mirror:/a++/b"), Ok(both.clone()));
         assert_eq!(StoreSpec::parse(&both.to_text()), Ok(both));
-        for text in ["tier:", "tier:/a", "tier:/a+tier:/b", "ram:", "ram:x", "ram:4K", "mirror:/a+ram:1G"] {
+        for text in
+            ["tier:", "tier:/a", "tier:/a+tier:/b", "ram:", "ram:x", "ram:auto", "ram:4K", "mirror:/a+ram:1G"]
+        {
             let why = parse(text).unwrap_err();
             assert!(!why.contains('\n'), "{text}: {why}");
         }
@@ -523,7 +509,7 @@ pub(crate) mod tests {
         let both = compressed(encrypted(file("/a")));
         assert_eq!(file("/a").encrypted().compressed(Codec::Lz4), both);
         assert_eq!(file("/a").compressed(Codec::Lz4).encrypted(), both);
-        let ram = StoreSpec::Ram(Some(Size(2 << 30)));
+        let ram = StoreSpec::Ram(Size(2 << 30));
         let tier = StoreSpec::Tier(vec![ram.clone(), file("/a")]);
         let dressed = tier.clone().encrypted().compressed(Codec::Lz4);
         assert_eq!(dressed, StoreSpec::Tier(vec![ram, both]));

@@ -75,17 +75,25 @@ impl Magazines {
     /// Keeps an object of a size.
     #[inline]
     pub fn put(&mut self, size: usize, object: usize) -> Put {
-        if self.has(size, object) {
-            return Put::There;
+        match self.has(size, object) {
+            true => Put::There,
+            false if self.add(size, object) => Put::Done,
+            false => Put::Full,
         }
+    }
+
+    /// Keeps an object of a size that a heap has just given, so that it is not kept already.
+    /// Returns whether there was room.
+    #[inline]
+    pub fn add(&mut self, size: usize, object: usize) -> bool {
         let magazine = &mut self.0[size];
         if magazine.count >= usize::from(ROOM[size]) {
-            return Put::Full;
+            return false;
         }
         magazine.objects[magazine.count % MOST] = object;
         magazine.tags[magazine.count % MOST] = tag(object);
         magazine.count += 1;
-        Put::Done
+        true
     }
 
     /// Whether an object of a size is kept.

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use terapage_config::{Settings, Size, StoreSpec, default_store};
+use terapage_config::{Settings, StoreSpec, default_store};
 
 /// Terms that are the same for all parts of a store.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ impl Shelf {
                 Box::new(Mirror::with_spares(copies, spares, terms.block)?.splitting_to(terms.least))
             }
             StoreSpec::Tier(tiers) => Box::new(Tiered::new(self.open_tiers(tiers, terms)?, terms.block)?),
-            StoreSpec::Ram(size) => Box::new(ram(*size, terms, false)?),
+            StoreSpec::Ram(size) => Box::new(Packed::new(terms.block, size.0, false)?),
             StoreSpec::Encrypted(inner) => {
                 let inner = self.with_faults(self.open(inner, terms)?);
                 Box::new(Encrypted::new(inner, terms.block)?.splitting_to(terms.least))
@@ -132,7 +132,7 @@ impl Shelf {
         let open = |(index, tier): (usize, &StoreSpec)| {
             Ok(match tier {
                 StoreSpec::Ram(size) if index + 1 < tiers.len() => {
-                    Tier { store: Box::new(ram(*size, terms, true)?), choosy: true }
+                    Tier { store: Box::new(Packed::new(terms.block, size.0, true)?), choosy: true }
                 }
                 other => Tier { store: self.open(other, terms)?, choosy: false },
             })
@@ -213,11 +213,6 @@ impl Shelf {
             self.open_all(&specs, placement, terms)
         }
     }
-}
-
-/// Compressed memory; the settings have replaced `auto` by a size.
-fn ram(size: Option<Size>, terms: Terms, choosy: bool) -> Result<Packed, Error> {
-    Packed::new(terms.block, size.map_or(0, |size| size.0), choosy)
 }
 
 fn is_encrypted(spec: &StoreSpec) -> bool {

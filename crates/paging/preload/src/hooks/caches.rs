@@ -125,7 +125,7 @@ fn fill(cache: &Cache, thread: usize, size: usize) -> Option<usize> {
     let (&at, more) = objects[..count].split_first()?;
     // The last object kept is given out first, so their order stays.
     for &object in more.iter().rev() {
-        if cache.with(|magazines| magazines.put(size, object)) != Some(Put::Done) {
+        if cache.with(|magazines| magazines.add(size, object)) != Some(true) {
             heap::give_back(&[object]);
         }
     }

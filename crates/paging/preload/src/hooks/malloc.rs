@@ -163,7 +163,7 @@ pub unsafe extern "C" fn cfree(old: *mut u8) {
 pub mod behind {
     use crate::arena;
     use crate::caches;
-    use crate::heap::{TABLE, allocate, or_none, release, resize, usable};
+    use crate::heap::{allocate, or_none, release, resize, usable};
     use crate::set_errno;
     use terapage_sys::page_bytes;
 
@@ -211,7 +211,7 @@ pub mod behind {
         }
 
         fn free(old: *mut u8) {
-            if arena::contains(old as usize) && TABLE.is_small(old as usize) && caches::put(old as usize) {
+            if arena::contains(old as usize) && caches::put(old as usize) {
                 return;
             }
             // `free` must not change the program's `errno`. SAFETY: `errno` belongs to this thread.
