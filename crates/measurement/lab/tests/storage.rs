@@ -156,6 +156,34 @@ fn what_is_in_force_is_said_and_what_can_no_longer_be_chosen() {
     assert_eq!(left(place.path()), Vec::<String>::new());
 }
 
+/// A disk of two devices without an array has a file system on each, and swap lies on its
+/// contender's own disk.
+#[test]
+fn a_disk_may_be_two_file_systems_and_swap_lies_on_its_own_disk() {
+    let Some(program) = lab_with_loops() else { return };
+    let place = directory();
+    let disk = "kind = \"ext4\", disks = 2, size = \"64M\"";
+    let all = contender("two", disk) + &contender("swap", disk).replace("memory", "swap");
+    let script = "set -- $(grep -c terapage-lab-.*mnt- /proc/mounts) $(grep -c mnt-0.*swap /proc/swaps); \
+                  test $1 = 2 && echo $2 > swaps; exit 0";
+    experiment(place.path(), &format!("\"sh\", \"-c\", \"{script}\""), &all);
+    let sizes = "[sizes]\nmemory = \"64M\"\ndata = \"16M\"\n";
+    let file = place.path().join("disks.toml");
+    let whole = fs::read_to_string(&file).expect("a file").replace("[program]", &format!("{sizes}[program]"));
+    fs::write(&file, whole).expect("a file");
+    let output = run(&program, place.path(), &USUAL);
+    let (out, errors) = text(&output);
+    if errors.contains("left out: swap") {
+        println!("SKIPPED: {errors}");
+        return;
+    }
+    assert!(output.status.success(), "{out}{errors}");
+    // The contender that runs last is swap.
+    let swaps = fs::read_to_string(place.path().join("swaps")).expect("there were two file systems");
+    assert_eq!(swaps.trim(), "1", "{out}{errors}");
+    assert_eq!(left(place.path()), Vec::<String>::new());
+}
+
 /// Waits until a condition holds.
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();

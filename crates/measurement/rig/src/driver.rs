@@ -17,12 +17,14 @@ pub struct Driver {
     block: u64,
     numbers: SplitMix,
     free: Vec<usize>,
-    /// The time when the read of each slot was due.
-    due: Vec<u64>,
+    /// The times when the read of each slot was due, and when it was submitted.
+    due: Vec<(u64, u64)>,
     batch: Vec<Read>,
     ended: Vec<usize>,
-    /// The lateness of reads, ns.
+    /// The lateness of reads, ns: from when each was due.
     pub latency: Histogram<u64>,
+    /// Their time from when each was submitted, ns, as fio has it.
+    pub from_submission: Histogram<u64>,
     /// Reads that have ended.
     pub ios: u64,
 }
@@ -40,16 +42,18 @@ impl Driver {
         (slots, m): (usize, usize),
         digits: u8,
     ) -> anyhow::Result<Driver> {
+        let empty = Histogram::new_with_bounds(1, LATENCY_MOST_NS, digits).context("a histogram")?;
         Ok(Driver {
             way,
             places,
             block,
             numbers: SplitMix(seed),
             free: (0..slots).collect(),
-            due: vec![0; slots],
+            due: vec![(0, 0); slots],
             batch: Vec::with_capacity(m),
             ended: Vec::with_capacity(slots),
-            latency: Histogram::new_with_bounds(1, LATENCY_MOST_NS, digits).context("a histogram")?,
+            latency: empty.clone(),
+            from_submission: empty,
             ios: 0,
         })
     }
@@ -60,9 +64,10 @@ impl Driver {
     /// A read fails.
     pub fn hand_in(&mut self, m: usize, due: u64) -> anyhow::Result<()> {
         self.batch.clear();
+        let now = now_ns();
         for _ in 0..m {
             let Some(slot) = self.free.pop() else { bail!("no slot is free") };
-            self.due[slot] = due;
+            self.due[slot] = (due, now);
             let offset = self.numbers.below(self.places) * self.block;
             self.batch.push(Read { slot, offset });
         }
@@ -77,7 +82,9 @@ impl Driver {
         self.way.reap(least, until, &mut self.ended)?;
         let now = now_ns();
         for slot in self.ended.drain(..) {
-            self.latency.saturating_record(now.saturating_sub(self.due[slot]).max(1));
+            let (due, submitted) = self.due[slot];
+            self.latency.saturating_record(now.saturating_sub(due).max(1));
+            self.from_submission.saturating_record(now.saturating_sub(submitted).max(1));
             self.free.push(slot);
             self.ios += 1;
         }

@@ -32,9 +32,6 @@ impl Campaign<'_> {
         };
         let block = of("block");
         let data = of("data").unwrap_or(memory);
-        // A program that is larger than its memory and not paged, such as a static program, has no
-        // figure.
-        let limits = Limits { data, memory, block, options, may_fit: data <= memory };
         let disk = match &contender.disk {
             Some(form) => match disk_up(site, experiment, form, cell, self.file.path()) {
                 Ok(disk) => Some(disk),
@@ -47,6 +44,10 @@ impl Campaign<'_> {
             None => None,
         };
         let program = self.program(cell, contender, &sizes, disk.as_ref())?;
+        let places = disk.as_ref().map(|disk| disk.places.clone()).unwrap_or_default();
+        // A program that is larger than its memory and not paged, such as a static program, has no
+        // figure.
+        let limits = Limits { data, memory, block, options, may_fit: data <= memory, places };
         let by_time = experiment.program.passes == Passes::Time;
         let kept = match by_time {
             true => Some(OwnedFile::create(&site.janitor, site.path("out"), 0o600)?),
@@ -134,7 +135,8 @@ impl Campaign<'_> {
             self.file.path().display().to_string(),
             self.text.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
         ];
-        let place = disk.map(|disk| disk.place.display().to_string()).unwrap_or_default();
+        let place = disk.and_then(|disk| disk.places.first());
+        let place = place.map(|place| place.display().to_string()).unwrap_or_default();
         let others = [
             ("dir", paths[0].as_str()),
             ("file", &paths[1]),

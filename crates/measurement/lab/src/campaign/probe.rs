@@ -30,7 +30,7 @@ pub fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<Lef
         memory = memory.min(sizes.get("memory").copied().unwrap_or(u64::MAX / 4));
         data = data.max(sizes.get("data").copied().unwrap_or(0));
     }
-    let limits = Limits { data, memory, block: None, options: Vec::new(), may_fit: true };
+    let limits = Limits { data, memory, block: None, options: Vec::new(), may_fit: true, places: Vec::new() };
     for one in experiment.all_contenders()? {
         if unders.contains(&one.under) {
             left_out.push(one.name);

@@ -195,8 +195,14 @@ impl Program {
 
     /// Runs it natively: the run, its exit status, a hash of what it writes.
     fn natively(&self, session: &Session, why: &str) -> anyhow::Result<(Run, i32, Option<String>)> {
-        let limits =
-            Limits { data: 0, memory: u64::MAX / 4, block: None, options: Vec::new(), may_fit: true };
+        let limits = Limits {
+            data: 0,
+            memory: u64::MAX / 4,
+            block: None,
+            options: Vec::new(),
+            may_fit: true,
+            places: Vec::new(),
+        };
         let site = &session.site;
         let (_owned, output) = OwnedFile::create(&site.janitor, site.path("out"), 0o600)?;
         let taken = output.try_clone()?;

@@ -24,7 +24,8 @@ impl Contender for Mmap {
         limits: &Limits,
         throttle: Option<&Throttle>,
     ) -> io::Result<Room<'a>> {
-        let map = OwnedFile::allocate(&site.janitor, site.path("map"), limits.data)?;
+        let map =
+            OwnedFile::allocate(&site.janitor, site.path_in(limits.directory(site), "map"), limits.data)?;
         Ok(Room { map: Some(map), cgroup: limited(site, limits.memory, throttle)?, ..Room::default() })
     }
 

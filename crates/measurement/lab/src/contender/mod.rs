@@ -25,7 +25,7 @@ use crate::workload::Pass;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use terapage_config::Size;
 
 const MIB: u64 = 1 << 20;
@@ -48,6 +48,16 @@ pub struct Limits {
     pub options: Vec<OsString>,
     /// Whether the program may be too small to be paged; otherwise that is a failure.
     pub may_fit: bool,
+    /// The file systems of the contender's own disk, on which its swap, store or mapped file lies;
+    /// if it has no own disk, these lie in the lab's directory.
+    pub places: Vec<PathBuf>,
+}
+
+impl Limits {
+    /// The directory of the contender's files.
+    fn directory<'a>(&'a self, site: &'a Site) -> &'a Path {
+        self.places.first().unwrap_or(&site.directory)
+    }
 }
 
 /// What a contender has set up for a run; the fields are dropped in this order.
@@ -75,12 +85,6 @@ pub trait Contender {
     /// # Errors
     /// The lab must stop.
     fn probe(&self, site: &Site, limits: &Limits) -> Answer;
-
-    /// The limits of the devices that the contender uses: `own` are those of its own disk or of the
-    /// chosen device.
-    fn throttle<'a>(&self, _site: &'a Site, own: Option<&'a Throttle>) -> Option<&'a Throttle> {
-        own
-    }
 
     /// Sets up what the contender's program needs.
     ///
@@ -162,7 +166,6 @@ pub fn contend(
 ) -> Result<Outcome, runner::Error> {
     let contender = of(under);
     let failed = |why| Ok(Outcome { run: failed(contender.name(), why), foreign_swap_bytes: 0 });
-    let throttle = contender.throttle(site, throttle);
     let room = match contender.set_up(site, limits, throttle) {
         Ok(room) => room,
         Err(error) => return failed(format!("cannot be set up: {error}")),

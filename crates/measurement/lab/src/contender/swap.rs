@@ -6,6 +6,7 @@ use crate::ground::janitor::Held;
 use crate::ground::site::Site;
 use crate::ground::swap::{self, Swap};
 use crate::ground::throttle::Throttle;
+use std::path::Path;
 use std::{fs, io};
 
 /// A way to swap.
@@ -27,10 +28,10 @@ impl Swapping {
     /// A swap file, with the multi-generational LRU.
     pub const MGLRU: Swapping = Swapping { name: "mglru", zram: false, setting: Some((swap::MGLRU, "7")) };
 
-    fn swap<'a>(&self, site: &'a Site, bytes: u64) -> io::Result<Swap<'a>> {
+    fn swap<'a>(&self, site: &'a Site, directory: &Path, bytes: u64) -> io::Result<Swap<'a>> {
         match self.zram {
             true => Swap::on_zram(&site.janitor, bytes),
-            false => Swap::on(&site.janitor, &site.directory, bytes),
+            false => Swap::on(&site.janitor, directory, bytes),
         }
     }
 
@@ -45,7 +46,7 @@ impl Swapping {
                 return Err("it is on already, so swap measures it".into());
             }
         }
-        self.swap(site, 16 * MIB).map(drop).map_err(|error| match self.zram {
+        self.swap(site, &site.directory, 16 * MIB).map(drop).map_err(|error| match self.zram {
             true => format!("no compressed device can be used: {error} (modprobe zram)"),
             false => format!("no swap file can be used: {error}"),
         })
@@ -72,7 +73,7 @@ impl Contender for Swapping {
             Held::set(&site.janitor, file.into(), before, value)
         });
         let held = held.transpose()?;
-        let swap = Some(self.swap(site, swap_bytes(limits.data))?);
+        let swap = Some(self.swap(site, limits.directory(site), swap_bytes(limits.data))?);
         Ok(Room { _held: held, swap, cgroup: limited(site, limits.memory, throttle)?, ..Room::default() })
     }
 

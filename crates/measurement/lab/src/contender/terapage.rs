@@ -27,21 +27,23 @@ impl Contender for Terapage {
         if let Err(why) = terapage_program(&site.program()) {
             return Ok(Err(why));
         }
-        let limits =
-            Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new(), may_fit: false };
+        let limits = Limits {
+            data: 32 * MIB,
+            memory: 16 * MIB,
+            block: None,
+            options: Vec::new(),
+            may_fit: false,
+            places: Vec::new(),
+        };
         let program = (site.program(), site.workload_arguments(&["scan", "--bytes", "33554432"]));
-        let outcome = contend((site, None), Under::Terapage, program, &limits, None, Finished::passes);
+        let outcome =
+            contend((site, site.throttle()), Under::Terapage, program, &limits, None, Finished::passes);
         Ok(match outcome.map(|outcome| outcome.run) {
             Ok(run) if run.end == End::Done && !run.passes.is_empty() => Ok(()),
             Ok(run) if run.end == End::Done => Err("terapage run does not run a program".into()),
             Ok(run) => Err(format!("terapage {}", run.end.text())),
             Err(stopped) => return Err(stopped),
         })
-    }
-
-    /// The store lies on the chosen device, whichever disk the program has.
-    fn throttle<'a>(&self, site: &'a Site, _own: Option<&'a Throttle>) -> Option<&'a Throttle> {
-        site.throttle()
     }
 
     fn set_up<'a>(&self, site: &'a Site, _: &Limits, throttle: Option<&Throttle>) -> io::Result<Room<'a>> {
@@ -59,8 +61,14 @@ impl Contender for Terapage {
         let terapage = terapage_program(&site.program())?;
         let mut all: Vec<OsString> =
             vec!["run".into(), "--require".into(), "--memory".into(), limits.memory.to_string().into()];
-        if !limits.options.iter().any(|option| option == "--store") {
-            all.extend(["--store".into(), site.directory.clone().into()]);
+        match limits.options.iter().any(|option| option == "--store") {
+            true => {}
+            false if limits.places.is_empty() => {
+                all.extend(["--store".into(), site.directory.clone().into()]);
+            }
+            false => {
+                all.extend(limits.places.iter().flat_map(|place| ["--store".into(), place.clone().into()]));
+            }
         }
         // The figures must be Terapage's, not those of a user's configuration file. The report
         // names variables that are set.

@@ -106,7 +106,8 @@ impl Ground {
 
     /// The directory for files on it.
     pub fn place(&self) -> PathBuf {
-        self.disk.as_ref().map_or_else(|| self.chosen.path.clone(), |disk| disk.place.clone())
+        let own = self.disk.as_ref().and_then(|disk| disk.places.first());
+        own.unwrap_or(&self.chosen.path).clone()
     }
 
     /// Its limits, if it has any.

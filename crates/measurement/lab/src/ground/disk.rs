@@ -81,8 +81,8 @@ pub struct Wanted<'a> {
 pub struct Disk {
     throttle: Option<Throttle>,
     undo: Vec<Undo>,
-    /// The mount point of its file system, or the device if it has none.
-    pub place: PathBuf,
+    /// The mount points of its file systems, or the device if it has none.
+    pub places: Vec<PathBuf>,
     /// The options that are in force, and the options that are not, in words.
     pub notes: Vec<String>,
 }
@@ -93,7 +93,7 @@ impl Disk {
     /// # Errors
     /// The disk cannot be set up; nothing of it remains.
     pub fn up(site: &Site, wanted: &Wanted<'_>) -> Result<Disk, Error> {
-        let mut disk = Disk { throttle: None, undo: Vec::new(), place: PathBuf::new(), notes: Vec::new() };
+        let mut disk = Disk { throttle: None, undo: Vec::new(), places: Vec::new(), notes: Vec::new() };
         let devices = disk.devices(site, wanted)?;
         if let Some(scheduler) = &wanted.scheduler {
             for device in &devices {
@@ -112,16 +112,19 @@ impl Disk {
             disk.throttle = Some(throttle);
         }
         match maker(wanted.form.kind) {
-            None => disk.place.clone_from(&devices[0]),
+            None => disk.places = devices,
             Some((maker, usual)) => {
-                let devices = match wanted.form.array {
-                    Some(Array::MdRaid6) => vec![disk.array(&site.janitor, &devices)?],
-                    None => devices,
+                let systems = match (wanted.form.array, wanted.form.kind) {
+                    (Some(Array::MdRaid6), _) => vec![vec![disk.array(&site.janitor, &devices)?]],
+                    (None, Kind::Btrfs) => vec![devices],
+                    (None, _) => devices.into_iter().map(|device| vec![device]).collect(),
                 };
                 let usual = usual.iter().map(|word| (*word).to_owned());
-                let options = usual.chain(wanted.form.make.iter().cloned());
-                format(site, maker, options.collect(), &devices, &wanted.form.gone)?;
-                disk.mount(site, wanted.form, &devices)?;
+                let options: Vec<String> = usual.chain(wanted.form.make.iter().cloned()).collect();
+                for devices in systems {
+                    format(site, maker, options.clone(), &devices, &wanted.form.gone)?;
+                    disk.mount(site, wanted.form, &devices)?;
+                }
             }
         }
         Ok(disk)
@@ -182,7 +185,7 @@ impl Disk {
 
     /// Mounts the new file system, and says which options are in force.
     fn mount(&mut self, site: &Site, form: &DiskForm, devices: &[PathBuf]) -> Result<(), Error> {
-        let point = site.path("mnt");
+        let point = site.path(&format!("mnt-{}", self.places.len()));
         let tell = |thing: Thing| Undo::tell(&site.janitor, thing).map_err(at("the record"));
         self.undo.push(tell(Thing::Directory(point.clone()))?);
         fs::create_dir(&point).map_err(at(point.display().to_string()))?;
@@ -212,7 +215,7 @@ impl Disk {
                 ));
             }
         }
-        self.place = point;
+        self.places.push(point);
         Ok(())
     }
 }

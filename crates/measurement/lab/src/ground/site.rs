@@ -124,7 +124,12 @@ impl Site {
 
     /// A path for this lab only, in its directory.
     pub fn path(&self, suffix: &str) -> PathBuf {
-        self.directory.join(format!("terapage-lab-{}.{suffix}", process::id()))
+        self.path_in(&self.directory, suffix)
+    }
+
+    /// A path for this lab only, in another directory.
+    pub fn path_in(&self, directory: &Path, suffix: &str) -> PathBuf {
+        directory.join(format!("terapage-lab-{}.{suffix}", process::id()))
     }
 
     /// The arguments that lead to the lab in its program's command line.

@@ -593,28 +593,28 @@ pub mod tests {
 
     #[test]
     fn a_finding_holds_differs_or_was_not_measured() {
-        let arrays = |swap: f64, rounds: u32| {
-            measured("arrays", rounds, "triad", move |cell, contender| match contender {
-                "swap" if cell["ratio"] == "1/8" => swap,
+        let stream = |swap: f64, rounds: u32| {
+            measured("stream", rounds, "time", move |cell, contender| match contender {
+                "swap" if cell["ratio"] == "1/4" => swap,
                 "swap" => 40.0,
                 "mmap" => 9.0,
                 _ => 1.0,
             })
         };
-        let (finding, count) = found(&[arrays(80.0, 6)], "midorikawa-mmap-beats-swap");
+        let (finding, count) = found(&[stream(80.0, 6)], "midorikawa-mmap-beats-swap");
         assert_eq!(finding.verdict, Verdict::Holds, "{}", finding.here);
-        assert!(finding.here.contains("8.89") && finding.here.contains("1/8"), "{}", finding.here);
+        assert!(finding.here.contains("8.89") && finding.here.contains("1/4"), "{}", finding.here);
         assert!(!finding.here.contains("few rounds") && !finding.figures.is_empty());
         // A report on one experiment has only its own findings.
         assert!(count < 6);
-        let (finding, _) = found(&[arrays(4.0, 6)], "midorikawa-mmap-beats-swap");
+        let (finding, _) = found(&[stream(4.0, 6)], "midorikawa-mmap-beats-swap");
         assert_eq!(finding.verdict, Verdict::Differs, "{}", finding.here);
-        let (finding, _) = found(&[arrays(80.0, 2)], "midorikawa-mmap-beats-swap");
+        let (finding, _) = found(&[stream(80.0, 2)], "midorikawa-mmap-beats-swap");
         assert!(finding.here.contains("Fewer than"), "{}", finding.here);
-        let (finding, _) = found(&[arrays(80.0, 2)], "teramem-sort");
+        let (finding, _) = found(&[stream(80.0, 2)], "teramem-sort");
         assert_eq!(finding.verdict, Verdict::NotMeasured);
         assert!(finding.here.contains("terapage lab run sort") && finding.figures.is_empty());
-        let (finding, _) = found(&[arrays(80.0, 2)], "teramem-faster-than-disk");
+        let (finding, _) = found(&[stream(80.0, 2)], "teramem-faster-than-disk");
         assert!(finding.here.contains("terapage lab run scan --far measures it"), "{}", finding.here);
         // Repeating a first impression without it does not measure it.
         let (finding, _) = found(&[], "martin-raid");
@@ -632,15 +632,15 @@ pub mod tests {
 
     #[test]
     fn a_finding_within_the_noise_or_of_disturbed_runs_is_not_decided() {
-        let arrays = |again: f64, disturbed: bool| {
-            let mut group = measured("arrays", 6, "triad", |_, contender| match contender {
+        let stream = |again: f64, disturbed: bool| {
+            let mut group = measured("stream", 6, "time", |_, contender| match contender {
                 "swap" => 4.86,
                 _ => 1.0,
             });
             let cell = group.head.experiment.cells().remove(0);
             for round in 1..=6 {
                 let mut run = record(&group.head, &cell, round, "memory again", again);
-                run.run.passes[0].pass = "triad".into();
+                run.run.passes[0].pass = "time".into();
                 group.runs.push(run);
             }
             if disturbed {
@@ -648,13 +648,13 @@ pub mod tests {
             }
             found(&[group], "midorikawa-mmap-beats-swap").0
         };
-        let finding = arrays(8.64, false);
+        let finding = stream(8.64, false);
         assert_eq!(finding.verdict, Verdict::NotDecided, "{}", finding.here);
         assert!(finding.here.contains("8.64"), "the floor is named: {}", finding.here);
         // A baseline that is faster the second time is as noisy.
-        assert_eq!(arrays(1.0 / 8.64, false).verdict, Verdict::NotDecided);
-        assert_eq!(arrays(1.1, false).verdict, Verdict::Holds);
-        let finding = arrays(1.1, true);
+        assert_eq!(stream(1.0 / 8.64, false).verdict, Verdict::NotDecided);
+        assert_eq!(stream(1.1, false).verdict, Verdict::Holds);
+        let finding = stream(1.1, true);
         assert_eq!(finding.verdict, Verdict::NotDecided, "{}", finding.here);
         assert!(finding.here.starts_with("Not decided: disturbed"), "{}", finding.here);
     }

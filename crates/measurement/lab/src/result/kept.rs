@@ -1,6 +1,7 @@
 //! Published values beside what this machine measured last, from the results that are kept.
 
 use crate::experiment::Experiment;
+use crate::result::checks::cross_checks;
 use crate::result::findings::{self, Part};
 use crate::result::journal::{Group, read};
 use crate::result::language::Texts;
@@ -51,6 +52,19 @@ impl Kept {
         Ok(beside(&experiment, &[]))
     }
 
+    /// How far other tools agreed with the lab in an experiment, a sentence for each.
+    pub fn checks(&self, name: &str, texts: &Texts) -> Vec<String> {
+        let Some(at) = self.groups.iter().position(|group| group.head.name == name) else {
+            return Vec::new();
+        };
+        let checks = cross_checks(&self.groups[at].head.experiment, &self.solved[at]);
+        let say = |values: [(&'static str, String); 6]| {
+            let values = values.each_ref().map(|(key, value)| (*key, value.as_str()));
+            texts.say("check-fails", &[("experiment", name)].into_iter().chain(values).collect::<Vec<_>>())
+        };
+        checks.iter().map(|check| say(check.values())).collect()
+    }
+
     /// A finding by its id, with the verdict of these results.
     pub fn finding(&self, id: &str, texts: &Texts) -> Option<Finding> {
         let groups = self.groups.iter().zip(&self.solved);
@@ -72,22 +86,22 @@ mod tests {
     fn kept_results_stand_beside_published_ones() {
         let place = tempfile::tempdir().expect("a directory");
         let empty = Kept::read(place.path());
-        let printed = empty.printed("arrays", None).expect("it is shipped");
+        let printed = empty.printed("stream", None).expect("it is shipped");
         assert!(printed.len() >= 3 && printed.iter().all(|beside| beside.measured.is_none()));
-        let group = measured("arrays", 6, "triad", |_, contender| match contender {
+        let group = measured("stream", 6, "time", |_, contender| match contender {
             "swap" => 60.0,
             _ => 2.0,
         });
-        let (mut journal, _) = Journal::open(&place.path().join("arrays.jsonl")).expect("a journal");
+        let (mut journal, _) = Journal::open(&place.path().join("stream.jsonl")).expect("a journal");
         journal.append(&Line::Head(Box::new(group.head.clone()))).expect("a head");
         for run in &group.runs {
             journal.append(&Line::Run(Box::new(run.clone()))).expect("a run");
         }
         std::fs::write(place.path().join("other.jsonl"), "not the lab's").expect("a file");
         let kept = Kept::read(place.path());
-        let printed = kept.printed("arrays", None).expect("it is shipped");
-        let sata = printed.iter().find(|beside| beside.published == 96.0).expect("swap on a SATA SSD");
-        assert!(sata.measured.is_some_and(|times| (times - 30.0).abs() < 1e-6), "{:?}", sata.measured);
+        let printed = kept.printed("stream", None).expect("it is shipped");
+        let pcie = printed.iter().find(|beside| beside.published == 52.0).expect("swap on a PCIe SSD");
+        assert!(pcie.measured.is_some_and(|times| (times - 30.0).abs() < 1e-6), "{:?}", pcie.measured);
         let finding = kept.finding("midorikawa-swap-factor", Texts::of(Language::En)).expect("a finding");
         assert_eq!(finding.verdict, Verdict::Holds);
         assert!(kept.printed("nothing", None).is_err());
