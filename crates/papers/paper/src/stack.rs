@@ -28,7 +28,21 @@ mod tests {
     }
 
     fn study(line: &str) -> anyhow::Result<Study> {
-        Line::try_parse_from(std::iter::once("stack").chain(line.split(' ')))?.run.study()
+        Ok(simulated(line)?.0)
+    }
+
+    fn simulated(line: &str) -> anyhow::Result<(Study, Vec<free::Figures>)> {
+        Line::try_parse_from(std::iter::once("stack").chain(line.split(' ')))?.run.simulated()
+    }
+
+    #[test]
+    fn the_figures_of_each_seed_are_numbers() {
+        let (study, figures) = simulated("--stack nvme --rate 200k --time 1 --seeds 2 --seed 5").unwrap();
+        let json = serde_json::to_value(&figures).unwrap();
+        assert_eq!((json[0]["seed"].as_u64(), json[1]["seed"].as_u64()), (Some(5), Some(6)));
+        let mean = (json[0]["iops"].as_f64().unwrap() + json[1]["iops"].as_f64().unwrap()) / 2e3;
+        assert!(study.tables[0].rows[0][1].starts_with(&format!("{mean:.2}")), "{mean}");
+        assert!(json[0]["busy_us"]["kernel work"].as_f64().unwrap() > 0.0);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use super::options::{Options, parameter, parameters};
 use anyhow::Context;
 use clap::{ArgAction, Args};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use terapage_event::MILLISECOND;
 use terapage_figures::map;
 use terapage_report::{Origin, Parameter, Study, Table};
@@ -107,6 +109,39 @@ const RESETS: [(&str, Reset); 14] = [
     ("poisson", |own| own.poisson = false),
 ];
 
+/// The figures of one seed, as the JSON has them.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    seed: u64,
+    iops: f64,
+    cpu_use: f64,
+    kernel_use: f64,
+    contention: f64,
+    latency_mean_us: f64,
+    latency_p99_us: f64,
+    interrupts_per_io: f64,
+    thread_us: f64,
+    /// Busy time for an I/O, by activity.
+    busy_us: BTreeMap<&'static str, f64>,
+}
+
+impl Figures {
+    fn of((seed, outcome): (u64, &Outcome)) -> Figures {
+        Figures {
+            seed,
+            iops: outcome.iops,
+            cpu_use: outcome.cpu_use(),
+            kernel_use: outcome.kernel_use(),
+            contention: outcome.contention(),
+            latency_mean_us: outcome.latency_mean_us,
+            latency_p99_us: outcome.latency_p99_us,
+            interrupts_per_io: outcome.interrupts_per_io,
+            thread_us: outcome.thread_us,
+            busy_us: Activity::ALL.map(|activity| (activity.name(), outcome.us(activity))).into(),
+        }
+    }
+}
+
 /// A rate counts as reached if at least this share of it is. Chosen, not measured.
 const REACHED: f64 = 0.995;
 
@@ -132,11 +167,13 @@ impl Run {
     /// The setup is impossible, or a file cannot be read or written.
     pub fn run(self) -> anyhow::Result<()> {
         self.options.show.check(None)?;
-        self.options.show.study(&self.study()?)
+        let (study, results) = self.simulated()?;
+        let show = &self.options.show;
+        show.results(&study, &results, || show.text(&study, true))
     }
 
-    /// Simulates it.
-    pub fn study(&self) -> anyhow::Result<Study> {
+    /// Simulates it. Returns the study, and the figures of each seed.
+    pub fn simulated(&self) -> anyhow::Result<(Study, Vec<Figures>)> {
         let setup = self.setup()?;
         let options = &self.options;
         let progress = Progress::new("simulating", options.seeds());
@@ -161,7 +198,8 @@ impl Run {
         study.parameters.extend(chosen(&setup));
         study.tables = repeated.first().map(result_table).into_iter().collect();
         study.tables.extend(repeated.first().map(time_table));
-        Ok(study)
+        let outcomes = repeated.first().map(|repeated| repeated.outcomes.as_slice()).unwrap_or_default();
+        Ok((study, (options.seed..).zip(outcomes).map(Figures::of).collect()))
     }
 
     /// Puts the user's values in the place of the machine's.

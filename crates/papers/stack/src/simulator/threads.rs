@@ -80,16 +80,20 @@ impl Simulator<'_> {
             self.begin(task, Stage::Complete);
             return true;
         }
-        if !thread.results.is_empty() {
-            self.begin(task, Stage::Reap);
-            return true;
+        let takes = !thread.results.is_empty();
+        let issues = thread.outstanding < self.setup.load.calls_in_flight && (!paced || thread.due_ns <= now);
+        // Without a rate, a program keeps as many calls in flight as it may, as fio does: it issues
+        // the next ones for all results that it has taken before it asks for more results.
+        match (takes, issues) {
+            (true, true) if paced => self.begin(task, Stage::Reap),
+            (_, true) => self.begin_call(task),
+            (true, false) => self.begin(task, Stage::Reap),
+            (false, false) => {
+                self.rest(task);
+                return false;
+            }
         }
-        if thread.outstanding < self.setup.load.calls_in_flight && (!paced || thread.due_ns <= now) {
-            self.begin_call(task);
-            return true;
-        }
-        self.rest(task);
-        false
+        true
     }
 
     /// A thread issues its next call.
