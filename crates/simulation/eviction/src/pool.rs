@@ -70,3 +70,26 @@ pub fn slot<T: Clone + Default>(list: &mut Vec<T>, at: u32) -> &mut T {
     }
     &mut list[at]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Pool;
+
+    /// Also of a set that has grown and shrunk, each block is drawn equally often. (libCacheSim
+    /// draws a chain of its hash table, and takes the newest object of that.)
+    #[test]
+    fn every_block_is_drawn_equally_often() {
+        let mut pool = Pool::default();
+        (0..400).for_each(|block| pool.insert(block));
+        (0..400).filter(|block| block % 4 != 1).for_each(|block| assert!(pool.remove(block)));
+        let mut draws = vec![0_u32; 400];
+        for _ in 0..100_000 {
+            draws[pool.draw().expect("a block") as usize] += 1;
+        }
+        for (block, draws) in draws.iter().enumerate() {
+            // 1000 each, with a deviation of 32.
+            let wanted = if block % 4 == 1 { 850..=1150 } else { 0..=0 };
+            assert!(wanted.contains(draws), "{block}: {draws}");
+        }
+    }
+}
