@@ -101,6 +101,12 @@ fn values(row: &Row, kept: &Kept) -> anyhow::Result<(String, String)> {
             here.push(value.measured.map_or_else(|| "-".to_owned(), number));
         }
     }
+    if !row.checks.is_empty() {
+        here.extend(kept.checks(row.checks, Texts::of(Language::En)));
+        if here.is_empty() {
+            here.push("-".into());
+        }
+    }
     for id in row.findings {
         let finding = kept.finding(id, Texts::of(Language::En));
         let finding = finding.ok_or_else(|| anyhow::anyhow!("no finding is called {id}"))?;
@@ -133,10 +139,11 @@ mod tests {
             assert!(row.command.starts_with("terapage "), "{name}: a command");
             let has_value = !row.published.is_empty() || !row.figures.is_empty() || !row.findings.is_empty();
             assert!(has_value, "{name}: a published value");
-            let measures = !row.experiment.is_empty() || !row.findings.is_empty();
+            let measures = [row.experiment, row.checks].iter().any(|name| !name.is_empty());
+            let measures = measures || !row.findings.is_empty();
             assert!(measures || !row.here.is_empty(), "{name}: a value here");
         }
-        assert!(rows().count() >= 33);
+        assert!(rows().count() >= 43);
         let said = text(&Kept::default()).expect("every experiment and finding is there");
         assert!(said.lines().all(|line| line.chars().count() <= COLUMNS), "{said}");
         // Each row has all five lines.
@@ -154,6 +161,7 @@ mod tests {
             "raw",
             "devices",
             "arrays",
+            "stream",
             "stencil",
             "temporal",
             "transfer",
@@ -162,6 +170,7 @@ mod tests {
             "stride",
             "sort",
             "sort-blocks",
+            "raid",
         ] {
             let rows: Vec<_> =
                 PAPERS.iter().flat_map(|(_, rows)| *rows).filter(|row| row.experiment == name).collect();
