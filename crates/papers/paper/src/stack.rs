@@ -99,6 +99,14 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_are_the_bottleneck_are_named() {
+        let said = |line: &str| study(&format!("{line} --time 2 --seeds 1")).unwrap().summary.join(" ");
+        assert!(!said("--stack nvme --set threads=1 --set calls=8").contains("bottleneck"));
+        let told = said("--stack nvme --set threads=1 --set calls=96");
+        assert!(told.contains("96 calls may be under way, and "), "{told}");
+    }
+
+    #[test]
     fn a_rate_that_is_missed_is_said() {
         let line = "--stack scsi --rate 1.2M --set cores=1 --set threads=1 --time 1 --seeds 1";
         let said = study(line).unwrap().summary.join(" ");

@@ -57,11 +57,26 @@ pub(crate) struct Meter {
     latencies_ns: Vec<u64>,
     interrupts: u64,
     charged_ns: u64,
+    /// Calls under way, since when, and their number times time in the measured time.
+    calls: i64,
+    calls_since: Nanos,
+    calls_ns: u64,
 }
 
 impl Meter {
     pub fn new(from: Nanos, to: Nanos) -> Self {
-        Meter { from, to, busy_ns: [0; _], ios: 0, latencies_ns: Vec::new(), interrupts: 0, charged_ns: 0 }
+        Meter {
+            from,
+            to,
+            busy_ns: [0; _],
+            ios: 0,
+            latencies_ns: Vec::new(),
+            interrupts: 0,
+            charged_ns: 0,
+            calls: 0,
+            calls_since: 0,
+            calls_ns: 0,
+        }
     }
 
     /// Notes the activity of a CPU from `start` to `end`.
@@ -82,6 +97,15 @@ impl Meter {
             self.ios += u64::from(ios);
             self.latencies_ns.push(latency_ns);
         }
+    }
+
+    /// Notes that from now on `more` more calls are under way: from their issue until the program
+    /// has their results.
+    pub fn under_way(&mut self, now: Nanos, more: i64) {
+        let (since, until) = (self.calls_since.max(self.from), now.min(self.to));
+        self.calls_ns += self.calls.unsigned_abs() * until.saturating_sub(since);
+        self.calls += more;
+        self.calls_since = now;
     }
 
     /// Notes an interrupt.
@@ -106,6 +130,7 @@ impl Meter {
             latency_p99_us: percentile(0.99),
             interrupts_per_io: self.interrupts as f64 / ios,
             thread_us: self.charged_ns as f64 / 1e3 / ios,
+            calls_under_way: self.calls_ns as f64 / 1e9 / seconds,
             cpus,
         }
     }
@@ -128,6 +153,9 @@ pub struct Outcome {
     /// Time per I/O that the kernel attributes to the threads, us, without interrupts of an idle
     /// CPU. Waiting for locks is not included.
     pub thread_us: f64,
+    /// Calls under way, on average, of all threads: from their issue until the program has their
+    /// results. If the threads are the bottleneck, these are fewer than there may be.
+    pub calls_under_way: f64,
     /// Logical CPUs of the machine.
     pub cpus: u32,
 }
@@ -177,8 +205,12 @@ mod tests {
         meter.busy(Activity::HostSpin, 100, 200);
         meter.done(999, 1, 5);
         meter.done(1_000, 2, 3_000);
+        meter.under_way(500, 3);
+        meter.under_way(1_500, -2);
+        meter.under_way(2_500, 0);
         let outcome = meter.outcome(2);
         assert_eq!(outcome.iops, 2e6);
+        assert_eq!(outcome.calls_under_way, 2.0);
         assert_eq!(outcome.us(Activity::User), 0.05);
         assert_eq!(outcome.us(Activity::Kernel), 0.05);
         assert_eq!(outcome.spin_us(), 0.0);

@@ -317,6 +317,7 @@ impl<'a> Simulator<'a> {
 
     /// Counts activities that have not ended at the end.
     fn close(&mut self, end: Nanos) {
+        self.meter.under_way(end, 0);
         for task in 0..self.tasks.len() {
             if let Some((place, since)) = self.tasks[task].waits {
                 self.meter.busy(place.activity(), since, end);

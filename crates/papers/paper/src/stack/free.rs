@@ -121,6 +121,7 @@ pub struct Figures {
     latency_p99_us: f64,
     interrupts_per_io: f64,
     thread_us: f64,
+    calls_under_way: f64,
     /// Busy time for an I/O, by activity.
     busy_us: BTreeMap<&'static str, f64>,
 }
@@ -137,6 +138,7 @@ impl Figures {
             latency_p99_us: outcome.latency_p99_us,
             interrupts_per_io: outcome.interrupts_per_io,
             thread_us: outcome.thread_us,
+            calls_under_way: outcome.calls_under_way,
             busy_us: Activity::ALL.map(|activity| (activity.name(), outcome.us(activity))).into(),
         }
     }
@@ -144,6 +146,9 @@ impl Figures {
 
 /// A rate counts as reached if at least this share of it is. Chosen, not measured.
 const REACHED: f64 = 0.995;
+
+/// As many calls as may be are under way if at least this share of them is. Chosen, not measured.
+const REACHED_CALLS: f64 = 0.95;
 
 /// A look at the beginning of a run. Chosen, not measured.
 const BRIEF_NS: u64 = 2 * MILLISECOND;
@@ -184,6 +189,7 @@ impl Run {
         let mut study = options.study(&format!("{}, simulated", self.stack.title()), &self.command());
         study.summary = vec!["Simulated; no hardware was measured.".into()];
         study.summary.extend(repeated.first().and_then(|repeated| self.missed(repeated)));
+        study.summary.extend(repeated.first().and_then(|repeated| fewer(&setup, repeated)));
         study.summary.extend(unused);
         study.parameters = match self.machine_file()? {
             None => parameters(&setup.costs, &[&self.machine])?,
@@ -353,6 +359,18 @@ impl Run {
     }
 }
 
+/// Says that the threads keep fewer calls under way than they may, since they are the bottleneck.
+fn fewer(setup: &Setup, repeated: &Repeated) -> Option<String> {
+    let most = f64::from(setup.load.threads * setup.load.calls_in_flight);
+    let under_way = repeated.mean(|outcome| outcome.calls_under_way);
+    (setup.load.rate_iops.is_none() && under_way < most * REACHED_CALLS).then(|| {
+        format!(
+            "{most:.0} calls may be under way, and {under_way:.1} are: the threads are the bottleneck. Latency counts \
+             until they have taken the results."
+        )
+    })
+}
+
 /// The parameters that the user chose.
 fn chosen(setup: &Setup) -> Vec<Parameter> {
     let load = &setup.load;
@@ -380,7 +398,7 @@ fn chosen(setup: &Setup) -> Vec<Parameter> {
 
 fn result_table(repeated: &Repeated) -> Table {
     type Value = fn(&Outcome) -> f64;
-    let rows: [(&str, &str, Value); 8] = [
+    let rows: [(&str, &str, Value); 9] = [
         ("rate", "kIOPS", |outcome| outcome.iops / 1e3),
         ("CPU use", "%", |outcome| outcome.cpu_use() * 100.0),
         ("CPU use, kernel", "%", |outcome| outcome.kernel_use() * 100.0),
@@ -389,6 +407,7 @@ fn result_table(repeated: &Repeated) -> Table {
         ("latency, 99 %", "us", |outcome| outcome.latency_p99_us),
         ("interrupts", "for an I/O", |outcome| outcome.interrupts_per_io),
         ("thread's time", "us for an I/O", |outcome| outcome.thread_us),
+        ("calls under way", "", |outcome| outcome.calls_under_way),
     ];
     let row = |(name, unit, value): (&str, &str, Value)| {
         let spread = repeated.spread(value);

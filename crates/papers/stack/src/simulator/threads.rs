@@ -61,6 +61,7 @@ impl Simulator<'_> {
                 let thread = &mut self.threads[task as usize];
                 let mut results = std::mem::take(&mut thread.results);
                 thread.outstanding -= results.len() as u32;
+                self.meter.under_way(self.queue.now(), -(results.len() as i64));
                 results.drain(..).for_each(|wanted| self.taken(wanted));
                 // Its memory is used again.
                 self.threads[task as usize].results = results;
@@ -80,20 +81,16 @@ impl Simulator<'_> {
             self.begin(task, Stage::Complete);
             return true;
         }
-        let takes = !thread.results.is_empty();
-        let issues = thread.outstanding < self.setup.load.calls_in_flight && (!paced || thread.due_ns <= now);
-        // Without a rate, a program keeps as many calls in flight as it may, as fio does: it issues
-        // the next ones for all results that it has taken before it asks for more results.
-        match (takes, issues) {
-            (true, true) if paced => self.begin(task, Stage::Reap),
-            (_, true) => self.begin_call(task),
-            (true, false) => self.begin(task, Stage::Reap),
-            (false, false) => {
-                self.rest(task);
-                return false;
-            }
+        if !thread.results.is_empty() {
+            self.begin(task, Stage::Reap);
+            return true;
         }
-        true
+        if thread.outstanding < self.setup.load.calls_in_flight && (!paced || thread.due_ns <= now) {
+            self.begin_call(task);
+            return true;
+        }
+        self.rest(task);
+        false
     }
 
     /// A thread issues its next call.
@@ -102,6 +99,7 @@ impl Simulator<'_> {
         let pause_ns = self.pause_ns();
         let thread = &mut self.threads[task as usize];
         thread.outstanding += 1;
+        self.meter.under_way(now, 1);
         let wanted = pause_ns.map_or(now, |_| thread.due_ns as Nanos);
         if let Some(pause_ns) = pause_ns {
             let poisson = self.setup.load.arrivals == Arrivals::Poisson;
@@ -213,6 +211,7 @@ impl Simulator<'_> {
         let state = &mut self.threads[thread as usize];
         if self.setup.stack.polls() {
             state.outstanding -= 1;
+            self.meter.under_way(self.queue.now(), -1);
             self.taken(wanted);
             return 0.0;
         }
