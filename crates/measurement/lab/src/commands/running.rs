@@ -17,8 +17,9 @@ pub struct Running {
     /// Where swap files, mapped files and stores lie
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub dir: PathBuf,
-    /// A device to measure instead, by a name and a directory on it; @hdd, @hdd-2008 or @sata-ssd
-    /// emulates a slower one, on a throttled image file. May be repeated
+    /// A device to measure instead, by a name and a directory on it; @hdd, @hdd-2008, @sata-ssd,
+    /// @volume-3000 or @volume-500 emulates a slower one, on a throttled image file. May be
+    /// repeated
     #[arg(long, value_name = "NAME=PATH[@CLASS]", conflicts_with = "dir")]
     pub device: Vec<Chosen>,
     /// Where results are kept; by default ~/.local/share/terapage-lab

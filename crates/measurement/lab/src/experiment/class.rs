@@ -17,11 +17,16 @@ pub struct Class {
     pub requests_per_s: (u64, u64),
 }
 
+/// Decimal megabytes, in which providers state the rates of their volumes.
+const MB: u64 = 1_000_000;
+
 /// The classes that can be named.
-pub const CLASSES: [Class; 3] = [
+pub const CLASSES: [Class; 5] = [
     Class { name: "hdd", bytes_per_s: (180 * MIB, 180 * MIB), requests_per_s: (120, 120) },
     Class { name: "hdd-2008", bytes_per_s: (80 * MIB, 80 * MIB), requests_per_s: (100, 100) },
     Class { name: "sata-ssd", bytes_per_s: (530 * MIB, 500 * MIB), requests_per_s: (90_000, 60_000) },
+    Class { name: "volume-3000", bytes_per_s: (125 * MB, 125 * MB), requests_per_s: (3000, 3000) },
+    Class { name: "volume-500", bytes_per_s: (60 * MB, 60 * MB), requests_per_s: (500, 500) },
 ];
 
 /// The limits of a class that are in force.
@@ -83,6 +88,8 @@ mod tests {
         assert_eq!(class.limits(Profile::Random)[2..], [120, 120]);
         assert_eq!(class.limits(Profile::Random)[..2], class.limits(Profile::Sequential)[..2]);
         assert!(class.words().contains("120/120 requests/s"));
-        assert!(Class::find("tape").expect_err("none").contains("hdd, hdd-2008, sata-ssd"));
+        assert!(Class::find("tape").expect_err("none").contains("hdd, hdd-2008, sata-ssd, volume-3000"));
+        let volume = Class::find("volume-3000").expect("there is one");
+        assert_eq!(volume.limits(Profile::Random), [125_000_000, 125_000_000, 3000, 3000]);
     }
 }
