@@ -6,7 +6,7 @@ pub(crate) mod events;
 pub(crate) mod hash;
 pub(crate) mod mover;
 
-use hash::{Hashed, hash};
+use hash::{Hashed, hash_before};
 use mover::{Lost, Mover, Taken};
 use terapage_sys::{memory, page_bytes};
 
@@ -86,6 +86,7 @@ pub(crate) struct LoadIn {
 impl LoadIn {
     /// Does the work. An error says how the program's bytes were lost.
     pub fn carry(&mut self, mover: &mut Mover, block: usize) -> Result<(), Lost> {
+        let places: Vec<usize> = self.blocks.iter().map(|arrival| arrival.place).collect();
         for (index, arrival) in self.blocks.iter_mut().enumerate() {
             // SAFETY: the place is filled, and only this load uses the place and the buffer.
             let bytes = unsafe { memory::bytes(arrival.place, block) };
@@ -94,8 +95,9 @@ impl LoadIn {
                 bytes.copy_from_slice(unsafe { memory::bytes(buffer + index * block, block) });
             }
             if self.checks {
-                // Now, while the first-level cache has the bytes.
-                arrival.hash = hash(bytes);
+                // Bytes of a buffer are now in the first-level cache.
+                let next = places.get(index + 1).filter(|_| self.buffer.is_none()).copied();
+                arrival.hash = hash_before(bytes, next);
             }
         }
         self.good = !self.verify || self.blocks.iter().all(Arrival::is_right);
@@ -136,11 +138,9 @@ fn take(mover: &mut Mover, block: usize, run: &mut [Departure]) -> Result<(), Lo
     }
     let places: Vec<usize> = run.iter().map(|departure| departure.place).collect();
     for (index, departure) in run.iter_mut().enumerate() {
-        if let Some(&next) = places.get(index + 1) {
-            hash::ask_for(next, block);
-        }
+        let next = places.get(index + 1).copied();
         // SAFETY: the place is filled, and only this load uses it.
-        departure.hashed = Some(Hashed::at(unsafe { memory::bytes(departure.place, block) }));
+        departure.hashed = Some(Hashed::at(unsafe { memory::bytes(departure.place, block) }, next));
     }
     Ok(())
 }
