@@ -155,7 +155,7 @@ pub unsafe fn plain(number: i64, arguments: [usize; 6]) -> Outcome {
 
 fn records<'a>(slot: *mut Slot) -> &'a mut [Record; RECORDS] {
     // SAFETY: the slot is the calling thread's; zeros are records that are free.
-    unsafe { &mut *(&raw mut (*slot).records) }
+    unsafe { &mut (*slot).records }
 }
 
 /// The record that the next call of a thread uses. `None` if all are in use.
