@@ -5,8 +5,8 @@ import os
 import random
 import subprocess
 
-from harness import NOBODY, Child, Skipped, check, need_restricted, need_root
-from bench import for_everybody
+from harness import NOBODY, Child, Skipped, check, need, need_restricted, need_root
+from bench import for_everybody, mounted
 
 MIB = 48
 SYSTEMS = ("ext2/ext3", "xfs", "btrfs")
@@ -104,10 +104,82 @@ def mapped_kept(bench):
     return "6 ways"
 
 
+def mapped_longer(bench):
+    """A mapping longer than the file, as LMDB makes: the file's part is paged, the rest is a bus error until the file grows, and advice for the
+    whole mapping is heard. The program opens the file for writing with O_NONBLOCK."""
+    program, file = prepared(bench)
+    seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
+    now, said = mapped(bench, [program, "longer", file, seed])
+    check(now["mapped_file_bytes"] >= 3 * (MIB - 1) << 20 and now["files_left"] >= 2, f"seed {seed}: {now} {said}")
+    return f"seed {seed}"
+
+
+def mapped_beside(bench, before=()):
+    """A signal handler reads the mapping at random moments, and a second process maps the same file."""
+    program, file = prepared(bench)
+    if before:
+        os.chown(file, 65534, 65534)
+    seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
+    now, said = mapped(bench, [program, "beside", file, seed], before=before)
+    check(now["mapped_file_bytes"] > 0 and bool(before) == bool(now["guarded"]), f"seed {seed}: {now} {said}")
+    return f"seed {seed}"
+
+
+def mapped_beside_guarded(bench):
+    """The same for a user without rights, who owns the file."""
+    need_restricted()
+    return mapped_beside(bench, before=NOBODY)
+
+
+def on_file_system(kind):
+    """The calls, and a writer, on another file system, which lies in a file."""
+
+    def body(bench):
+        need_root()
+        need(f"mkfs.{kind}", "losetup")
+        image = bench.path("disk.img")
+        with open(image, "wb") as file:
+            file.truncate(400 << 20)
+        made = subprocess.run([f"mkfs.{kind}", "-q", image], capture_output=True, text=True, timeout=60, check=False)
+        check(made.returncode == 0, f"mkfs.{kind}: {made.stderr.strip()}")
+        place = bench.path("other")
+        os.mkdir(place)
+        with mounted(place, "-o", "loop", image):
+            program, file = bench.build("mapped_files.c", "-pthread"), os.path.join(place, "file")
+            seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
+            for words in (["calls", file, seed, "6"], ["longer", file, seed], ["change", file, seed, "5"]):
+                subprocess.run([program, "make", file, str(MIB)], check=True, capture_output=True, timeout=60)
+                now, said = mapped(bench, [program, *words])
+                check(now["mapped_file_bytes"] > 0 and now["files_left"] > 0, f"{words}: {now} {said}")
+        return f"seed {seed}"
+
+    return body
+
+
+def mapped_overlay(bench):
+    """The kernel keeps files on an overlay, which are copied when they are opened for writing."""
+    need_root()
+    program, file = prepared(bench)
+    places = [bench.path(name) for name in ("lower", "upper", "work", "over")]
+    for place in places:
+        os.mkdir(place)
+    os.rename(file, os.path.join(places[0], "file"))
+    with mounted(places[3], "-t", "overlay", "overlay", "-o", "lowerdir={},upperdir={},workdir={}".format(*places)):
+        now, said = mapped(bench, [program, "cached", os.path.join(places[3], "file"), "1"])
+        check(now["mapped_file_bytes"] == 0 and not said, f"on an overlay: {now} {said}")
+    return ""
+
+
 BODIES = {
     "mapped-calls": mapped_calls,
     "mapped-calls-64k": mapped_calls_large,
     "mapped-guarded": mapped_guarded,
     "mapped-changes": mapped_changes,
     "mapped-kept": mapped_kept,
+    "mapped-longer": mapped_longer,
+    "mapped-beside": mapped_beside,
+    "mapped-beside-guarded": mapped_beside_guarded,
+    "mapped-xfs": on_file_system("xfs"),
+    "mapped-btrfs": on_file_system("btrfs"),
+    "mapped-overlay": mapped_overlay,
 }

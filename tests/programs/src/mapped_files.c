@@ -4,6 +4,8 @@
 //   mapped_files calls FILE SEED ROUNDS   calls on parts of the mapping, threads, forks
 //   mapped_files change FILE SEED S       another process changes the file for S seconds
 //   mapped_files once FILE SEED           only reads it; `cached`: as it lies in the page cache
+//   mapped_files longer FILE SEED         maps more than the file has, as LMDB does
+//   mapped_files beside FILE SEED         reads in a signal handler, beside a second process
 //
 // The words of FILE follow from their places. A twin shows what must be there: the kernel's own
 // mapping of the same file, at an address that the program insists on.
@@ -23,6 +25,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -251,6 +254,87 @@ static void once(const char *path, int is_dropped) {
     CHECK(memcmp(paged, right, len) == 0);
 }
 
+static void write_word(const char *path, int flags, uint64_t word, size_t at) {
+    int fd = open(path, O_WRONLY | flags);
+    CHECK(fd >= 0 && pwrite(fd, &word, sizeof word, at) == sizeof word);
+    close(fd);
+}
+
+// Words of both mappings, or the same signals.
+static void same_words(uint64_t *paged, uint64_t *right, size_t len) {
+    for (int i = 0; i < 20000; i++) {
+        size_t word = random_below(len / 8);
+        CHECK(look(paged + word) == look(right + word));
+    }
+}
+
+static void longer(const char *path) {
+    expect();
+    size_t all = size_of(path), pages = (all + PAGE - 1) / PAGE * PAGE, len = 2 * pages + 5 * PAGE;
+    uint64_t *paged = map(path, len, MAP_SHARED, 0), *right = twin(path, len, 0);
+    CHECK(look(paged + pages / 8 - 1) == 0 && look(paged + pages / 8) == SIGBUS && look(paged + len / 8 - 1) == SIGBUS);
+    CHECK(madvise(paged, len, MADV_RANDOM) == 0 && posix_madvise(paged, len, POSIX_MADV_WILLNEED) == 0);
+    CHECK(posix_madvise(paged, len, POSIX_MADV_DONTNEED) == 0 && posix_madvise(paged, len, 77) == EINVAL);
+    CHECK(madvise(paged, len, 77) == -1 && errno == EINVAL);
+    same_words(paged, right, len);
+    // The file grows within the mapping.
+    write_word(path, 0, mix(state++), pages + 7 * PAGE);
+    CHECK(look(paged + pages / 8 + 7 * WORDS) == look(right + pages / 8 + 7 * WORDS));
+    CHECK(look(paged + pages / 8 + 8 * WORDS) == SIGBUS);
+    same_words(paged, right, len);
+    CHECK(truncate(path, all) == 0);
+    CHECK(munmap(paged, len) == 0 && munmap(right, len) == 0);
+    // Nobody else can use the rest of the mapping meanwhile.
+    paged = map(path, len, MAP_PRIVATE, 0), right = twin(path, len, 0);
+    char *other = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(other != MAP_FAILED && (other >= (char *)paged + len || other + len <= (char *)paged));
+    memset(other, 7, len);
+    same_words(paged, right, len);
+    CHECK(munmap(other, len) == 0 && munmap(paged, len) == 0 && munmap(right, len) == 0);
+    // The program's own lease is not the reason for an error.
+    paged = map(path, all, MAP_SHARED, 0);
+    uint64_t word = mix(state++);
+    write_word(path, O_NONBLOCK, word, 8);
+    CHECK(paged[1] == word);
+    CHECK(munmap(paged, all) == 0);
+}
+
+static struct pair handled;
+static volatile long handled_words;
+
+static void on_tick(int signal) {
+    (void)signal;
+    int before = errno;
+    for (int i = 0; i < 5; i++) {
+        size_t word = mix(handled.seed++) % (handled.len / 8);
+        CHECK(((const uint64_t *)handled.paged)[word] == ((const uint64_t *)handled.twin)[word]);
+        handled_words++;
+    }
+    errno = before;
+}
+
+static void beside(const char *program, const char *path, const char *seed) {
+    size_t len = size_of(path) / 8 * 8;
+    handled = (struct pair){map(path, len, MAP_SHARED, 0), twin(path, len, 0), len, state};
+    struct sigaction action = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    struct itimerval each = {{0, 2000}, {0, 2000}};
+    pid_t other;
+    char *arguments[] = {(char *)program, "once", (char *)path, (char *)seed, NULL};
+    CHECK(posix_spawn(&other, program, NULL, NULL, arguments, environ) == 0);
+    CHECK(setitimer(ITIMER_REAL, &each, NULL) == 0);
+    for (int i = 0; i < 3; i++) {
+        compare_by_threads(handled.paged, handled.twin, len);
+        // Calls of the library, interrupted by the handler.
+        char *again = map(path, len, MAP_PRIVATE, 0);
+        CHECK(memcmp(again, handled.twin, len / 4) == 0 && munmap(again, len) == 0);
+    }
+    int status;
+    CHECK(waitpid(other, &status, 0) == other && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    each = (struct itimerval){0};
+    CHECK(setitimer(ITIMER_REAL, &each, NULL) == 0 && handled_words > 0);
+}
+
 // Changes the file in every way, for `seconds`.
 static void changes(const char *path, int seconds) {
     char other[4096], bytes[3 * PAGE];
@@ -405,6 +489,8 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "calls") == 0) calls(arguments[2], atoi(arguments[4]));
     if (strcmp(arguments[1], "once") == 0) once(arguments[2], 1);
     if (strcmp(arguments[1], "cached") == 0) once(arguments[2], 0);
+    if (strcmp(arguments[1], "longer") == 0) longer(arguments[2]);
+    if (strcmp(arguments[1], "beside") == 0) beside(arguments[0], arguments[2], arguments[3]);
     if (strcmp(arguments[1], "change") == 0) change(arguments[0], arguments[2], arguments[3], arguments[4]);
     if (strcmp(arguments[1], "changes") == 0) changes(arguments[2], atoi(arguments[4]));
     puts("ok");

@@ -129,6 +129,11 @@ impl Events {
         self.sealed.meets(at, at + len)
     }
 
+    /// Whether any range is sealed.
+    pub fn any_sealed(&self) -> bool {
+        self.sealed.iter().next().is_some()
+    }
+
     /// The end of the first part of a range: the whole part is sealed, or none of it is.
     pub fn end_of_alike(&self, from: usize, to: usize) -> usize {
         match self.sealed.within(from, to).first() {

@@ -71,6 +71,9 @@ pub(crate) struct Hashed {
 }
 
 impl Hashed {
+    /// Of bytes that were not inspected.
+    pub const UNKNOWN: Hashed = Hashed { zero: false, hash: 0, parts: [0; PARTS] };
+
     /// Inspects a block, where `next` is the address of a block that is inspected after this one.
     pub fn at(bytes: &[u8], next: Option<usize>) -> Hashed {
         if is_zero(bytes) {

@@ -23,6 +23,8 @@ pub(crate) fn mark(at: usize, len: usize, value: u8) {
 pub(crate) struct Run {
     pub program: usize,
     pub place: usize,
+    /// Where the bytes are, if not in the places: in a bounce buffer.
+    pub buffer: Option<usize>,
     pub len: usize,
     /// The number of blocks. If `len` is a page, smaller than a block, only that page of one block
     /// goes, as a [trial](crate::engine).
@@ -34,8 +36,18 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// Whether the block in this place goes into the program from a bounce buffer.
+    fn has_in_buffer(&self, place: usize) -> bool {
+        self.buffer.is_some() && (self.place..self.place + self.len).contains(&place)
+    }
+
     /// Puts the run into the program, and wakes the waiters.
     pub fn install(&mut self, mover: &mut Mover) -> Result<(), Lost> {
+        if let Some(buffer) = self.buffer {
+            self.copied = self.copy;
+            let place = (!self.copy).then_some(self.place);
+            return mover.copy_from(self.program, buffer, self.len, place);
+        }
         if self.copy {
             self.copied = mover.copy(self.program, self.place, self.len)?;
             return Ok(());
@@ -90,7 +102,9 @@ impl LoadIn {
         for (index, arrival) in self.blocks.iter_mut().enumerate() {
             // SAFETY: the place is filled, and only this load uses the place and the buffer.
             let bytes = unsafe { memory::bytes(arrival.place, block) };
-            if let Some(buffer) = self.buffer {
+            if let Some(buffer) = self.buffer
+                && !self.runs.iter().any(|run| run.has_in_buffer(arrival.place))
+            {
                 // SAFETY: the buffer is as long as its blocks, and only this load uses it.
                 bytes.copy_from_slice(unsafe { memory::bytes(buffer + index * block, block) });
             }
@@ -112,6 +126,8 @@ pub(crate) struct Departure {
     pub program: Option<usize>,
     /// The address of the block's place.
     pub place: usize,
+    /// Whether its bytes are those of a sealed file, which need no inspection.
+    pub sealed: bool,
     /// The result of inspecting its bytes; `None` if something else holds the block: then it is
     /// still in the program.
     pub hashed: Option<Hashed>,
@@ -123,6 +139,7 @@ pub(crate) fn out(mover: &mut Mover, block: usize, blocks: &mut [Departure]) -> 
         next.place == one.place + block
             && next.program == one.program.map(|at| at + block)
             && one.program.is_some()
+            && next.sealed == one.sealed
     };
     blocks.chunk_by_mut(neighbours).try_for_each(|run| take(mover, block, run))
 }
@@ -138,6 +155,10 @@ fn take(mover: &mut Mover, block: usize, run: &mut [Departure]) -> Result<(), Lo
     }
     let places: Vec<usize> = run.iter().map(|departure| departure.place).collect();
     for (index, departure) in run.iter_mut().enumerate() {
+        if departure.sealed {
+            departure.hashed = Some(Hashed::UNKNOWN);
+            continue;
+        }
         let next = places.get(index + 1).copied();
         // SAFETY: the place is filled, and only this load uses it.
         departure.hashed = Some(Hashed::at(unsafe { memory::bytes(departure.place, block) }, next));

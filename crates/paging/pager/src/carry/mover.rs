@@ -272,14 +272,7 @@ impl Mover {
                 Err(stuck) => self.install_by_pages(to, place, len, stuck.errno)?,
             }
         } else {
-            if let Err(stuck) = self.copy_in(to, place, len, false) {
-                // As with fresh pages, the kernel handles one mapping at a time.
-                for page in (stuck.done..len).step_by(page_bytes()) {
-                    if let Err(stuck) = self.copy_in(to + page, place + page, page_bytes(), false) {
-                        return Err(Lost { at: to + page, doing: "page-in by copy", errno: stuck.errno });
-                    }
-                }
-            }
+            self.copy_by_parts(to, place, len)?;
             // SAFETY: the bytes are in the program now.
             unsafe { memory::discard(place, len) }.ok();
         }
@@ -299,6 +292,34 @@ impl Mover {
         unsafe { memory::discard(place, len) }.ok();
         self.wake(to, len).ok();
         Ok(false)
+    }
+
+    /// Copies `len` bytes from a bounce buffer into the program, and wakes the waiters. Empties
+    /// `place`, if the frames there are no longer needed.
+    pub fn copy_from(
+        &mut self,
+        to: usize,
+        buffer: usize,
+        len: usize,
+        place: Option<usize>,
+    ) -> std::result::Result<(), Lost> {
+        self.copy_by_parts(to, buffer, len)?;
+        // SAFETY: the bytes of these frames are not needed.
+        place.map(|place| unsafe { memory::discard(place, len) }.ok());
+        self.wake(to, len).ok();
+        Ok(())
+    }
+
+    /// Copies bytes into the program. The kernel handles one mapping at a time, and the range may
+    /// consist of several mappings.
+    fn copy_by_parts(&mut self, to: usize, from: usize, len: usize) -> std::result::Result<(), Lost> {
+        let Err(stuck) = self.copy_in(to, from, len, false) else { return Ok(()) };
+        for page in (stuck.done..len).step_by(page_bytes()) {
+            if let Err(stuck) = self.copy_in(to + page, from + page, page_bytes(), false) {
+                return Err(Lost { at: to + page, doing: "page-in by copy", errno: stuck.errno });
+            }
+        }
+        Ok(())
     }
 
     /// Moves frames from the pool to the program.

@@ -391,11 +391,20 @@ impl Engine {
             operation.blocks.iter().partition(|block| is_left_out(block));
         let mut runs = self.plan(&wanted);
         self.plan_trial(&operation.blocks, &mut runs);
+        let buffer = operation.buffer.as_ref().map(Buffer::at);
+        // Nobody changes the file, and pages come in as copies in any case.
+        let sealed = of_a_file && self.is_sealed(operation.blocks[0]);
+        if let (true, Some(buffer)) = (sealed, buffer) {
+            let start = self.table.address(operation.blocks[0]);
+            for run in runs.iter_mut().filter(|run| run.len == run.blocks * self.block) {
+                run.buffer = Some(buffer + (run.program - start));
+            }
+        }
         let mut load = LoadIn {
-            buffer: operation.buffer.as_ref().map(Buffer::at),
+            buffer,
             blocks,
-            checks: of_a_file || self.options.verify,
-            verify: self.options.verify,
+            checks: !sealed && (of_a_file || self.options.verify),
+            verify: !sealed && self.options.verify,
             runs,
             good: false,
         };
@@ -403,6 +412,11 @@ impl Engine {
         let carried = load.carry(&mut self.mover, self.block);
         self.or_stop(carried);
         self.checked(number, operation, &load);
+    }
+
+    /// Whether a block belongs to a file that the program only reads.
+    pub(crate) fn is_sealed(&self, block: u32) -> bool {
+        self.mover.events.is_sealed(self.table.address(block), 1)
     }
 
     /// Gives up a failed read of blocks that were not all touched. Blocks for which a thread waits

@@ -116,7 +116,8 @@ impl Engine {
             if self.table.state(first) == State::Watched {
                 self.unwatch(first);
                 let place = self.frames.pool.address(self.table.get(first).place);
-                departures.push(Departure { program: None, place, hashed: None });
+                let sealed = self.is_sealed(first);
+                departures.push(Departure { program: None, place, sealed, hashed: None });
                 rest = &rest[1..];
                 continue;
             }
@@ -131,10 +132,11 @@ impl Engine {
             // The places are neighbours if possible.
             let places = self.frames.pool.take_empty(run);
             for (&block, place) in rest.iter().zip(places.clone()) {
-                let program = Some(self.table.address(block));
+                let (at, sealed) = (self.table.address(block), self.is_sealed(block));
                 let entry = self.table.get_mut(block);
                 (entry.place, entry.flags) = (place, 0);
-                departures.push(Departure { program, place: self.frames.pool.address(place), hashed: None });
+                let place = self.frames.pool.address(place);
+                departures.push(Departure { program: Some(at), place, sealed, hashed: None });
             }
             rest = &rest[places.len()..];
         }
@@ -205,6 +207,11 @@ impl Engine {
     fn is_clean(&mut self, block: u32, hashed: Hashed) -> bool {
         let entry = self.table.get(block);
         let (slot, old) = (entry.slot(), entry.hash);
+        if self.is_sealed(block) && slot.is_some() {
+            Counters::add(&self.counters.clean_page_outs, 1);
+            self.record(Kind::PageOutClean, [block]);
+            return true;
+        }
         let hash = if hashed.zero { self.zero_hash } else { hashed.hash };
         if hashed.zero && slot.is_some() && self.is_file(entry.origin) && hash == old && !entry.half {
             // A hole in a mapped file, which must not be filled.

@@ -148,7 +148,8 @@ impl Engine {
             let copy = self.frames.may_copy(count);
             self.frames.count += if copy { count } else { 0 };
             let (program, place) = (self.table.address(first), self.frames.pool.address(place));
-            runs.push(Run { program, place, len: count * self.block, blocks: count, copy, copied: false });
+            let len = count * self.block;
+            runs.push(Run { program, place, buffer: None, len, blocks: count, copy, copied: false });
             rest = &rest[count..];
         }
         runs

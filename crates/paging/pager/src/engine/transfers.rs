@@ -112,7 +112,9 @@ impl Engine {
         if self.io.takes_pieces(origin) {
             return None;
         }
-        let buffer = self.io.bounce.take(kind, blocks, self.frames.maker.was_slow())?;
+        // The pages of sealed files are copies, which do not keep frames together.
+        let scattered = self.frames.maker.was_slow() || self.mover.events.any_sealed();
+        let buffer = self.io.bounce.take(kind, blocks, scattered)?;
         Counters::add(&self.counters.bounced_bytes, (blocks * self.block) as u64);
         Some(buffer)
     }

@@ -2,7 +2,7 @@
 
 use crate::arena::ARENA;
 use crate::maps::{is_beyond, is_nowhere, refuse};
-use crate::{borrowed, paged, setup, untracked};
+use crate::{borrowed, paged, set_errno, setup, untracked};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
 
@@ -49,6 +49,15 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
     if arena.is_file(from, to) && arena.advise_file(from, to, advice) {
         return 0;
     }
+    let files = arena.files_among_others(from, to);
+    if !files.is_empty() {
+        drop(arena);
+        let others = paged::between(from, to, &files);
+        // SAFETY: the caller keeps the contract of `madvise`.
+        let done =
+            |(from, to): (usize, usize)| unsafe { madvise(from as *mut c_void, to - from, advice) == 0 };
+        return if files.into_iter().chain(others).all(done) { 0 } else { -1 };
+    }
     arena.leave_files(from, to);
     drop(arena);
     match advice {
@@ -77,6 +86,23 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         // pages could not be moved): the call must not seem to succeed.
         _ => refuse(libc::EINVAL),
     }
+}
+
+/// # Safety
+/// The contract is that of the C library's function.
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+    // The C library does nothing in this case, because the kernel would drop bytes.
+    if advice == libc::POSIX_MADV_DONTNEED {
+        return 0;
+    }
+    let before = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    // SAFETY: the caller keeps the contract of `posix_madvise`, whose other advice has the numbers
+    // of `madvise`.
+    let done = unsafe { madvise(at, len, advice) };
+    let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
+    set_errno(before);
+    if done == 0 { 0 } else { error }
 }
 
 /// Advice for a range with holes: like the kernel, advises all mapped parts, and then says that not

@@ -1,10 +1,15 @@
 //! Calls of sockets, and calls that wait for descriptors. In guarded mode they are made without a
 //! trap, if their memory may be paged.
+//!
+//! Calls that open a file. If the program opens a mapped file for writing that is paged
+//! (`--files`), the kernel lets the call wait until the library has given up its lease of the file;
+//! with O_NONBLOCK it refuses the call instead. The program does not know of this lease, so the
+//! hook gives the lease up and tries again.
 
-use crate::{guard, paged, real};
+use crate::{borrowed, files, guard, paged, real};
 use libc::{
-    SYS_recvfrom, SYS_recvmsg, SYS_sendmsg, SYS_sendto, c_int, c_void, epoll_event, msghdr, nfds_t, pollfd,
-    size_t, sockaddr, socklen_t, ssize_t,
+    SYS_recvfrom, SYS_recvmsg, SYS_sendmsg, SYS_sendto, c_char, c_int, c_void, epoll_event, mode_t, msghdr,
+    nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t,
 };
 
 /// Where calls are not guarded, these numbers do not exist.
@@ -72,4 +77,46 @@ guarded! {
         = SYS_EPOLL_WAIT[fd, events, most, timeout] if events, 1;
     fn poll(descriptors: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int
         = SYS_POLL[descriptors, count, timeout] if descriptors, 1;
+}
+
+/// Whether `open` was refused because of a lease.
+fn is_refused(answer: c_int, flags: c_int) -> bool {
+    answer < 0
+        && flags & libc::O_NONBLOCK != 0
+        && files::were_paged()
+        && !borrowed::is_borrower()
+        && std::io::Error::last_os_error().raw_os_error() == Some(libc::EWOULDBLOCK)
+}
+
+macro_rules! tried_again {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) by $flags:ident;)*) => {
+        $(
+            /// # Safety
+            /// The contract is that of the C library's function. The C library takes a mode of any
+            /// call, but reads it only if the flags ask for one, and so does this function.
+            #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: the caller keeps the contract of the function of the same name.
+                unsafe {
+                    let opened = real::call!($name($($argument),*) or -1);
+                    if !is_refused(opened, $flags) {
+                        return opened;
+                    }
+                    files::give_way();
+                    real::call!($name($($argument),*) or -1)
+                }
+            }
+        )*
+    };
+}
+
+tried_again! {
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) by flags;
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) by flags;
+    fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) by flags;
+    fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) by flags;
+    fn __open_2(path: *const c_char, flags: c_int) by flags;
+    fn __open64_2(path: *const c_char, flags: c_int) by flags;
+    fn __openat_2(at: c_int, path: *const c_char, flags: c_int) by flags;
+    fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) by flags;
 }

@@ -9,8 +9,8 @@
 //! Each static has the name of its function. To add a function, add a line to the table.
 
 use libc::{
-    FILE, c_char, c_int, c_uint, c_void, epoll_event, iovec, msghdr, nfds_t, off64_t, pid_t, pollfd, size_t,
-    sockaddr, socklen_t, ssize_t, uid_t,
+    FILE, c_char, c_int, c_uint, c_void, epoll_event, iovec, mode_t, msghdr, nfds_t, off64_t, pid_t, pollfd,
+    size_t, sockaddr, socklen_t, ssize_t, uid_t,
 };
 #[cfg(not(target_env = "musl"))]
 use std::ffi::CStr;
@@ -126,6 +126,14 @@ table! {
     fn dlopen(*const c_char, c_int) -> *mut c_void;
     fn fork() -> pid_t;
     fn makecontext();
+    fn open(*const c_char, c_int, mode_t) -> c_int;
+    fn open64(*const c_char, c_int, mode_t) -> c_int;
+    fn openat(c_int, *const c_char, c_int, mode_t) -> c_int;
+    fn openat64(c_int, *const c_char, c_int, mode_t) -> c_int;
+    fn __open_2(*const c_char, c_int) -> c_int;
+    fn __open64_2(*const c_char, c_int) -> c_int;
+    fn __openat_2(c_int, *const c_char, c_int) -> c_int;
+    fn __openat64_2(c_int, *const c_char, c_int) -> c_int;
     fn sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
     fn signal(c_int, libc::sighandler_t) -> libc::sighandler_t;
     fn pthread_mutex_init(*mut libc::pthread_mutex_t, *const libc::pthread_mutexattr_t) -> c_int;

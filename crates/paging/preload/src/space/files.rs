@@ -24,6 +24,9 @@ use terapage_sys::{file, memory, page_bytes, thread};
 /// Smaller mappings are left to the kernel.
 const LEAST: usize = 1 << 20;
 
+/// A mapping is left to the kernel if more than this lies beyond the file's end.
+const BEYOND: usize = 1 << 40;
+
 /// A mapping is left to the kernel if less than this part (1/16) of it is missing in the page
 /// cache.
 const UNCACHED_PART: u64 = 16;
@@ -120,11 +123,14 @@ fn size_of(fd: c_int) -> Option<u64> {
     (is_regular && lease::is_possible(fd)).then_some(status.st_size as u64)
 }
 
-/// Bytes of the file in a mapping of `len` bytes from `offset`. `None` if the mapping goes beyond
-/// the file's last page: a touch there is a bus error, which only the kernel raises.
-fn bytes_of(fd: c_int, offset: u64, len: usize) -> Option<u64> {
+/// Bytes of the file in a mapping of `len` bytes from `offset`, and the length of the part of the
+/// mapping that can be paged. Beyond the file's last page a touch is a bus error, which only the
+/// kernel raises: the blocks from there on are the kernel's. `None` if too little can be paged.
+fn part_of(fd: c_int, offset: u64, len: usize) -> Option<(u64, usize)> {
     let bytes = size_of(fd)?.checked_sub(offset)?.min(len as u64);
-    (bytes.next_multiple_of(page_bytes() as u64) == len as u64).then_some(bytes)
+    let pages = (bytes as usize).next_multiple_of(page_bytes());
+    let part = if pages == len { len } else { pages / setup::block() * setup::block() };
+    (part >= LEAST && len - part <= BEYOND).then_some((bytes, part))
 }
 
 /// Says, with `--verbose`, what happens with a file.
@@ -144,13 +150,13 @@ pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> O
     // This opens files: if the thread were cancelled here, they would stay open.
     let _internal = thread::Internal::enter();
     let (len, offset) = (len.checked_next_multiple_of(page_bytes())?, offset as u64);
-    bytes_of(fd, offset, len)?;
+    let (_, part) = part_of(fd, offset, len)?;
     let mut arena = ARENA.lock();
-    if arena.in_use() + arena.files.bytes + places::read_bytes() + len <= setup::budget() {
+    if arena.in_use() + arena.files.bytes + places::read_bytes() + part <= setup::budget() {
         return None;
     }
-    let most = len as u64 - len as u64 / UNCACHED_PART;
-    if file::cached_bytes(fd, offset, len as u64).is_some_and(|cached| cached > most) {
+    let most = part as u64 - part as u64 / UNCACHED_PART;
+    if file::cached_bytes(fd, offset, part as u64).is_some_and(|cached| cached > most) {
         say(fd, "the kernel maps this file, which is in the page cache");
         return None;
     }
@@ -159,7 +165,7 @@ pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> O
     drop(room);
     match mapped {
         Ok(at) => {
-            say(fd, &format!("{} of this file are paged", Size(len as u64)));
+            say(fd, &format!("{} of this file are paged", Size(part as u64)));
             Some(at)
         }
         Err(why) => {
@@ -192,6 +198,13 @@ fn watcher() -> terapage_sys::Result<u32> {
     Ok(WATCHER.load(SeqCst))
 }
 
+/// A call of this process would wait for a lease: gives up the leases for which somebody waits.
+pub fn give_way() {
+    if were_paged() && exit::is_owner() {
+        ARENA.lock().give_up_leases();
+    }
+}
+
 /// Called in the child of a fork, which has neither paged files nor this thread.
 pub fn in_child() {
     WATCHER.store(0, SeqCst);
@@ -203,7 +216,7 @@ impl Arena {
         let lease = watcher().and_then(|thread| Lease::take(fd, thread));
         let lease = lease.map_err(|error| format!("it cannot be leased: {error}"))?;
         // From here on nobody changes the file.
-        let bytes = bytes_of(lease.fd(), offset, len).ok_or("it was truncated")?;
+        let (bytes, part) = part_of(lease.fd(), offset, len).ok_or("it was truncated")?;
         // SAFETY: the lease has the descriptor open.
         let plain = unsafe { BorrowedFd::borrow_raw(lease.fd()) }.try_clone_to_owned().map(File::from);
         let plain = plain.map_err(|error| format!("it cannot be opened again: {error}"))?;
@@ -224,7 +237,11 @@ impl Arena {
         match mapped {
             Some(Ok(at)) => {
                 self.files.parts.insert(at, Part { to: at + len, offset, kind, lease: Arc::new(lease) });
-                self.count(|counters| Counters::add(&counters.mapped_file_bytes, len as u64));
+                self.count(|counters| Counters::add(&counters.mapped_file_bytes, part as u64));
+                if part < len {
+                    // Nobody knows the range yet.
+                    self.become_the_kernels(at + part, at + len);
+                }
                 Ok(at)
             }
             other => {
@@ -253,11 +270,31 @@ impl Arena {
     /// Gives files back to the kernel: every block of them that the range touches becomes the
     /// kernel's mapping of the file, in place.
     pub fn leave_files(&mut self, at: usize, to: usize) {
+        let left = self.become_the_kernels(at, to);
+        self.count(|counters| Counters::add(&counters.files_left, left));
+    }
+
+    /// Makes every block of files that the range touches the kernel's mapping of the file, in
+    /// place. Returns the number of parts.
+    fn become_the_kernels(&mut self, at: usize, to: usize) -> u64 {
         let block = setup::block();
         let (at, to) = (at / block * block, to.next_multiple_of(block));
+        let mut left = 0;
         while let Some((from, part)) = self.files.first(at, to) {
             self.give_back(from, &part, at.max(from), to.min(part.end()));
+            left += 1;
         }
+        left
+    }
+
+    /// The parts of a range that are paged files, if the range also has other parts.
+    pub fn files_among_others(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        if self.is_file(at, to) {
+            return Vec::new();
+        }
+        let from = self.files.parts.range(..=at).next_back().map_or(at, |(&from, _)| from);
+        let parts = self.files.parts.range(from..to).map(|(&from, part)| (from.max(at), part.to.min(to)));
+        parts.filter(|(from, to)| from < to).collect()
     }
 
     /// Gives all files back to the kernel.
@@ -269,7 +306,6 @@ impl Arena {
     fn give_back(&mut self, from: usize, part: &Part, first: usize, end: usize) {
         let Some(pager) = &self.pager else { setup::fail("a paged file without a pager") };
         setup::or_fail(pager.leave_sealed(first, end - first));
-        self.count(|counters| Counters::add(&counters.files_left, 1));
         let to = end.min(part.to);
         let (flags, offset) = (part.kind | MAP_FIXED, part.offset + (first - from) as u64);
         // SAFETY: the pager has given the range up for this, and the file has the same bytes.

@@ -35,7 +35,8 @@ pub fn others(from: usize, to: usize) -> Parts {
     between(from, to, &parts)
 }
 
-fn between(from: usize, to: usize, parts: &[(usize, usize)]) -> Parts {
+/// The gaps between ascending parts of a range.
+pub fn between(from: usize, to: usize, parts: &[(usize, usize)]) -> Parts {
     let starts = std::iter::once(from).chain(parts.iter().map(|&(_, end)| end));
     let ends = parts.iter().map(|&(start, _)| start).chain([to]);
     starts.zip(ends).filter(|(start, end)| start < end).collect()
