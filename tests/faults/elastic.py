@@ -93,9 +93,10 @@ def native(program, mib, rounds):
     return subprocess.run([program, "one", "7", str(mib), str(rounds)], capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
 
 
-def paged(bench, group, program, mib, rounds, *options, stdout="stdout"):
-    words = [*bench.command, "run", "--memory", "auto", "--store", bench.store, *options, "--", program, "one", "7", str(mib), str(rounds)]
-    return Child(group.enter(words), bench.place, stdout=stdout)
+def paged(bench, group, *program, stdout="stdout", before=(), options=()):
+    """A program with a budget that follows the memory of a cgroup."""
+    command = [*before, *(for_everybody(bench) if before else bench.command)]
+    return Child(group.enter([*command, "run", "--memory", "auto", "--store", bench.store, *options, "--", *program]), bench.place, stdout=stdout)
 
 
 def ended(child, wanted):
@@ -110,7 +111,7 @@ def elastic(bench):
     said = []
     for mib in (172, 288):
         wanted = native(program, mib, 1)
-        with group(144) as box, paged(bench, box, program, mib, 1, "--stats", stats) as child:
+        with group(144) as box, paged(bench, box, program, "one", "7", str(mib), "1", options=["--stats", stats]) as child:
             ended(child, wanted)
             check(box.kills() == 0, f"{box.kills()} kills")
         with open(stats, encoding="utf-8") as file:
@@ -162,26 +163,39 @@ def budget_now(bench, child):
     return now.get("budget_bytes", 0) // MIB if now.get("budget_auto") else 0
 
 
-def elastic_shared(bench):
-    """Two programs that each want all of a cgroup, and an unpaged one that takes half of it: none is killed, the budgets shrink, all outputs are right."""
-    program = bench.build("share.c")
-    wanted = native(program, 200, 3)
+def shares(bench, program, one, two, before):
+    """Two programs that each want all of a cgroup until they are told to stop, and an unpaged one that takes half of it: none is killed, the budgets shrink, all outputs are right. Returns what to say."""
+    stop = bench.path("stop")
     with group(256) as box:
-        with paged(bench, box, program, 200, 3) as one, paged(bench, box, program, 200, 3, stdout="two") as two:
-            before = []
-            wait_for(lambda: before.append([budget_now(bench, child) for child in (one, two)]) or all(before[-1]) and sum(before[-1]) > 160, "budgets of 160 MiB")
+        with paged(bench, box, program, one, "200", stop) as first, paged(bench, box, program, two, "200", stop, stdout="two", before=before) as second:
+            both = (first, second)
+            budgets = []
+            wait_for(lambda: budgets.append([budget_now(bench, child) for child in both]) or all(budgets[-1]) and sum(budgets[-1]) > 180, "budgets of 180 MiB", PATIENCE_S)
             taker = [sys.executable, "-c", TAKES, "120", "0.05", "3"]
             with Child(box.enter(taker), bench.place, stdout="three") as three:
                 wait_for(lambda: "taken" in three.output(), "the third to have its memory", PATIENCE_S)
-                after = [budget_now(bench, child) for child in (one, two)]
+                after = [budget_now(bench, child) for child in both]
                 status = three.wait(PATIENCE_S)
                 words = three.output().split()
                 check(status == 0 and words[::2] == ["taken", "whole"], f"the third: status {status}: {three.last_words()}")
-            check(sum(after) < sum(before[-1]), f"budgets of {before[-1]} MiB, and then of {after}")
-            ended(one, wanted)
-            ended(two, wanted)
+            check(all(after) and sum(after) < 150, f"budgets of {budgets[-1]} MiB, and then of {after}: {[child.last_words() for child in both]}")
+            with open(stop, "w", encoding="ascii"):
+                pass
+            for name, child in ((one, first), (two, second)):
+                ended(child, "swept, signalled\n" if name == "signalled" else "swept\n")
         check(box.kills() == 0, f"{box.kills()} kills")
-    return f"budgets of {before[-1]} and then {after} MiB; no step of the third waited over {words[1]} ms"
+    return f"budgets of {budgets[-1]} and then {after} MiB; no step of the third waited over {words[1]} ms"
+
+
+def elastic_shared(bench):
+    """Two runs of one user."""
+    return shares(bench, bench.build("share.c"), "sweep", "sweep", ())
+
+
+def elastic_users(bench):
+    """A run of root and one of an ordinary user, with a handler and children."""
+    os.chmod(bench.place, 0o777)
+    return shares(bench, bench.build("share.c"), "sweep", "signalled", NOBODY)
 
 
 def elastic_limit_lowered(bench):
@@ -192,6 +206,7 @@ def elastic_limit_lowered(bench):
         words = [*bench.command, "run", "--memory", "auto", "--store", bench.store, "--", program, "sweep", "192", stop]
         with Child(box.enter(words), bench.place) as child:
             def lease():
+                check(box.kills() == 0, f"{box.kills()} kills")
                 shown = subprocess.run([*bench.command, "stat", str(child.pid), "--json"], capture_output=True, text=True, timeout=60, check=False)
                 now = json.loads(shown.stdout) if shown.returncode == 0 else {}
                 return now.get("resident_bytes", 0) // MIB if now.get("budget_auto") else 0

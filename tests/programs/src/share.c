@@ -5,12 +5,15 @@
    share one NUMBER MIB ROUNDS          such a worker
    share hungry HOLDERS MIB SWEPT STOP  holders that fill their arrays and sleep, and one that goes
                                         about its own at random, until the file STOP is there
-   share hold MIB STOP, share sweep MIB STOP, share exhaust MIB */
+   share hold MIB STOP, share sweep MIB STOP, share exhaust MIB
+   share signalled MIB STOP             sweeps, while a handler goes about an array of its own, and
+                                        now and then a child reads both */
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -122,6 +125,58 @@ static int sweep(size_t mib, const char *stop) {
     return all + added != 0;
 }
 
+static uint64_t *handled, handled_added;
+static volatile sig_atomic_t handlers;
+#define HANDLED ((size_t)16 << 20)
+
+static void handle(int signal) {
+    static uint64_t own = 88172645463325252u;
+    own ^= own << 13, own ^= own >> 7, own ^= own << 17;
+    handled[own % (HANDLED / 8)] += own + (uint64_t)signal;
+    handled_added += own + (uint64_t)signal;
+    handlers++;
+}
+
+static void every(long us) {
+    struct itimerval timer = {{0, us}, {0, us}};
+    setitimer(ITIMER_REAL, &timer, 0);
+}
+
+/* In a child: whether it finds what the parent had. */
+static int reads(const uint64_t *array, size_t words, uint64_t at, uint64_t wanted) {
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 200; i++) handlers += array[next() % words] == handled[next() % (HANDLED / 8)];
+        _exit(array[at] != wanted);
+    }
+    int status;
+    while (waitpid(child, &status, 0) < 0) continue;
+    return status == 0;
+}
+
+static int signalled(size_t mib, const char *stop) {
+    uint64_t *array = filled(mib, mib), added = 0, all = 0;
+    size_t words = (mib << 20) / 8;
+    handled = filled(HANDLED >> 20, 7);
+    for (size_t i = 0; i < words; i++) all += array[i];
+    for (size_t i = 0; i < HANDLED / 8; i++) all += handled[i];
+    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, 0);
+    every(2000);
+    int bad = 0;
+    for (unsigned i = 1; i % 256 || !is_there(stop); i++) {
+        uint64_t value = next(), at = value % words;
+        array[at] += value;
+        added += value;
+        if (i % 4096 == 0) bad |= !reads(array, words, at, array[at]);
+    }
+    every(0);
+    for (size_t i = 0; i < words; i++) all -= array[i];
+    for (size_t i = 0; i < HANDLED / 8; i++) all -= handled[i];
+    printf("swept, %s\n", handlers > 0 ? "signalled" : "no signals");
+    return bad || all + added + handled_added != 0;
+}
+
 static int hungry(char **arguments) {
     int holders = atoi(arguments[2]);
     for (int holder = 0; holder < holders; holder++)
@@ -154,6 +209,8 @@ int main(int count, char **arguments) {
     }
     if (count == 4 && !strcmp(arguments[1], "hold")) return hold((size_t)atoi(arguments[2]), arguments[3]);
     if (count == 4 && !strcmp(arguments[1], "sweep")) return sweep((size_t)atoi(arguments[2]), arguments[3]);
+    if (count == 4 && !strcmp(arguments[1], "signalled"))
+        return signalled((size_t)atoi(arguments[2]), arguments[3]);
     if (count == 3 && !strcmp(arguments[1], "exhaust")) return exhaust((size_t)atoi(arguments[2]));
     return 2;
 }

@@ -34,7 +34,7 @@ pub fn limit_of(budget: Size) -> Size {
 /// The limit of a job whose budget follows the free memory of a machine that has this much: the
 /// reserve remains for others.
 pub fn limit_of_auto(all: Size) -> Size {
-    Size(all.0 - Level { limit: all.0, available: 0 }.reserve())
+    Size(all.0 - Level { limit: all.0, available: 0, stalled_us: 0 }.reserve())
 }
 
 /// A cgroup with a limit, still without processes.

@@ -35,20 +35,24 @@ struct Group {
 struct Files {
     limits: &'static [&'static str],
     usage: &'static str,
-    /// Beginnings of lines in `memory.stat`: file pages that the kernel drops first, and others.
-    dropped: [&'static str; 2],
+    /// Beginnings of lines in `memory.stat`: file pages that the kernel drops first.
+    first: &'static str,
+    /// Others that it can drop: file pages, and objects of the kernel, such as names of files.
+    others: &'static [&'static str],
 }
 
 const ONE: Files = Files {
     limits: &["memory.limit_in_bytes"],
     usage: "memory.usage_in_bytes",
-    dropped: ["total_inactive_file ", "total_active_file "],
+    first: "total_inactive_file ",
+    others: &["total_active_file "],
 };
 /// Above `memory.high` a program is not stopped, but slowed down very much.
 const TWO: Files = Files {
     limits: &["memory.max", "memory.high"],
     usage: "memory.current",
-    dropped: ["inactive_file ", "active_file "],
+    first: "inactive_file ",
+    others: &["active_file ", "slab_reclaimable "],
 };
 
 /// A limit of this much is none.
@@ -64,15 +68,9 @@ impl Machine {
     /// The machine, and each cgroup that has a limit: how much memory it has, and how much is free.
     pub fn levels(&self, read: Read<'_>) -> Vec<Level> {
         let machine = read(Path::new("/proc/meminfo")).as_deref().and_then(machine_level);
+        let machine = machine
+            .map(|level| Level { stalled_us: stalled_us(Path::new("/proc/pressure/memory"), read), ..level });
         machine.into_iter().chain(self.groups.iter().filter_map(|group| group.level(read))).collect()
-    }
-
-    /// Microseconds in which a task of the machine, or of one of the cgroups, has waited for
-    /// memory, since it began: the largest of these sums. `None` if the kernel does not count them.
-    pub fn stalled_us(&self, read: Read<'_>) -> Option<u64> {
-        let groups = self.groups.iter().map(|group| group.at.join("memory.pressure"));
-        let files = std::iter::once(PathBuf::from("/proc/pressure/memory")).chain(groups);
-        files.filter_map(|file| stalled(&read(&file)?)).max()
     }
 }
 
@@ -91,13 +89,22 @@ impl Group {
         let limit = self.limit(read)?;
         let used = self.number(self.files.usage, read).unwrap_or(0);
         let stat = read(&self.at.join("memory.stat")).unwrap_or_default();
-        let [first, others] = self.files.dropped.map(|name| {
+        let bytes = |name: &&str| {
             let line = stat.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|line| line.trim().parse::<u64>().ok()).unwrap_or(0)
-        });
-        // As in `MemAvailable`, half of the files' pages in use count.
-        Some(Level { limit, available: limit.saturating_sub(used.saturating_sub(first + others / 2)) })
+        };
+        // As in `MemAvailable`, half of what is in use counts.
+        let others: u64 = self.files.others.iter().map(bytes).sum();
+        let used = used.saturating_sub(bytes(&self.files.first) + others / 2);
+        let stalled_us = stalled_us(&self.at.join("memory.pressure"), read);
+        Some(Level { limit, available: limit.saturating_sub(used), stalled_us })
     }
+}
+
+/// Microseconds in which a task has waited for memory, by such a file; 0 if the kernel does not
+/// count them.
+fn stalled_us(file: &Path, read: Read<'_>) -> u64 {
+    read(file).as_deref().and_then(stalled).unwrap_or(0)
 }
 
 /// The sum of a file `memory.pressure`: the line is `some avg10=0.00 ... total=123`.
@@ -114,7 +121,8 @@ fn of_meminfo(meminfo: &str, name: &str) -> Option<u64> {
 
 fn machine_level(meminfo: &str) -> Option<Level> {
     let limit = of_meminfo(meminfo, "MemTotal:")?;
-    Some(Level { limit, available: of_meminfo(meminfo, "MemAvailable:").unwrap_or(limit / 2) })
+    let available = of_meminfo(meminfo, "MemAvailable:").unwrap_or(limit / 2);
+    Some(Level { limit, available, stalled_us: 0 })
 }
 
 /// The memory cgroups from those in `groups` (the text of `/proc/self/cgroup`) up to the root of
@@ -156,7 +164,10 @@ mod tests {
     #[test]
     fn the_machine_has_memory() {
         let meminfo = "MemTotal:       24684096 kB\nMemFree: 1 kB\nMemAvailable:    4096 kB\n";
-        assert_eq!(machine_level(meminfo), Some(Level { limit: 24684096 * 1024, available: 4 << 20 }));
+        assert_eq!(
+            machine_level(meminfo),
+            Some(Level { limit: 24684096 * 1024, available: 4 << 20, stalled_us: 0 })
+        );
         assert!(memory_bytes().is_some_and(|bytes| bytes > 1 << 20));
         assert!(!Machine::here(&read).levels(&read).is_empty());
     }
@@ -190,11 +201,16 @@ mod tests {
         put("slice/unit/memory.max", "max\n");
         put("slice/memory.max", "2000000\n");
         put("slice/memory.current", "500000\n");
+        put("slice/memory.stat", "inactive_file 100000\nactive_file 20000\nslab_reclaimable 40000\n");
+        put("slice/memory.pressure", "some avg10=0.00 total=77\nfull avg10=0.00 total=5\n");
         assert_eq!(
             levels("4:memory:/a/b\n1:cpu:/\n0::/\n"),
-            [Level { limit: 1_000_000, available: 410_000 }]
+            [Level { limit: 1_000_000, available: 410_000, stalled_us: 0 }]
         );
-        assert_eq!(levels("0::/slice/unit\n"), [Level { limit: 2_000_000, available: 1_500_000 }]);
+        assert_eq!(
+            levels("0::/slice/unit\n"),
+            [Level { limit: 2_000_000, available: 1_630_000, stalled_us: 77 }]
+        );
         assert_eq!(limit("4:cpu,memory:/a\n0::/slice/unit\n"), Some(1_000_000));
         assert_eq!(limit("0::/elsewhere\nnonsense\n"), None);
         put("slice/unit/memory.high", "1500000\n");

@@ -8,7 +8,7 @@ use terapage_policy::elastic::{self, Held, Level};
 use terapage_policy::shares::{Bound, Claimant, is_within, next_lease, shares};
 
 /// "TERAJOB" and the layout's version.
-const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x03");
+const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x04");
 
 /// The number of processes that can have a slot at the same time.
 pub const SLOTS: usize = 1000;
@@ -17,7 +17,7 @@ pub const JOBS: usize = 32;
 
 /// Words at the start: the magic number, whether a process has reported that the budget is too
 /// small, and those of a budget that follows the machine.
-const HEAD: usize = 8;
+const HEAD: usize = 9;
 const HEAD_SAID: usize = 1;
 /// The most that the first job's budget can be, if the budget follows the machine; else 0.
 const HEAD_CEILING: usize = 2;
@@ -27,11 +27,12 @@ const HEAD_LOOKED: usize = 3;
 const HEAD_FOUND: usize = 4;
 const NEAR: u64 = 1;
 const GROWS: u64 = 2;
-/// The caution (see [`elastic`]), when it was judged last, ns, and the time that tasks had waited
-/// for memory until then, us.
+/// The caution (see [`elastic`]), when it was judged last, ns, the time that tasks had waited for
+/// memory until then, us, and the number of the level that this was about.
 const HEAD_CAUTION: usize = 5;
 const HEAD_JUDGED: usize = 6;
 const HEAD_STALLED: usize = 7;
+const HEAD_LEVEL: usize = 8;
 /// The least time between two judgements: in a shorter one a single wait would seem long.
 const JUDGE_NS: u64 = 20_000_000;
 /// Words of a job: its budget, 0 if there is no job; the number of the outer job, plus 1; the peak
@@ -205,34 +206,40 @@ impl<'a> Table<'a> {
         self.is_auto() && !(looked..looked.saturating_add(pause_ns)).contains(&now_ns)
     }
 
-    /// Sets the budget by what the machine has now. `stalled_us`: how long tasks have waited for
-    /// memory in all. If two processes look at once, the budget of one of them remains.
-    pub fn look(&self, levels: &[Level], stalled_us: u64, now_ns: u64) {
+    /// Sets the budget by what the machine has now. If two processes look at once, the budget of
+    /// one of them remains.
+    pub fn look(&self, levels: &[Level], now_ns: u64) {
         self.words[HEAD_LOOKED].store(now_ns, SeqCst);
-        let caution = self.judge(stalled_us, now_ns);
         let mut held = Held { ceiling: self.words[HEAD_CEILING].load(SeqCst), ..Held::default() };
         for used in self.used() {
             held.frames += used.claimant.resident;
             held.fixed += used.claim;
         }
-        let verdict = elastic::decide(levels, &held, caution);
+        let before = self.caution();
+        if let Some(tightest) = elastic::tightest(levels, &held, before) {
+            self.judge(tightest, levels[tightest].stalled_us, now_ns);
+        }
+        let verdict = elastic::decide(levels, &held, self.caution());
         let bit = |is: bool, bit| if is { bit } else { 0 };
         self.words[HEAD_FOUND].store(bit(verdict.near, NEAR) | bit(verdict.grows, GROWS), SeqCst);
         self.job(0)[0].store(verdict.budget.max(1), SeqCst);
     }
 
-    /// The caution now.
-    fn judge(&self, stalled_us: u64, now_ns: u64) -> u64 {
-        let [caution, judged, stalled] =
-            [HEAD_CAUTION, HEAD_JUDGED, HEAD_STALLED].map(|word| &self.words[word]);
+    fn caution(&self) -> u64 {
+        self.words[HEAD_CAUTION].load(SeqCst).max(elastic::CALM)
+    }
+
+    /// Adjusts the caution by how long tasks of the tightest level have waited for memory.
+    fn judge(&self, level: usize, stalled_us: u64, now_ns: u64) {
+        let [judged, stalled, about] = [HEAD_JUDGED, HEAD_STALLED, HEAD_LEVEL].map(|word| &self.words[word]);
         let passed_ns = now_ns.saturating_sub(judged.load(SeqCst));
         if passed_ns >= JUDGE_NS {
             let waited_ns = stalled_us.saturating_sub(stalled.swap(stalled_us, SeqCst)) * 1000;
             let is_first = judged.swap(now_ns, SeqCst) == 0;
-            let share = if is_first { 0.0 } else { waited_ns as f64 / passed_ns as f64 };
-            caution.store(elastic::caution(caution.load(SeqCst), share), SeqCst);
+            let is_other = about.swap(level as u64, SeqCst) != level as u64;
+            let share = if is_first || is_other { 0.0 } else { waited_ns as f64 / passed_ns as f64 };
+            self.words[HEAD_CAUTION].store(elastic::caution(self.caution(), share), SeqCst);
         }
-        caution.load(SeqCst).max(elastic::CALM)
     }
 
     /// The table in these words; `None` if there is none, or if it has another version.

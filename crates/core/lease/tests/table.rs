@@ -266,6 +266,35 @@ fn other_words_are_no_table() {
     assert_eq!(Table::of(&words).unwrap().budget(0), MIB);
 }
 
+fn level(available: u64) -> Level {
+    Level { limit: 1000 * MIB, available: available * MIB, stalled_us: 0 }
+}
+
+#[test]
+fn only_waits_for_memory_of_the_level_that_decides_raise_the_reserve() {
+    // The machine has 10,000 MiB free, and others wait within limits of their own.
+    for (elsewhere, here, budget) in [(1_000_000, 0, 500), (0, 1_000_000, 499)] {
+        with_machine(1000 * MIB, |machine| {
+            machine.table.follow_machine();
+            machine.start(0);
+            machine.processes[0].resident = 500 * MIB;
+            machine.update(0, 500 * MIB, false, 0.0);
+            for second in 1..9 {
+                let around =
+                    Level { limit: 20_000 * MIB, available: 10_000 * MIB, stalled_us: second * elsewhere };
+                // Just enough for a budget of what there is.
+                let levels = [around, Level { stalled_us: second * here, ..level(66) }];
+                machine.table.look(&levels, second * 1_000_000_000);
+            }
+            let found = machine.table.budget(0) / MIB;
+            assert!(
+                (found >= 500) == (budget >= 500),
+                "{found} MiB, {elsewhere} us elsewhere and {here} here"
+            );
+        });
+    }
+}
+
 #[test]
 fn a_budget_that_follows_the_machine_grows_and_shrinks_with_it() {
     with_machine(1000 * MIB, |machine| {
@@ -273,7 +302,7 @@ fn a_budget_that_follows_the_machine_grows_and_shrinks_with_it() {
         machine.start(0);
         let look = |table: &Table<'_>, available: u64, now_ms: u64| {
             assert!(table.is_due(now_ms * 1_000_000, 1));
-            table.look(&[Level { limit: 1000 * MIB, available: available * MIB }], 0, now_ms * 1_000_000);
+            table.look(&[level(available)], now_ms * 1_000_000);
             assert!(!table.is_due(now_ms * 1_000_000, 1));
         };
         let mut now_ms = 1;
@@ -305,7 +334,7 @@ fn a_process_takes_a_step_although_another_has_taken_what_the_look_found() {
         machine.start(0);
         machine.start(0);
         machine.update(0, u64::MAX / 4, false, 0.0);
-        machine.table.look(&[Level { limit: 1000 * MIB, available: 500 * MIB }], 0, 1);
+        machine.table.look(&[level(500)], 1);
         assert!(machine.table.grows());
         let found = machine.table.budget(0);
         machine.processes[1].resident = found;

@@ -45,6 +45,8 @@ pub struct Level {
     pub limit: u64,
     /// Bytes that could be taken now: free ones, and those that the kernel can drop at once.
     pub available: u64,
+    /// Microseconds in which a task of this level has waited for memory, since it began.
+    pub stalled_us: u64,
 }
 
 impl Level {
@@ -92,15 +94,26 @@ pub fn caution(before: u64, stalled: f64) -> u64 {
     if stalled > STALLED { (before + 2).min(CAUTION_MOST) } else { (before - 1).max(CALM) }
 }
 
+/// The number of bytes that a run may take from a level; negative if it must return some.
+fn excess(level: &Level, used: u64, caution: u64) -> i64 {
+    level.available as i64 - level.threshold(used, caution) as i64
+}
+
+/// The number of the level that has the least left for a run with these bytes. Only waits for
+/// memory of this level concern the run: where another is short, the run does not help.
+pub fn tightest(levels: &[Level], held: &Held, caution: u64) -> Option<usize> {
+    let used = held.frames + held.fixed;
+    (0..levels.len()).min_by_key(|&at| excess(&levels[at], used, caution))
+}
+
 /// The budget for what a run has, and what the levels around it have left. Without levels, which
 /// means that nothing could be read, the run keeps what it has.
 pub fn decide(levels: &[Level], held: &Held, caution: u64) -> Verdict {
     let used = held.frames + held.fixed;
-    let excess = |level: &Level| level.available as i64 - level.threshold(used, caution) as i64;
-    let Some(level) = levels.iter().min_by_key(|level| excess(level)) else {
+    let Some(level) = tightest(levels, held, caution).map(|at| &levels[at]) else {
         return Verdict { budget: used, near: true, grows: false };
     };
-    let (excess, band) = (excess(level), (level.reserve() / BAND_PART) as i64);
+    let (excess, band) = (excess(level, used, caution), (level.reserve() / BAND_PART) as i64);
     let step = (excess - band).max(0) as u64 / STEP_PART;
     let budget = if excess < 0 {
         let floor = FLOOR.min(held.ceiling / FLOOR_PART) + held.fixed;
@@ -128,7 +141,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn level(limit: u64, available: u64) -> Level {
-        Level { limit: limit * MIB, available: available * MIB }
+        Level { limit: limit * MIB, available: available * MIB, stalled_us: 0 }
     }
 
     fn held(frames: u64) -> Held {
@@ -226,7 +239,7 @@ mod tests {
         }
 
         fn level(&self) -> Level {
-            Level { limit: self.limit, available: self.available() }
+            Level { limit: self.limit, available: self.available(), stalled_us: 0 }
         }
 
         /// A step of 5 ms: some look, all fill or return.

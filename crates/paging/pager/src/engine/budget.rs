@@ -125,13 +125,11 @@ impl Engine {
     }
 
     /// Returns excess frames that are not needed to the kernel. Returns whether there were any.
-    /// Whether it did.
     fn give_back(&mut self) -> bool {
         let excess = self.frames.lease.excess();
         // Frames that were never made go first.
         let unmade = self.frames.room(0).min(excess);
-        // Below these, blocks are paged out.
-        let kept = self.frames.target.now() * 3 / 4;
+        let kept = self.frames.lease.kept(self.frames.target.now());
         let most = (STEP_BYTES / self.block).max(1).min(excess - unmade);
         let count =
             most.min((self.frames.pool.free_len() + self.table.count(State::Soft)).saturating_sub(kept));

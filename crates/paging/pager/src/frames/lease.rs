@@ -126,6 +126,13 @@ impl Lease {
         self.share.is_some_and(Share::grows)
     }
 
+    /// The number of ready frames that stay while others are returned, if `target` should be ready:
+    /// below it, blocks are paged out first. None if the budget follows the memory: ready frames
+    /// can be returned at once, and whoever needs the memory may not wait for the disk.
+    pub fn kept(&self, target: usize) -> usize {
+        if self.is_auto() { 0 } else { target * 3 / 4 }
+    }
+
     /// The number of frames to return.
     pub fn excess(&self) -> usize {
         self.frames.saturating_sub(self.goal)
@@ -198,6 +205,12 @@ mod tests {
         let now = Use { counters, resident: 8, fixed: 0, soft: 0, short: false, tick: !at_once, at_once };
         assert_eq!(lease.ask(now, 1, 8), None);
         lease.is_lacking(0, 1)
+    }
+
+    #[test]
+    fn a_budget_that_follows_the_machine_returns_ready_frames_first() {
+        let lease = |is_auto| Lease::new(Some(Box::leak(Box::new(Eight { is_auto }))), 8);
+        assert_eq!((lease(true).kept(100), lease(false).kept(100)), (0, 75));
     }
 
     #[test]

@@ -47,8 +47,7 @@ pub fn look(table: &Table<'_>, known: Option<&mut Known>, pause_ns: u64) {
             &here
         }
     };
-    let stalled_us = machine.stalled_us(&read).unwrap_or(0);
-    table.look(&machine.levels(&read), stalled_us, now);
+    table.look(&machine.levels(&read), now);
 }
 
 /// The text of a file, read without the C library, whose functions the program may have replaced.
