@@ -40,6 +40,11 @@ class Group:
         with open(os.path.join(self.path, self.limit_file), "w", encoding="ascii") as file:
             file.write(str(mib * MIB))
 
+    def used_mib(self):
+        usage = "memory.current" if self.limit_file == "memory.max" else "memory.usage_in_bytes"
+        with open(os.path.join(self.path, usage), encoding="ascii") as file:
+            return int(file.read()) / MIB
+
     def kills(self):
         with open(os.path.join(self.path, self.kills_file), encoding="ascii") as file:
             return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
@@ -213,7 +218,9 @@ def elastic_limit_lowered(bench):
 
             wait_for(lambda: lease() > 150, "a lease of 150 MiB", PATIENCE_S)
             for mib in range(240, 127, -8):
-                # A limit below what is in use is refused, and the kernel then tries to free memory.
+                # Where a limit leaves nothing free, the kernel kills who takes a page next, whatever the
+                # budget is: each step waits until the run has followed the one before.
+                wait_for(lambda mib=mib: box.used_mib() < mib - 4, f"4 MiB below {mib} MiB", PATIENCE_S)
                 wait_for(lambda mib=mib: lowered(box, mib), f"a limit of {mib} MiB", PATIENCE_S)
             wait_for(lambda: 0 < lease() < 120, "a lease of less than 120 MiB", PATIENCE_S)
             box.limit(256)
