@@ -49,6 +49,24 @@ pub fn host(library: &Path) -> Option<PathBuf> {
     Some(library.with_file_name(HOST)).filter(|path| path.is_file())
 }
 
+/// The name of the host for musl beside the other host.
+#[cfg(target_arch = "x86_64")]
+const STATIC_HOST: &str = "terapage-host-musl";
+
+/// The static host, which contains the library: it can be brought into a running program.
+#[cfg(target_arch = "x86_64")]
+pub fn static_host() -> anyhow::Result<PathBuf> {
+    let library = find()?;
+    if IS_IN_HOST {
+        return Ok(library);
+    }
+    let host = library.with_file_name(STATIC_HOST);
+    if !host.is_file() {
+        bail!("{} was not found (install it there, or use the command for musl)", host.display());
+    }
+    Ok(std::fs::canonicalize(&host).unwrap_or(host))
+}
+
 /// The variable that tells the host its program.
 pub const HOSTED: &str = "TERAPAGE_HOSTED";
 

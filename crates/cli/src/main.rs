@@ -3,6 +3,8 @@
 //! Errors of this command are one line on standard error and exit status 125, as env(1) has it, so
 //! that they differ from those of the program that it runs.
 
+#[cfg(target_arch = "x86_64")]
+mod adopt;
 mod completions;
 mod doctor;
 mod far;
@@ -49,6 +51,9 @@ struct Cli {
 enum Command {
     /// Run a program with a budget of memory; the rest of its data is kept in a store.
     Run(Box<run::Run>),
+    /// Page a program that is already running.
+    #[cfg(target_arch = "x86_64")]
+    Adopt(Box<adopt::Adopt>),
     /// Show the counters of a paged process.
     Stat(watch::stat::Stat),
     /// Watch paged processes live.
@@ -105,6 +110,8 @@ fn command() -> ExitCode {
     };
     let result = match command {
         Command::Run(run) => run.run(),
+        #[cfg(target_arch = "x86_64")]
+        Command::Adopt(adopt) => adopt.run(),
         Command::Stat(stat) => stat.run(),
         Command::Top(top) => top.run(),
         Command::Metrics(metrics) => metrics.run(),

@@ -89,7 +89,8 @@ pub const fn branch(code: u16, value: u32, yes: u8, no: u8) -> Step {
     Step { code, yes, no, value }
 }
 
-const fn jump(steps: usize) -> Step {
+/// Continues after this many further steps.
+pub const fn jump(steps: usize) -> Step {
     Step { code: JUMP, yes: 0, no: 0, value: steps as u32 }
 }
 

@@ -17,7 +17,7 @@ pub use terapage_sys::hosting::AREA;
 use terapage_sys::hosting::GUARDED;
 use terapage_sys::seccomp::{
     self, ALLOW, FROM, HAS, IS, KILL, NUMBER, PLACE, PLACE_LOW, SET_FILTER, Step, Steps, argument, branch,
-    give, load,
+    give, jump, load,
 };
 
 /// The addresses of fixed executables.
@@ -96,7 +96,6 @@ fn ends(kind: Kind, descriptors: u32) -> Vec<Step> {
             allow,
         ],
     };
-    steps.extend(FROM_CODE);
     steps.push(end);
     steps
 }
@@ -175,9 +174,59 @@ pub fn is_own(at: usize) -> bool {
     OWN_CODE.get().is_none_or(|own| own.iter().any(|code| code.contains(&at)))
 }
 
-/// The filter. `descriptors` is the least number that a descriptor of the pager has.
-fn steps(descriptors: u32) -> Vec<Step> {
-    seccomp::by_number(terapage_calls::END, kind, |kind| ends(kind, descriptors))
+/// The steps that go on if the call comes from the program's code, and otherwise allow it. `code` is
+/// where more of it lies.
+fn from_program(code: &[Range<usize>]) -> Vec<Step> {
+    let parts: Vec<Range<usize>> = code.iter().flat_map(within_words).collect();
+    let (from, to) = ((AREA.start >> 32) as u32, (AREA.end >> 32) as u32);
+    // Behind each range, a jump to the end: over the other ranges, and the answer.
+    let rest = |index: usize| (parts.len() - index) * RANGE_STEPS + 1;
+    let mut steps = vec![
+        load(PLACE),
+        branch(IS, 0, 2, 0),
+        branch(FROM, from, 0, 2),
+        branch(FROM, to, 1, 0),
+        jump(rest(0)),
+    ];
+    for (index, code) in parts.iter().enumerate() {
+        steps.extend([
+            load(PLACE),
+            branch(IS, (code.start >> 32) as u32, 0, 4),
+            load(PLACE_LOW),
+            branch(FROM, code.start as u32, 0, 2),
+            branch(FROM, ((code.end - 1) as u32).saturating_add(1), 1, 0),
+            jump(rest(index + 1)),
+        ]);
+    }
+    steps.push(give(ALLOW));
+    steps
+}
+
+/// The steps for each range of code.
+const RANGE_STEPS: usize = 6;
+
+/// The parts of a range whose addresses have the same upper half.
+fn within_words(code: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    const SPAN: usize = 1 << 32;
+    let Range { start, end } = *code;
+    let ends = (start / SPAN..=(end - 1) / SPAN).map(|word| word * SPAN..(word + 1) * SPAN);
+    ends.map(move |word| word.start.max(start)..word.end.min(end))
+}
+
+/// The filter. `descriptors` is the least number that a descriptor of the pager has. `code` is where
+/// code of the program lies beside the two usual ranges.
+fn steps(descriptors: u32, code: &[Range<usize>]) -> Vec<Step> {
+    // An adopted program's C library has begun to use `rseq`, and relies on it.
+    let kind = |number: usize| match kind(number) {
+        Kind::IsUnknown(_) if !code.is_empty() && number as i64 == libc::SYS_rseq => Kind::Passes,
+        kind => kind,
+    };
+    let by_kind = || seccomp::by_number(terapage_calls::END, kind, |kind| ends(kind, descriptors));
+    seccomp::by_number(
+        terapage_calls::END,
+        |number| kind(number) == Kind::Passes,
+        |passes| if passes { vec![give(ALLOW)] } else { [from_program(code), by_kind()].concat() },
+    )
 }
 
 /// The code of the host and its libraries that is present when the program begins.
@@ -260,15 +309,42 @@ pub unsafe fn set(flags: usize, steps: &[Step]) -> isize {
 /// # Safety
 /// The handler of the signal is there.
 pub unsafe fn install(descriptors: u32) -> Result<(), i32> {
-    let steps = steps(descriptors);
+    // SAFETY: the caller has set the handler.
+    unsafe { set_for(0, &steps(descriptors, &[])) }
+}
+
+/// Sets the filter for all threads of the process, whose code lies in `code`, too.
+///
+/// # Errors
+/// As for [`install`]; ESRCH if a thread has another filter; E2BIG if there are too many ranges.
+///
+/// # Safety
+/// As for [`install`].
+#[cfg(target_env = "musl")]
+pub unsafe fn install_for_all(descriptors: u32, code: &[Range<usize>]) -> Result<(), i32> {
+    /// `SECCOMP_FILTER_FLAG_TSYNC`.
+    const ALL_THREADS: usize = 1;
+    let steps = steps(descriptors, code);
+    if steps.len() > seccomp::STEPS_MOST {
+        return Err(libc::E2BIG);
+    }
+    // SAFETY: the caller has set the handler.
+    unsafe { set_for(ALL_THREADS, &steps) }
+}
+
+unsafe fn set_for(flags: usize, steps: &[Step]) -> Result<(), i32> {
     // SAFETY: the caller has set the handler.
     unsafe {
-        let mut answer = set(0, &steps);
+        let mut answer = set(flags, steps);
         if answer == error(libc::EACCES) {
             raw!(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-            answer = set(0, &steps);
+            answer = set(flags, steps);
         }
-        if is_error(answer) { Err(-answer as i32) } else { Ok(()) }
+        match answer {
+            0 => Ok(()),
+            _ if is_error(answer) => Err(-answer as i32),
+            _ => Err(libc::ESRCH),
+        }
     }
 }
 
@@ -285,7 +361,7 @@ mod tests {
 
     #[test]
     fn memory_calls_of_the_program_are_trapped_and_those_of_the_host_are_not() {
-        let steps = steps(700);
+        let steps = steps(700, &[]);
         assert!(steps.len() < seccomp::STEPS_MOST);
         for place in [CODE, AREA.start, AREA.end - 2] {
             assert_eq!(run(&steps, libc::SYS_mmap, place, &[]), TRAP);
@@ -322,8 +398,23 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_other_code_of_an_adopted_program_are_trapped() {
+        let (one, long) = (0x7f12_3456_7000..0x7f12_3456_9000, 0x5555_ffff_f000..0x5556_0000_1000);
+        let steps = steps(700, &[one.clone(), long.clone()]);
+        let trapped = |place| run(&steps, libc::SYS_mmap, place, &[]) == TRAP;
+        for code in [one, long] {
+            assert!(trapped(code.start) && trapped(code.end - 1));
+            assert!(!trapped(code.start - 1) && !trapped(code.end));
+        }
+        assert!(trapped(0x5556_0000_0000) && trapped(CODE) && trapped(AREA.start) && !trapped(AREA.end));
+        assert_eq!(run(&steps, libc::SYS_rseq, CODE, &[]), ALLOW);
+        assert_eq!(run(&steps, libc::SYS_clone3, CODE, &[]), seccomp::refuse(libc::ENOSYS));
+        assert_eq!(run(&steps, libc::SYS_read, CODE, &[]), ALLOW);
+    }
+
+    #[test]
     fn some_calls_are_trapped_by_their_arguments() {
-        let steps = steps(700);
+        let steps = steps(700, &[]);
         let trapped = |number, arguments: &[usize]| match run(&steps, number, CODE, arguments) {
             TRAP => true,
             ALLOW => false,

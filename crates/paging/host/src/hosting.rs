@@ -1,6 +1,8 @@
 //! The host's beginning: it loads the program, prepares the trap, and becomes the program; or it
 //! executes the program unpaged, and says why.
 
+#[cfg(target_env = "musl")]
+use crate::adopted;
 use crate::image::{Image, Loaded, Odd};
 use crate::raw::raw;
 use crate::start::Passed;
@@ -17,7 +19,7 @@ const VARIABLE: &[u8] = b"TERAPAGE_HOSTED";
 const REQUIRED: u8 = b'r';
 
 /// The kernel's number for the bytes that a signal needs (`AT_MINSIGSTKSZ`).
-const AT_MINSIGSTKSZ: u64 = 51;
+pub const AT_MINSIGSTKSZ: u64 = 51;
 
 /// The host's beginning. The standard library's start would change the actions for signals, which
 /// the program inherits.
@@ -26,6 +28,11 @@ const AT_MINSIGSTKSZ: u64 = 51;
 extern "C" fn main(count: i32, arguments: *mut usize) -> i32 {
     // SAFETY: these are the arguments of `main`, which nobody has changed.
     let mut passed = unsafe { Passed::of(count, arguments) };
+    #[cfg(target_env = "musl")]
+    if let Some(report) = adopted::report(&passed) {
+        // SAFETY: `terapage adopt` has begun this thread, in a process whose others are stopped.
+        unsafe { adopted::adopt(&passed, report, arguments.add(count as usize + 1).cast()) };
+    }
     // A loader has begun the library before. SAFETY: the environment is the process's own.
     #[cfg(target_env = "musl")]
     unsafe {
@@ -102,7 +109,7 @@ fn load(path: &Path, passed: &Passed) -> Result<Program, Odd> {
 const SPAN: usize = 16 << 30;
 
 /// A number that others cannot guess; 0 if addresses must not be random.
-fn random(passed: &Passed) -> usize {
+pub fn random(passed: &Passed) -> usize {
     // SAFETY: the call only queries.
     let is_random = unsafe { libc::personality(0xffff_ffff) } & libc::ADDR_NO_RANDOMIZE == 0;
     let at = passed.auxiliary(libc::AT_RANDOM).filter(|_| is_random);
@@ -162,7 +169,7 @@ fn close_named(flags: &[u8]) {
 }
 
 /// The lowest number of the pager's descriptors: they are high, if the limit allows it.
-fn least_descriptor() -> u32 {
+pub fn least_descriptor() -> u32 {
     const HIGH: u32 = 700;
     const SPARE: u64 = 100;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -6,6 +6,8 @@
 
 #![cfg_attr(all(target_arch = "x86_64", not(test)), no_main)]
 
+#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+mod adopted;
 #[cfg(target_arch = "x86_64")]
 mod calls;
 #[cfg(target_arch = "x86_64")]

@@ -117,7 +117,9 @@ pub fn is_taken() -> bool {
     HOLDER.load(Relaxed) & !AWAITED == raw::thread_id()
 }
 
-fn take() {
+/// Takes the seat for the thread whose pointer it has: the host's first thread, which works for an
+/// adopted program for a while.
+pub fn take() {
     let me = raw::thread_id();
     let change = |from, to| HOLDER.compare_exchange(from, to, Acquire, Relaxed).is_ok();
     if change(0, me) {
@@ -134,7 +136,8 @@ fn take() {
     }
 }
 
-fn give() {
+/// Gives the seat back.
+pub fn give() {
     if HOLDER.swap(0, Release) & AWAITED != 0 {
         let (word, wake) = (HOLDER.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG);
         // SAFETY: the word stays.

@@ -24,12 +24,38 @@ static FLAGS: AtomicU64 = AtomicU64::new(0);
 static RESTORER: AtomicUsize = AtomicUsize::new(0);
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
-fn noted() -> Action {
+/// The program's action for the signal.
+pub fn noted() -> Action {
     Action {
         handler: HANDLER.load(Relaxed),
         flags: FLAGS.load(Relaxed),
         restorer: RESTORER.load(Relaxed),
         blocked: BLOCKED.load(Relaxed),
+    }
+}
+
+/// Notes the program's action for the signal.
+pub fn note(action: &Action) {
+    HANDLER.store(action.handler, Relaxed);
+    FLAGS.store(action.flags, Relaxed);
+    RESTORER.store(action.restorer, Relaxed);
+    BLOCKED.store(action.blocked, Relaxed);
+}
+
+/// Removes the signal from the sets that the program's handlers block while they run.
+#[cfg(target_env = "musl")]
+pub fn clear_actions() {
+    for signal in 1..=64 {
+        let mut action = Action::default();
+        // SAFETY: the actions have this form; only the set changes.
+        unsafe {
+            let asked = raw!(libc::SYS_rt_sigaction, signal, 0, &raw mut action, SET);
+            let handles = !matches!(action.handler, libc::SIG_DFL | libc::SIG_IGN);
+            if asked == 0 && signal != libc::SIGSYS && handles && action.blocked & OURS != 0 {
+                action.blocked &= !OURS;
+                raw!(libc::SYS_rt_sigaction, signal, &raw const action, 0, SET);
+            }
+        }
     }
 }
 
@@ -63,10 +89,7 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
             return error(libc::EFAULT);
         }
         if let Some(given) = given {
-            HANDLER.store(given.handler, Relaxed);
-            FLAGS.store(given.flags, Relaxed);
-            RESTORER.store(given.restorer, Relaxed);
-            BLOCKED.store(given.blocked, Relaxed);
+            note(&given);
         }
         return 0;
     }

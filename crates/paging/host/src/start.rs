@@ -59,6 +59,12 @@ impl Passed {
         }
     }
 
+    /// The variables of the environment.
+    #[cfg(target_env = "musl")]
+    pub fn texts(&self) -> impl Iterator<Item = &'static [u8]> {
+        self.environment.iter().map(|&at| text(at))
+    }
+
     /// Removes a variable from the environment, and returns its value.
     pub fn take(&mut self, name: &[u8]) -> Option<&'static [u8]> {
         let is = |&at: &usize| text(at).strip_prefix(name).is_some_and(|rest| rest.starts_with(b"="));

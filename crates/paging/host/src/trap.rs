@@ -27,8 +27,9 @@ pub struct Action {
 
 const RESTORER: u64 = 0x0400_0000;
 
-/// Sets the handler. Returns whether it was set.
+/// Sets the handler, and notes the action that there was. Returns whether it was set.
 pub fn open() -> bool {
+    let mut before = Action::default();
     let action = Action {
         handler: on_trap as *const () as usize,
         flags: (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64 | RESTORER,
@@ -36,7 +37,17 @@ pub fn open() -> bool {
         blocked: u64::MAX,
     };
     // SAFETY: the handler may run at any time from here on.
-    unsafe { raw!(libc::SYS_rt_sigaction, libc::SIGSYS, &raw const action, 0, 8) == 0 }
+    let set = unsafe { raw!(libc::SYS_rt_sigaction, libc::SIGSYS, &raw const action, &raw mut before, 8) };
+    signals::note(&before);
+    set == 0
+}
+
+/// Puts back the program's action.
+#[cfg(target_env = "musl")]
+pub fn close() {
+    let before = signals::noted();
+    // SAFETY: the action is the program's.
+    unsafe { raw!(libc::SYS_rt_sigaction, libc::SIGSYS, &raw const before, 0, 8) };
 }
 
 /// Returns from a handler.

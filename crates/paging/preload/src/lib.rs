@@ -38,11 +38,11 @@ mod process;
 mod space;
 
 #[cfg(target_env = "musl")]
-pub use process::{hosted, setup::begin};
+pub use process::{adopted, hosted, setup::begin};
 
 use hooks::{advise, brk, caches, direct, heap, locked, malloc, maps, own_memory, remap, rights, shm};
 #[cfg(not(target_env = "musl"))]
-use process::hosted;
+use process::{adopted, hosted};
 use process::{
     borrowed, callers, elf, exec, exit, family, fork, instead, job, limits, lock, machine, next_malloc,
     own_heap, real, sanitizers, setup, signals, summary, untracked,

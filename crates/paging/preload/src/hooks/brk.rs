@@ -137,9 +137,19 @@ impl Arena {
 /// The break that a hosted program sees if it cannot have one.
 const NONE: usize = 64 << 10;
 
+/// Keeps the kernel's break where it is: an adopted program has its heap there already. Allocators
+/// that cannot move the break map memory instead, and that is paged.
+pub fn stay() {
+    KERNELS.store(true, Relaxed);
+}
+
 /// The system call `brk` of a hosted program: moves the break, if `to` is valid, and returns it.
 /// The kernel's own break belongs to the host.
 pub fn direct(to: usize) -> usize {
+    if KERNELS.load(Relaxed) {
+        // SAFETY: the call only queries.
+        return unsafe { libc::syscall(libc::SYS_brk, 0_usize) } as usize;
+    }
     let mut arena = ARENA.lock();
     if !is_served() || !arena.has_break() {
         return NONE;

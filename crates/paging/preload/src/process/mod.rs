@@ -2,6 +2,7 @@
 //! programs; its limits, its share of the job, and its untracked memory; the real functions, and
 //! memory that is not paged.
 
+pub mod adopted;
 pub mod borrowed;
 pub mod callers;
 pub mod copies;

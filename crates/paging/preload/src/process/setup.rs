@@ -263,6 +263,7 @@ pub fn start_bytes() -> Option<usize> {
 
 /// Ends the process, which cannot run as requested.
 pub fn fail(why: &str) -> ! {
+    crate::adopted::give_up_if_beginning(why);
     // The message takes memory, which must not come from a heap or arena whose lock may be held
     // here.
     let _internal = thread::Internal::enter();

@@ -80,6 +80,18 @@ pub fn add(start: usize, len: usize, block: usize) {
     }
 }
 
+/// The memory of an adopted program that is paged where it lies.
+static ADOPTED: OnceLock<Vec<Arrays>> = OnceLock::new();
+
+/// Adds memory of an adopted program: the whole blocks of each range, if they are not small.
+pub fn adopt(ranges: &[(usize, usize)], block: usize) {
+    let blocks = |&(from, to): &(usize, usize)| (from.next_multiple_of(block), to / block * block);
+    let large = ranges.iter().map(blocks).filter(|(from, to)| *to > *from && to - from >= LEAST);
+    let name = || "memory from before".to_owned();
+    let adopted = large.map(|(from, to)| Arrays { start: from, len: to - from, object: name() });
+    ADOPTED.set(adopted.collect()).ok();
+}
+
 /// The last part of an object's path.
 fn name_of(path: &CStr) -> String {
     let path = path.to_string_lossy();
@@ -93,7 +105,8 @@ fn name_of(path: &CStr) -> String {
 /// The start, length and object of each range of static arrays.
 pub fn named_ranges() -> impl Iterator<Item = (usize, usize, &'static str)> {
     let hosted = HOSTED.iter().filter_map(OnceLock::get);
-    RANGES.get().into_iter().flatten().chain(hosted).map(|arrays| (arrays.start, arrays.len, &*arrays.object))
+    let adopted = ADOPTED.get().into_iter().flatten();
+    RANGES.get().into_iter().flatten().chain(hosted).chain(adopted).map(|arrays| (arrays.start, arrays.len, &*arrays.object))
 }
 
 /// The start and length of each range of static arrays.

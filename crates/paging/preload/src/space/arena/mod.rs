@@ -378,7 +378,14 @@ impl Arena {
             memory::advise(from, to - from, advice);
         }
         for (start, len) in statics::ranges() {
-            memory::advise(start, len, advice);
+            // Parts that the program has unmapped may hold other memory by now.
+            let parts = match forkable {
+                true => self.reasons.without(start, start + len, Why::KEPT),
+                false => self.reasons.paged_within(start, start + len),
+            };
+            for (from, to) in parts {
+                memory::advise(from, to - from, advice);
+            }
         }
     }
 

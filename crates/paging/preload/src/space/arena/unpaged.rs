@@ -72,6 +72,11 @@ impl Arena {
         Ok(())
     }
 
+    /// Notes that a range is not paged, before there is a pager.
+    pub fn close_unpaged(&mut self, at: usize, to: usize) {
+        self.note(at, |reasons| reasons.close(at, to));
+    }
+
     /// Lets the pager release every block that the range touches. The caller then notes why.
     fn stop(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         let block = setup::block();

@@ -1,0 +1,90 @@
+//! What `terapage adopt` and the host in an adopted process tell each other: a mapping that begins
+//! with a [`Report`], behind which [`Orders`] lie.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes of the text in a report.
+pub const TEXT_MOST: usize = 480;
+/// Bytes of the report; the orders follow.
+pub const REPORT: usize = 512;
+
+/// How far the host is.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The host begins.
+    Begins,
+    /// The host has failed; the text says why. Nothing of the program has changed.
+    Failed,
+    /// The filter is set: there is no way back, and the program's threads may run.
+    Holds,
+    /// All memory is paged.
+    Done,
+}
+
+/// What the host tells `terapage adopt`.
+#[repr(C)]
+pub struct Report {
+    /// A [`State`].
+    pub state: AtomicU32,
+    /// Bytes of the text.
+    pub text_len: AtomicU32,
+    /// Bytes that will be paged.
+    pub all_bytes: AtomicU64,
+    /// Bytes of them that were taken over.
+    pub done_bytes: AtomicU64,
+    /// Why the host has failed.
+    pub text: [u8; TEXT_MOST],
+}
+
+const _: () = assert!(size_of::<Report>() <= REPORT);
+
+/// Ranges of addresses: from, to.
+pub type Ranges = Vec<(u64, u64)>;
+
+/// What `terapage adopt` tells the host.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Orders {
+    /// Where the program's code lies, whose calls are trapped.
+    pub code: Ranges,
+    /// The memory that is to be paged.
+    pub data: Ranges,
+    /// Whether the host must fail before it sets the filter (for tests).
+    pub fails: bool,
+}
+
+impl Orders {
+    /// The orders as words.
+    pub fn to_words(&self) -> Vec<u64> {
+        let mut words = vec![self.code.len() as u64, self.data.len() as u64, self.fails.into()];
+        words.extend(self.code.iter().chain(&self.data).flat_map(|&(from, to)| [from, to]));
+        words
+    }
+
+    /// The orders that begin at `at`.
+    ///
+    /// # Safety
+    /// The words of [`to_words`](Self::to_words) lie there.
+    pub unsafe fn read(at: *const u64) -> Orders {
+        // SAFETY: the caller has the words there.
+        let word = |index: usize| unsafe { at.add(index).read() };
+        let (code, data) = (word(0) as usize, word(1) as usize);
+        let ranges = |from: usize, count: usize| {
+            (0..count).map(|index| (word(from + 2 * index), word(from + 2 * index + 1))).collect()
+        };
+        Orders { code: ranges(3, code), data: ranges(3 + 2 * code, data), fails: word(2) != 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Orders;
+
+    #[test]
+    fn orders_are_read_as_they_were_written() {
+        let orders = Orders { code: vec![(1, 2), (3, 4)], data: vec![(5, 6)], fails: true };
+        let words = orders.to_words();
+        // SAFETY: the words were made just now.
+        assert_eq!(unsafe { Orders::read(words.as_ptr()) }, orders);
+    }
+}

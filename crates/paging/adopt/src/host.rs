@@ -1,0 +1,122 @@
+//! How the host begins in another process: on a stack as the kernel would make it for a program,
+//! with the report and the orders beside it.
+
+use crate::image::Image;
+use crate::process::Process;
+use crate::remote::Remote;
+use crate::{Why, Wish};
+use std::os::unix::ffi::OsStrExt;
+use terapage_sys::adoption::{Orders, REPORT, TEXT_MOST};
+
+/// Bytes of the stack.
+const STACK: usize = 256 << 10;
+/// Bytes for the report, the orders, and the texts on the stack.
+const DATA: usize = 256 << 10;
+
+/// What is ready for the host's thread.
+pub struct Start {
+    pub report: usize,
+    entry: usize,
+    stack: usize,
+}
+
+/// The report, as seen from outside.
+pub struct Seen {
+    pub state: u32,
+    pub all_bytes: u64,
+    pub done_bytes: u64,
+    pub text: String,
+}
+
+impl Seen {
+    /// Reads the report. `None` if the process has ended.
+    pub fn read(process: &Process, at: usize) -> Option<Seen> {
+        let mut bytes = [0; REPORT];
+        process.get(at, &mut bytes).ok()?;
+        let word = |at: usize| bytes[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
+        let long = |at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
+        let text = &bytes[24..24 + (word(4) as usize).min(TEXT_MOST)];
+        let text = String::from_utf8_lossy(text).into_owned();
+        Some(Seen { state: word(0), all_bytes: long(8), done_bytes: long(16), text })
+    }
+}
+
+impl Start {
+    /// Maps the host, its stack and its orders.
+    pub fn make(remote: &mut Remote, image: &Image, wish: &Wish, mut orders: Orders) -> Result<Start, Why> {
+        orders.fails = wish.fault == Some(0);
+        let words: Vec<u8> = orders.to_words().into_iter().flat_map(u64::to_ne_bytes).collect();
+        let data = (REPORT + words.len()).next_multiple_of(4096) + DATA;
+        let rights = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+        let private = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+        let what = "there is no memory for the host";
+        let len = data + STACK;
+        let report = remote.call(what, libc::SYS_mmap, [0, len, rights, private, usize::MAX, 0])?;
+        let base = image.map(remote, report)?;
+        remote.put(report, &[0; REPORT])?;
+        remote.put(report + REPORT, &words)?;
+        let auxiliary = auxiliary(remote.process, image, base)?;
+        let stack = put_stack(remote, report, (report + len, report + data), image, wish, auxiliary)?;
+        Ok(Start { report, entry: base + image.entry, stack })
+    }
+
+    /// Begins the host's thread, which stays stopped. Returns its number.
+    pub fn begin(&self, remote: &mut Remote) -> Result<u32, Why> {
+        let mut registers = remote.registers_for(0, [0; 6]);
+        (registers.rip, registers.rsp) = (self.entry as u64, self.stack as u64);
+        (registers.rax, registers.rbp, registers.fs_base, registers.gs_base) = (0, 0, 0, 0);
+        remote.begin_thread(self.stack, &registers)
+    }
+}
+
+/// The auxiliary vector of the process, which describes the host.
+fn auxiliary(process: &Process, image: &Image, base: usize) -> Result<Vec<(u64, u64)>, Why> {
+    let mut auxiliary = process.auxiliary()?;
+    auxiliary.retain(|(kind, _)| {
+        ![libc::AT_BASE, libc::AT_EXECFN, libc::AT_SECURE, libc::AT_PHDR, libc::AT_PHNUM, libc::AT_ENTRY]
+            .contains(kind)
+    });
+    auxiliary.extend([
+        (libc::AT_PHDR, (base + image.headers) as u64),
+        (libc::AT_PHNUM, image.header_count as u64),
+        (libc::AT_ENTRY, (base + image.entry) as u64),
+    ]);
+    Ok(auxiliary)
+}
+
+/// Fills the stack, between `top` and the least address. Returns the stack pointer.
+fn put_stack(
+    remote: &mut Remote,
+    report: usize,
+    (top, least): (usize, usize),
+    image: &Image,
+    wish: &Wish,
+    mut auxiliary: Vec<(u64, u64)>,
+) -> Result<usize, Why> {
+    let mut texts: Vec<u8> = Vec::new();
+    let mut places = Vec::new();
+    let mut add = |text: &[u8]| {
+        places.push(texts.len());
+        texts.extend_from_slice(text);
+        texts.push(0);
+    };
+    add(image.path.as_os_str().as_bytes());
+    add(format!("TERAPAGE_HOSTED=adopt:{report:x}").as_bytes());
+    add(format!("TERAPAGE_ROOT={}", wish.pid).as_bytes());
+    wish.settings.iter().for_each(|text| add(text.as_bytes()));
+    let at = (top - texts.len()) & !15;
+    remote.put(at, &texts)?;
+    let mut places = places.into_iter().map(|place| (at + place) as u64);
+    let path = places.next().unwrap_or(0);
+    auxiliary.push((libc::AT_EXECFN, path));
+    let mut words = vec![1, path, 0];
+    words.extend(places.chain([0]));
+    words.extend(auxiliary.into_iter().flat_map(|(kind, value)| [kind, value]).chain([0, 0]));
+    let stack = (at - words.len() * size_of::<u64>()) & !63;
+    if stack < least + STACK / 2 {
+        return Err("the settings are too long".into());
+    }
+    let words: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
+    remote.put(stack, &words)?;
+    Ok(stack)
+}

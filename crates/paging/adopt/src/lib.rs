@@ -1,0 +1,124 @@
+//! The way into a program that is already running: `terapage adopt`.
+//!
+//! 1. All threads of the program are stopped ([`threads`]): none is inside a system call then, and
+//!    calls that were interrupted begin again.
+//! 2. One of them makes system calls for this process ([`remote`]): these map the host, a static
+//!    executable that contains the paging library, and begin a thread in it ([`host`]).
+//! 3. The host makes its pager, and sets its filter of system calls for all threads (crate `host`:
+//!    `adopted.rs`). Until then everything can be undone ([`undo`]).
+//! 4. The program's threads run again. The host's thread takes over the memory meanwhile.
+//!
+//! docs/host.md describes it for users.
+#![cfg(target_arch = "x86_64")]
+
+mod host;
+mod image;
+mod memory;
+mod process;
+mod remote;
+mod threads;
+mod trace;
+mod undo;
+
+use host::Start;
+use process::Process;
+use std::ffi::CString;
+use std::ops::Range;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use terapage_sys::adoption::State;
+use threads::Threads;
+
+/// Why a program cannot be adopted, in words that follow its number and a colon.
+pub type Why = String;
+
+/// What is to be done.
+pub struct Wish<'a> {
+    /// The process.
+    pub pid: u32,
+    /// The host for musl.
+    pub host: &'a Path,
+    /// The settings: texts of the form `NAME=value`.
+    pub settings: &'a [CString],
+    /// For tests: the number of a step that fails.
+    pub fault: Option<usize>,
+}
+
+/// A program that was adopted, and whose memory is being taken over.
+pub struct Adopted {
+    process: Process,
+    report: usize,
+    /// How long its threads were stopped.
+    pub pause: Duration,
+}
+
+/// How far the host is in taking over the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that are to be taken over.
+    pub all_bytes: u64,
+    /// Bytes of them that were.
+    pub done_bytes: u64,
+    /// Whether that is all.
+    pub is_done: bool,
+}
+
+/// Adopts a program.
+///
+/// # Errors
+/// Why that is impossible: the program goes on as it was.
+pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
+    let process = Process::find(wish.pid)?;
+    process.check()?;
+    let image = image::Image::read(wish.host)?;
+    // The kernel looks at all pages for this, so the threads are not stopped yet.
+    let marked = process.marked()?;
+    let began = Instant::now();
+    let mut threads = Threads::stop(&process)?;
+    let before = match undo::Before::note(&process, &threads) {
+        Ok(before) => before,
+        Err(why) => {
+            threads.let_go(&process, false);
+            return Err(why);
+        }
+    };
+    let entered = enter(&process, &mut threads, (&image, &marked), wish);
+    let report = match entered {
+        Ok(report) => report,
+        Err(why) => {
+            undo::undo(&process, &mut threads, &before);
+            threads.let_go(&process, false);
+            return Err(why);
+        }
+    };
+    threads.let_go(&process, true);
+    Ok(Adopted { process, report, pause: began.elapsed() })
+}
+
+/// Brings in the host, up to the point from which there is no way back. Returns the address of its
+/// report.
+fn enter(
+    process: &Process,
+    threads: &mut Threads,
+    (image, marked): (&image::Image, &[Range<u64>]),
+    wish: &Wish,
+) -> Result<usize, Why> {
+    // The mappings do not change from here on.
+    let memory = process.memory()?;
+    let ranges = memory::choose(&memory, marked, &threads.stacks());
+    let mut remote = remote::Remote::begin(process, threads.chosen(), &memory, wish.fault)?;
+    let start = Start::make(&mut remote, image, wish, ranges)?;
+    let host = start.begin(&mut remote)?;
+    remote.end()?;
+    threads.await_host(process, host, start.report)?;
+    Ok(start.report)
+}
+
+impl Adopted {
+    /// How far the host is. `None` if the program has ended.
+    pub fn progress(&self) -> Option<Progress> {
+        let report = host::Seen::read(&self.process, self.report)?;
+        let is_done = report.state == State::Done as u32;
+        Some(Progress { all_bytes: report.all_bytes, done_bytes: report.done_bytes, is_done })
+    }
+}

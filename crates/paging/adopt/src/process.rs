@@ -1,0 +1,172 @@
+//! A process as `/proc` describes it, and whether it can be adopted.
+
+use crate::Why;
+use crate::memory::{self, Mapping};
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// A process.
+pub struct Process {
+    pub pid: u32,
+    memory: fs::File,
+}
+
+/// Descriptors of these kinds mean that others use the program's memory while the pager takes it
+/// away, or handle its faults.
+const BARRING: [(&str, &str); 2] = [
+    ("anon_inode:[userfaultfd]", "it handles page faults itself"),
+    ("anon_inode:[io_uring]", "it has a ring of io_uring, which may use its memory at any time"),
+];
+
+impl Process {
+    /// Finds a process.
+    pub fn find(pid: u32) -> Result<Process, Why> {
+        let path = format!("/proc/{pid}/mem");
+        let memory = fs::OpenOptions::new().read(true).write(true).open(path).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::NotFound => "there is no such process".to_owned(),
+                io::ErrorKind::PermissionDenied => {
+                    "its memory may not be read (try as root, or as its user)".to_owned()
+                }
+                _ => format!("its memory cannot be read ({error})"),
+            }
+        })?;
+        Ok(Process { pid, memory })
+    }
+
+    fn read(&self, file: &str) -> Result<String, Why> {
+        let path = format!("/proc/{}/{file}", self.pid);
+        fs::read_to_string(&path).map_err(|error| format!("{path} cannot be read ({error})"))
+    }
+
+    /// A field of `/proc/PID/status`.
+    fn field(status: &str, name: &str) -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_ascii_whitespace().next()?.parse().ok()
+    }
+
+    /// Whether the process can be adopted at all.
+    pub fn check(&self) -> Result<(), Why> {
+        let status = self.read("status")?;
+        let field = |name: &str| Self::field(&status, name);
+        if field("Tgid") != Some(self.pid.into()) {
+            return Err("it is a thread, not a process".into());
+        }
+        if self.pid == std::process::id() {
+            return Err("it is this command".into());
+        }
+        match field("TracerPid") {
+            Some(0) => {}
+            tracer => return Err(format!("process {} traces it", tracer.unwrap_or(0))),
+        }
+        let mut head = [0; 5];
+        let exe = fs::File::open(format!("/proc/{}/exe", self.pid))
+            .map_err(|_| "it has no executable: it is the kernel's, or has ended".to_owned())?;
+        exe.read_exact_at(&mut head, 0).map_err(|error| format!("its executable: {error}"))?;
+        if head != *b"\x7fELF\x02" {
+            return Err("it is a 32-bit program: only 64-bit programs can be adopted".into());
+        }
+        for fd in self.descriptors()? {
+            let link = fs::read_link(format!("/proc/{}/fd/{fd}", self.pid));
+            let link = link.map(|link| link.to_string_lossy().into_owned()).unwrap_or_default();
+            if link.starts_with("/memfd:terapage") {
+                return Err("it is paged already (terapage stat shows how)".into());
+            }
+            if let Some((_, why)) = BARRING.iter().find(|(kind, _)| link == *kind) {
+                return Err((*why).into());
+            }
+        }
+        if field("Seccomp") != Some(0) {
+            return Err("it has a filter of system calls, which the host would have to pass".into());
+        }
+        if self.personality()? & libc::ADDR_NO_RANDOMIZE as u64 != 0 {
+            return Err("its addresses are not random, so a program that it executes would lie in the \
+                        same places as it"
+                .into());
+        }
+        self.shares_memory()
+    }
+
+    fn personality(&self) -> Result<u64, Why> {
+        let text = self.read("personality")?;
+        u64::from_str_radix(text.trim(), 16).map_err(|error| format!("its personality: {error}"))
+    }
+
+    /// Whether another process has the same memory (CLONE_VM without CLONE_THREAD). The kernel tells
+    /// that by no file; a parent or child in `vfork` waits, and is not stopped in time.
+    fn shares_memory(&self) -> Result<(), Why> {
+        let children = self.read(&format!("task/{}/children", self.pid)).unwrap_or_default();
+        for child in children.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()) {
+            if self.is_same_memory(child) {
+                return Err(format!("process {child} shares its memory"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether two processes have the same memory (`kcmp`).
+    fn is_same_memory(&self, other: u32) -> bool {
+        /// `KCMP_VM`.
+        const MEMORY: i64 = 1;
+        // SAFETY: the call only compares.
+        unsafe { libc::syscall(libc::SYS_kcmp, i64::from(self.pid), i64::from(other), MEMORY, 0_i64, 0_i64) == 0 }
+    }
+
+    /// The signals that wait for a thread, its own and the process's; `None` if it has ended.
+    pub fn pending(&self, thread: u32) -> Option<u64> {
+        let status = self.read(&format!("task/{thread}/status")).ok()?;
+        let set = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            u64::from_str_radix(line.trim(), 16).ok()
+        };
+        Some(set("SigPnd:")? | set("ShdPnd:")?)
+    }
+
+    /// The numbers of the threads.
+    pub fn threads(&self) -> Result<Vec<u32>, Why> {
+        self.numbers("task")
+    }
+
+    /// The numbers of the descriptors.
+    pub fn descriptors(&self) -> Result<Vec<u32>, Why> {
+        self.numbers("fd")
+    }
+
+    fn numbers(&self, directory: &str) -> Result<Vec<u32>, Why> {
+        let path = format!("/proc/{}/{directory}", self.pid);
+        let entries = fs::read_dir(&path).map_err(|error| format!("{path} cannot be read ({error})"))?;
+        let names = entries.flatten().map(|entry| entry.file_name());
+        Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
+    }
+
+    /// All mappings.
+    pub fn memory(&self) -> Result<Vec<Mapping>, Why> {
+        Ok(memory::parse(&self.read("maps")?))
+    }
+
+    /// The mappings that must stay as they are, by the kernel's flags.
+    pub fn marked(&self) -> Result<Vec<Range<u64>>, Why> {
+        Ok(memory::marked(&self.read("smaps")?))
+    }
+
+    /// The auxiliary vector: kinds and values.
+    pub fn auxiliary(&self) -> Result<Vec<(u64, u64)>, Why> {
+        let path = format!("/proc/{}/auxv", self.pid);
+        let bytes = fs::read(&path).map_err(|error| format!("{path} cannot be read ({error})"))?;
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+        let pairs = bytes.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..])));
+        Ok(pairs.take_while(|&(kind, _)| kind != libc::AT_NULL).collect())
+    }
+
+    /// Copies memory of the process.
+    pub fn get(&self, at: usize, into: &mut [u8]) -> io::Result<()> {
+        self.memory.read_exact_at(into, at as u64)
+    }
+
+    /// Writes memory of the process.
+    pub fn put(&self, at: usize, bytes: &[u8]) -> io::Result<()> {
+        self.memory.write_all_at(bytes, at as u64)
+    }
+}
