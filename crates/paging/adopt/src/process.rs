@@ -114,14 +114,15 @@ impl Process {
         unsafe { libc::syscall(libc::SYS_kcmp, i64::from(self.pid), i64::from(other), MEMORY, 0_i64, 0_i64) == 0 }
     }
 
-    /// The signals that wait for a thread, its own and the process's; `None` if it has ended.
+    /// The signals with a handler that wait for a thread, its own and the process's; `None` if it
+    /// has ended. A stopped thread also keeps those that it ignores.
     pub fn pending(&self, thread: u32) -> Option<u64> {
         let status = self.read(&format!("task/{thread}/status")).ok()?;
         let set = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             u64::from_str_radix(line.trim(), 16).ok()
         };
-        Some(set("SigPnd:")? | set("ShdPnd:")?)
+        Some((set("SigPnd:")? | set("ShdPnd:")?) & set("SigCgt:")?)
     }
 
     /// The numbers of the threads.

@@ -133,6 +133,8 @@ impl<'a> Remote<'a> {
             }
             let made = trace::made(self.thread)?;
             trace::wait(made, CALL_MOST)?;
+            // It has inherited this, and will begin threads of its own.
+            trace::follow_threads(made, false)?;
             trace::set_registers(made, registers)?;
             Ok(Some(made))
         };

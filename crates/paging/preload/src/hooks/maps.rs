@@ -412,6 +412,9 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let from = at as usize;
     let is_beyond = is_beyond(from, len);
     if len == 0 || is_beyond || !arena::overlaps(from, len) {
+        if !is_beyond {
+            paged::drop_before_unmapping(from, len);
+        }
         if !is_beyond && let Err(error) = paged::leave(from, len) {
             return refuse(error.errno());
         }

@@ -2,8 +2,8 @@
 //! mappings.
 
 use crate::arena::{self, ARENA};
-use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, map, munmap};
-use crate::{borrowed, paged, set_errno, setup};
+use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, is_served, map, munmap};
+use crate::{borrowed, paged, set_errno, setup, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{memory, page_bytes, thread};
@@ -199,6 +199,34 @@ pub unsafe extern "C" fn mremap(
     }
 }
 
+/// `mremap` of static arrays that grow, and may move: they move into the arena, by a copy, and stay
+/// paged. `None` if they are not plain memory, or there is no room.
+unsafe fn mremap_into_arena(from: usize, old_len: usize, new_len: usize) -> Option<*mut c_void> {
+    let end = from + old_len;
+    let mappings = plain_mappings(from, end)?;
+    let plain: usize = mappings.iter().map(|(from, to)| to - from).sum();
+    if plain < old_len || !ARENA.lock().special(from, end).is_empty() {
+        return None;
+    }
+    // SAFETY: the arena, or the kernel, chooses the place.
+    let to = unsafe { place_for(new_len, 0, 0) };
+    if to == failed() {
+        return None;
+    }
+    let copy = |at: usize, end: usize| {
+        // SAFETY: the program owns the old range, and the new one was mapped just now.
+        unsafe { ((to as usize + (at - from)) as *mut u8).copy_from_nonoverlapping(at as *const u8, end - at) };
+    };
+    paged::others(from, end).into_iter().for_each(|(at, end)| copy(at, end));
+    for (at, end) in paged::parts(from, end).collect::<Vec<_>>() {
+        let filled = ARENA.lock().filled_within(at, end);
+        filled.into_iter().for_each(|(at, end)| copy(at, end));
+    }
+    // SAFETY: the program's memory is at its new place.
+    unsafe { munmap(from as *mut c_void, old_len) };
+    Some(to)
+}
+
 /// `mremap` of memory outside the arena, which may move into it.
 unsafe fn mremap_others(
     from: usize,
@@ -207,6 +235,17 @@ unsafe fn mremap_others(
     flags: c_int,
     new: usize,
 ) -> *mut c_void {
+    let whole = old_len.next_multiple_of(page_bytes());
+    if flags == libc::MREMAP_MAYMOVE
+        && new_len > whole
+        && from.is_multiple_of(page_bytes())
+        && statics::meets(from, whole)
+        && is_served()
+        // SAFETY: the caller keeps the contract of `mremap`.
+        && let Some(moved) = unsafe { mremap_into_arena(from, whole, new_len) }
+    {
+        return moved;
+    }
     let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new, new_len);
     let over = if flags & libc::MREMAP_FIXED != 0 && !into { new_len } else { 0 };
     let left = paged::leave(from, old_len).and_then(|left| {

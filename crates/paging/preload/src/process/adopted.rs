@@ -8,7 +8,7 @@
 
 use crate::arena::ARENA;
 use crate::{brk, setup, statics};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use terapage_sys::adoption::{Report, State, TEXT_MOST};
 use terapage_sys::thread;
 
@@ -18,8 +18,17 @@ static BEGINNING: AtomicUsize = AtomicUsize::new(0);
 /// Bytes that are taken over at once. Calls about memory wait meanwhile, and so do faults.
 const PIECE: usize = 16 << 20;
 
+/// Whether memory is still being taken over: until then much of it is in no budget.
+static TAKES_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Whether memory is still being taken over.
+pub fn is_taking_over() -> bool {
+    TAKES_OVER.load(Relaxed)
+}
+
 /// Notes that this process is being adopted: an error must not end it.
 pub fn begin(report: &'static Report) {
+    TAKES_OVER.store(true, Relaxed);
     BEGINNING.store(std::ptr::from_ref(report) as usize, Relaxed);
     brk::stay();
 }
@@ -47,6 +56,11 @@ pub fn give_up_if_beginning(why: &str) {
         // SAFETY: ends this thread.
         unsafe { libc::syscall(libc::SYS_exit, 0_i64) };
     }
+}
+
+/// In the child of a fork, nobody takes over the rest.
+pub fn in_child() {
+    TAKES_OVER.store(false, Relaxed);
 }
 
 /// Makes the pager for memory in these ranges, and takes over nothing yet. Returns whether there is
@@ -80,6 +94,7 @@ pub fn take_over(mut pause: impl FnMut(usize)) {
             pause(to - from);
         }
     }
+    TAKES_OVER.store(false, Relaxed);
 }
 
 /// The parts of a range that are readable, writable, private memory, as the kernel says: the program

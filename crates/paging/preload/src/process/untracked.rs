@@ -237,7 +237,7 @@ pub fn look_last() {
 
 /// Reads the sums, and reports them if necessary. Does nothing if another thread is just reading.
 pub fn look() {
-    if setup::settings().is_none() || !exit::is_owner() {
+    if setup::settings().is_none() || !exit::is_owner() || crate::adopted::is_taking_over() {
         return;
     }
     let budget = setup::budget() as u64;

@@ -4,7 +4,7 @@
 use crate::arena::{self, ARENA, Arena};
 use crate::maps::is_served;
 use crate::statics;
-use terapage_sys::page_bytes;
+use terapage_sys::{memory, page_bytes};
 
 type Parts = Vec<(usize, usize)>;
 
@@ -123,6 +123,21 @@ pub fn leave(at: usize, len: usize) -> terapage_sys::Result<Option<Parts>> {
         return Ok(None);
     }
     ARENA.lock().keep_parts(at, at + len).map(Some)
+}
+
+/// Drops the bytes of static arrays that the program unmaps, so that they need not come in first. The
+/// kernel must not refuse the call afterwards: there is room for the mappings that it splits.
+pub fn drop_before_unmapping(at: usize, len: usize) {
+    let len = len.next_multiple_of(page_bytes());
+    if at.is_multiple_of(page_bytes()) && statics::meets(at, len) && is_served() {
+        let arena = ARENA.lock();
+        for (from, to) in statics::within(at, len) {
+            let paged = arena.paged_blocks(from, to);
+            if memory::has_room_for_mappings(2 * paged.len() + 4) {
+                arena.drop_blocks(from, to);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,191 @@
+"""Programs that are adopted while they run: `terapage adopt`."""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import time
+
+from harness import Child, Skipped, anonymous_bytes, check, need, need_root, wait_for
+
+MIB = 1 << 20
+SLACK = 40 * MIB
+RUNS = int(os.environ.get("TERAPAGE_RUNS", "5"))
+SORT_LINES = 3_000_000
+PYTHON = """
+import hashlib, sys, time
+import numpy
+random = numpy.random.default_rng(7)
+arrays = [random.integers(0, 1 << 60, 1 << 20) for _ in range(20)]
+texts = {i: str(i) * 3 for i in range(200000)}
+print("filled", file=sys.stderr, flush=True)
+digest = hashlib.sha256()
+for step in range(60):
+    at = step * 7 % len(arrays)
+    arrays[at] = numpy.sort(arrays[at] * 3 + step)
+    words = [str(x) for x in arrays[at][:20000]]
+    digest.update("".join(words).encode())
+    texts[step] = words[5]
+for array in arrays:
+    digest.update(array.tobytes())
+for key in sorted(texts):
+    digest.update(texts[key].encode())
+print(digest.hexdigest())
+"""
+
+
+def adopt(bench, pid, memory, env=None):
+    """Runs `terapage adopt`, and returns what it has said and its status."""
+    argv = [*bench.command, "adopt", "--memory", memory, "--store", bench.store, str(pid)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(env or {})})
+    if "was not found" in done.stderr and "musl" in done.stderr:
+        raise Skipped("there is no static host (make musl)")
+    return done.stderr.strip(), done.returncode
+
+
+def victim(bench, *flags):
+    """The program that is adopted."""
+    need_root()
+    return bench.build("adopted.c", "-pthread", *flags)
+
+
+def at_random(bench):
+    """8 threads that check each word, allocate, map, fork and wait: adopted at random moments, dynamic and static."""
+    seed = int(os.environ.get("TERAPAGE_SEED", time.time_ns() % 1000000))
+    print(f"seed {seed}", flush=True)
+    moments, pauses = random.Random(seed), []
+    for run in range(RUNS):
+        program = victim(bench, *(["-static"] if run % 2 else []))
+        with Child([program, "12", "16"], bench.place) as child:
+            time.sleep(moments.uniform(0, 4))
+            said, status = adopt(bench, child.pid, "64M")
+            check(status == 0, f"run {run}: {said}")
+            now = anonymous_bytes(child.pid)
+            check(now < 64 * MIB + SLACK or child.process.poll() is not None, f"run {run}: {now >> 20} MiB are in memory")
+            pauses.append(int(re.search(r"stopped for (\d+) ms", said)[1]))
+            status = bench.end(child)
+            check(status == 0 and child.output() == "0 wrong\n", f"run {run}: status {status}: {child.output()} {child.last_words()}")
+    return f"stopped for {min(pauses)} to {max(pauses)} ms"
+
+
+def undone(bench):
+    """Each step fails once: the program goes on as before, with its mappings, descriptors and threads."""
+    program = victim(bench)
+    with Child([program, "40", "4"], bench.place) as child:
+        time.sleep(1)
+        steps = 0
+        for fault in range(40):
+            said, status = adopt(bench, child.pid, "64M", {"TERAPAGE_ADOPT_FAULT": str(fault)})
+            if status == 0:
+                break
+            steps += 1
+            check(status == 125 and "goes on as before" in said and said.count("\n") == 0, f"fault {fault}: status {status}: {said}")
+            with open(f"/proc/{child.pid}/maps", encoding="ascii") as maps:
+                check("terapage" not in maps.read(), f"fault {fault}: the host is still mapped")
+            links = [os.readlink(f"/proc/{child.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{child.pid}/fd") if os.path.islink(f"/proc/{child.pid}/fd/{fd}")]
+            check(not [link for link in links if "terapage" in link or "userfaultfd" in link], f"fault {fault}: {links}")
+        check(steps > 5, f"only {steps} steps failed")
+        status = bench.end(child)
+        check(status == 0 and child.output() == "0 wrong\n", f"status {status}: {child.output()} {child.last_words()}")
+    return f"{steps} steps"
+
+
+def same_output(bench, argv, began, memory):
+    """Runs a program natively, and adopted once it has begun: the output is the same."""
+    with Child(argv, bench.place, stdout="native") as child:
+        check(child.wait(600) == 0, f"natively: {child.last_words()}")
+        native = child.output()
+    with Child(argv, bench.place) as child:
+        wait_for(lambda: began(child) or child.process.poll() is not None, "the program has begun")
+        said, status = adopt(bench, child.pid, memory)
+        check(status == 0, said)
+        status = bench.end(child)
+        check(status == 0, f"status {status}: {child.last_words()}")
+        check(child.output() == native, "the output differs")
+    return said
+
+
+def sort(bench):
+    """GNU sort, within a third of its memory."""
+    need_root()
+    need("sort")
+    numbers = random.Random(5)
+    with open(bench.path("lines"), "w", encoding="ascii") as file:
+        file.writelines(f"{numbers.randrange(1 << 60):x} {i}\n" for i in range(SORT_LINES))
+    argv = ["env", "LC_ALL=C", "sort", "-S", "600M", "--parallel=2", "lines"]
+    return same_output(bench, argv, lambda child: anonymous_bytes(child.pid) > 120 * MIB, "64M").rpartition("; ")[2]
+
+
+def python(bench):
+    """CPython with numpy, within half of its memory."""
+    need_root()
+    interpreter = shutil.which("python3", path="/usr/bin") or "python3"
+    if subprocess.run([interpreter, "-c", "import numpy"], capture_output=True, check=False).returncode:
+        raise Skipped("no numpy")
+    return same_output(bench, [interpreter, "-c", PYTHON], lambda child: "filled" in child.errors(), "128M").rpartition("; ")[2]
+
+
+def refused(bench):
+    """What cannot be adopted is refused in one line, with status 125."""
+    program = victim(bench)
+    with Child([program, "10", "4"], bench.place) as child:
+        with bench.start([program, "10", "4"], "--memory", "64M", "--static", "all") as paged:
+            time.sleep(2)
+            for pid, why in ((paged.pid, "paged already"), (999_999_999, "no such process")):
+                said, status = adopt(bench, pid, "64M")
+                check(status == 125 and why in said and said.count("\n") == 0, f"{why}: status {status}: {said}")
+            check(bench.end(paged) == 0, paged.last_words())
+        os.kill(child.pid, 19)
+        said, status = adopt(bench, child.pid, "64M")
+        os.kill(child.pid, 18)
+        check(status == 125 and "is stopped" in said, f"stopped: status {status}: {said}")
+        status = bench.end(child)
+        check(status == 0 and child.output() == "0 wrong\n", f"status {status}: {child.last_words()}")
+    return ""
+
+
+def saved(bench):
+    """A cgroup whose limit falls below the program's memory would end it; adopted before, it goes on."""
+    program = victim(bench)
+    group = f"/sys/fs/cgroup/terapage-adopt-{os.getpid()}"
+    try:
+        os.mkdir(group)
+    except OSError as why:
+        raise Skipped(f"no cgroup: {why}") from None
+    try:
+        if not os.path.exists(f"{group}/memory.max"):
+            raise Skipped("no memory controller")
+
+        def run(adopted):
+            with Child(["sh", "-c", f"echo $$ > {group}/cgroup.procs; exec {program} 20 20"], bench.place) as child:
+                time.sleep(3)
+                if adopted:
+                    said, status = adopt(bench, child.pid, "64M")
+                    check(status == 0, said)
+                for name, value in (("memory.swap.max", "0"), ("memory.max", str(120 * MIB))):
+                    if os.path.exists(f"{group}/{name}"):
+                        with open(f"{group}/{name}", "w", encoding="ascii") as file:
+                            file.write(value)
+                status = child.wait(300)
+                with open(f"{group}/memory.max", "w", encoding="ascii") as file:
+                    file.write("max")
+                return status, child.output()
+
+        check(run(False)[0] == -9, "natively it was not ended")
+        status, output = run(True)
+        check(status == 0 and output == "0 wrong\n", f"status {status}: {output}")
+    finally:
+        wait_for(lambda: not open(f"{group}/cgroup.procs", encoding="ascii").read(), "the cgroup is empty")
+        os.rmdir(group)
+    return ""
+
+
+BODIES = {
+    "adopt": at_random,
+    "adopt-undone": undone,
+    "adopt-sort": sort,
+    "adopt-python": python,
+    "adopt-refused": refused,
+    "adopt-saved": saved,
+}

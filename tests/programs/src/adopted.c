@@ -1,0 +1,124 @@
+/* A program that knows nothing of paging, until somebody adopts it: 8 threads read, check and
+ * rewrite words at random. Beside that, some of them allocate, map, fork, start programs and wait.
+ *
+ * usage: adopted SECONDS MIB     MIB for each thread; status 0 if no word was wrong, and no call failed
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { THREADS = 8, STEPS = 2000 };
+
+static int seconds, mib;
+static time_t began;
+static uint64_t wrong, touches;
+
+static uint64_t word(uint64_t index, uint64_t version) {
+    return (index * 0x9e3779b97f4a7c15 ^ version * 0xda942042e4dd58b5) ^ index >> 7;
+}
+
+static void fail(const char *what) {
+    fprintf(stderr, "%s: %s\n", what, strerror(errno));
+    __sync_fetch_and_add(&wrong, 1);
+}
+
+static void allocate(void) {
+    char *block = malloc(3 << 20);
+    memset(block, 1, 3 << 20);
+    block = realloc(block, 5 << 20);
+    for (int i = 0; i < 3 << 20; i++)
+        if (block[i] != 1) {
+            fail("realloc");
+            break;
+        }
+    free(block);
+}
+
+static void map(void) {
+    char *place = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(place, 7, 1 << 20);
+    if (mprotect(place, 1 << 19, PROT_READ) || place[5] != 7 || place[700000] != 7)
+        fail("mprotect");
+    if (munmap(place, 1 << 20))
+        fail("munmap");
+}
+
+static void fork_one(const uint64_t *words, const uint8_t *versions, size_t count) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        for (size_t i = 0; i < count; i += 997)
+            if (words[i] != word(i, versions[i]))
+                _exit(1);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || status)
+        fail("fork");
+}
+
+static void start_one(void) {
+    char line[20] = "";
+    FILE *from = popen("echo hello", "r");
+    if (!from || !fgets(line, sizeof line, from) || strcmp(line, "hello\n") || pclose(from))
+        fail("popen");
+}
+
+static void *work(void *number) {
+    size_t count = (size_t)mib << 17;
+    uint64_t *words = malloc(count * 8), x = 88172645463325252 + 77 * (intptr_t)number, done = 0;
+    uint8_t *versions = calloc(count, 1);
+    int poll = epoll_create1(0), event = eventfd(0, 0);
+    struct epoll_event wish = {.events = EPOLLIN};
+    struct timespec pause = {0, 3000000};
+    epoll_ctl(poll, EPOLL_CTL_ADD, event, &wish);
+    for (size_t i = 0; i < count; i++)
+        words[i] = word(i, 0);
+    while (time(NULL) - began < seconds) {
+        for (int step = 0; step < STEPS; step++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            size_t i = x % count;
+            if (words[i] != word(i, versions[i]))
+                fail("a word");
+            words[i] = word(i, ++versions[i]);
+            done++;
+        }
+        switch ((intptr_t)number) {
+        case 1: allocate(); break;
+        case 2: map(); break;
+        case 3: fork_one(words, versions, count); break;
+        case 4: if (epoll_wait(poll, &wish, 1, 5)) fail("epoll_wait"); break;
+        case 5: if (nanosleep(&pause, NULL)) fail("nanosleep"); break;
+        case 6: start_one(); break;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        if (words[i] != word(i, versions[i]))
+            fail("a word at the end");
+    free(words);
+    free(versions);
+    __sync_fetch_and_add(&touches, done);
+    return NULL;
+}
+
+int main(int count, char **arguments) {
+    pthread_t threads[THREADS];
+    seconds = count > 1 ? atoi(arguments[1]) : 5;
+    mib = count > 2 ? atoi(arguments[2]) : 10;
+    began = time(NULL);
+    for (intptr_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, work, (void *)i);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    printf("%lu wrong\n", wrong);
+    fprintf(stderr, "%lu touches\n", touches);
+    return wrong != 0;
+}
