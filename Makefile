@@ -112,6 +112,7 @@ arm:
 musl:
 	tools/setup musl
 	cargo build --release --locked --target $(MUSL) -p terapage-cli -p terapage-host
+	ln -sf ../$(MUSL)/release/terapage-host target/release/terapage-host-musl
 
 guest: build arm
 	tests/guest/run

@@ -127,7 +127,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 
     #[test]
     fn private_memory_is_chosen_that_is_no_stack_and_has_no_mark() {
-        let orders = choose(&parse(MAPS), &[0x6f000..0x70000], &[0x1f000, 0x3f000]);
+        let orders = choose(&parse(MAPS), &[0x6f000..0x70000, 0..1], &[0x1f000, 0x3f000]);
         assert_eq!(orders.data, [(0x4000, 0xa000)]);
         assert_eq!(orders.code, [(0x1000, 0x2000)]);
         let orders = choose(&parse(MAPS), &[], &[]);
@@ -137,21 +137,18 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
     #[test]
     fn marks_are_found_by_the_flags() {
         let smaps = "1000-2000 rw-p 00000000 00:00 0\nSize: 4 kB\nVmFlags: rd wr mr\n\
-                     3000-4000 rw-p 00000000 00:00 0\nSize: 4 kB\nVmFlags: rd wr lo mr\n";
-        assert_eq!(marked(smaps), [0x3000..0x4000]);
+                     3000-4000 rw-p 00000000 00:00 0\nSize: 4 kB\nVmFlags: rd wr lo mr\n\
+                     5000-6000 rw-p 00000000 00:00 0\nVmFlags: rd wr dc\n";
+        assert_eq!(marked(smaps), [0x3000..0x4000, 0x5000..0x6000]);
     }
 
     #[test]
     fn new_parts_are_those_that_were_not_there() {
-        let range = |range: Range<u64>| Mapping {
-            range,
-            rights: "rw-p".to_owned(),
-            file: 0,
-            name: String::new(),
-        };
+        let range =
+            |range: Range<u64>| Mapping { range, rights: "rw-p".to_owned(), file: 0, name: String::new() };
         let before = [range(2..4), range(6..8)];
         assert_eq!(new_parts(&before, &[range(1..9)]), [1..2, 4..6, 8..9]);
         assert_eq!(new_parts(&before, &[range(2..3), range(6..8)]), []);
-        assert_eq!(new_parts(&[], &[range(2..3)]), [2..3]);
+        assert_eq!(new_parts(&[], &[range(2..3), range(4..5)]), [2..3, 4..5]);
     }
 }

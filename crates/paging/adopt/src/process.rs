@@ -25,11 +25,12 @@ impl Process {
     pub fn find(pid: u32) -> Result<Process, Why> {
         let path = format!("/proc/{pid}/mem");
         let memory = fs::OpenOptions::new().read(true).write(true).open(path).map_err(|error| {
-            match error.kind() {
-                io::ErrorKind::NotFound => "there is no such process".to_owned(),
-                io::ErrorKind::PermissionDenied => {
+            match (error.kind(), error.raw_os_error()) {
+                (io::ErrorKind::NotFound, _) => "there is no such process".to_owned(),
+                (io::ErrorKind::PermissionDenied, _) => {
                     "its memory may not be read (try as root, or as its user)".to_owned()
                 }
+                (_, Some(libc::ESRCH)) => "it has no memory: it is the kernel's, or has ended".to_owned(),
                 _ => format!("its memory cannot be read ({error})"),
             }
         })?;
@@ -94,8 +95,7 @@ impl Process {
         u64::from_str_radix(text.trim(), 16).map_err(|error| format!("its personality: {error}"))
     }
 
-    /// Whether another process has the same memory (CLONE_VM without CLONE_THREAD). The kernel tells
-    /// that by no file; a parent or child in `vfork` waits, and is not stopped in time.
+    /// Refuses a process with a child that has the same memory (CLONE_VM without CLONE_THREAD).
     fn shares_memory(&self) -> Result<(), Why> {
         let children = self.read(&format!("task/{}/children", self.pid)).unwrap_or_default();
         for child in children.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()) {
@@ -111,7 +111,9 @@ impl Process {
         /// `KCMP_VM`.
         const MEMORY: i64 = 1;
         // SAFETY: the call only compares.
-        unsafe { libc::syscall(libc::SYS_kcmp, i64::from(self.pid), i64::from(other), MEMORY, 0_i64, 0_i64) == 0 }
+        unsafe {
+            libc::syscall(libc::SYS_kcmp, i64::from(self.pid), i64::from(other), MEMORY, 0_i64, 0_i64) == 0
+        }
     }
 
     /// The signals with a handler that wait for a thread, its own and the process's; `None` if it

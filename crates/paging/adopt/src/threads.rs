@@ -4,10 +4,10 @@
 //! begins them again when the thread goes on, as after any signal without a handler. A few calls
 //! never begin again by themselves (signal(7)); the thread then makes them again.
 
+use crate::Why;
 use crate::host::Seen;
 use crate::process::Process;
 use crate::trace::{self, Registers, Stop};
-use crate::Why;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use terapage_sys::adoption::State;
@@ -49,7 +49,8 @@ pub struct Threads {
 fn system(error: &std::io::Error) -> Why {
     match error.raw_os_error() {
         Some(libc::EPERM) => {
-            "it may not be traced (try as root; kernel.yama.ptrace_scope may forbid it to its own user)".into()
+            "it may not be traced (try as root; kernel.yama.ptrace_scope may forbid it to its own user)"
+                .into()
         }
         _ => format!("its threads cannot be stopped ({error})"),
     }
@@ -136,7 +137,7 @@ impl Threads {
         self.all.iter().map(|thread| thread.registers.rsp).collect()
     }
 
-    /// Lets all threads go on. If the process is `held`, by the host, no thread blocks the signal by
+    /// Lets all threads go on. If the host has the process (`held`), no thread blocks the signal by
     /// which trapped calls arrive.
     pub fn let_go(&mut self, process: &Process, held: bool) {
         for thread in self.all.drain(..) {

@@ -1,12 +1,12 @@
 //! Undoes an adoption that has failed, while all threads of the program are stopped: threads,
 //! mappings and descriptors that were not there before go.
 
+use crate::Why;
 use crate::memory::{self, Mapping};
 use crate::process::Process;
 use crate::remote::{self, Remote};
 use crate::threads::Threads;
 use crate::trace;
-use crate::Why;
 use std::time::{Duration, Instant};
 
 /// The longest time that the host's threads may take to end.

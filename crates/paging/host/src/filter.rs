@@ -174,8 +174,8 @@ pub fn is_own(at: usize) -> bool {
     OWN_CODE.get().is_none_or(|own| own.iter().any(|code| code.contains(&at)))
 }
 
-/// The steps that go on if the call comes from the program's code, and otherwise allow it. `code` is
-/// where more of it lies.
+/// The steps that go on if the call comes from the program's code, and otherwise allow it. `code`
+/// is where more of it lies.
 fn from_program(code: &[Range<usize>]) -> Vec<Step> {
     let parts: Vec<Range<usize>> = code.iter().flat_map(within_words).collect();
     let (from, to) = ((AREA.start >> 32) as u32, (AREA.end >> 32) as u32);
@@ -213,8 +213,8 @@ fn within_words(code: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
     ends.map(move |word| word.start.max(start)..word.end.min(end))
 }
 
-/// The filter. `descriptors` is the least number that a descriptor of the pager has. `code` is where
-/// code of the program lies beside the two usual ranges.
+/// The filter. `descriptors` is the least number that a descriptor of the pager has. `code` is
+/// where code of the program lies beside the two usual ranges.
 fn steps(descriptors: u32, code: &[Range<usize>]) -> Vec<Step> {
     // An adopted program's C library has begun to use `rseq`, and relies on it.
     let kind = |number: usize| match kind(number) {

@@ -2,7 +2,9 @@
 //! mappings.
 
 use crate::arena::{self, ARENA};
-use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, is_served, map, munmap};
+use crate::maps::{
+    LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, is_served, map, munmap,
+};
 use crate::{borrowed, paged, set_errno, setup, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
@@ -215,7 +217,9 @@ unsafe fn mremap_into_arena(from: usize, old_len: usize, new_len: usize) -> Opti
     }
     let copy = |at: usize, end: usize| {
         // SAFETY: the program owns the old range, and the new one was mapped just now.
-        unsafe { ((to as usize + (at - from)) as *mut u8).copy_from_nonoverlapping(at as *const u8, end - at) };
+        unsafe {
+            ((to as usize + (at - from)) as *mut u8).copy_from_nonoverlapping(at as *const u8, end - at)
+        };
     };
     paged::others(from, end).into_iter().for_each(|(at, end)| copy(at, end));
     for (at, end) in paged::parts(from, end).collect::<Vec<_>>() {

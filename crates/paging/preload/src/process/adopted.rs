@@ -1,8 +1,8 @@
 //! A program that was running before this library began: `terapage adopt` has brought the host into
 //! it (docs/host.md). The memory that it has is paged where it lies.
 //!
-//! A thread of the host begins while all threads of the program are stopped. It makes the pager, but
-//! takes over nothing. Once the filter is set, the program's threads run, and their calls about
+//! A thread of the host begins while all threads of the program are stopped. It makes the pager,
+//! but takes over nothing. Once the filter is set, the program's threads run, and their calls about
 //! memory wait for the seat. The thread holds the seat whenever it takes over a piece, so that
 //! mappings do not change meanwhile.
 
@@ -97,8 +97,8 @@ pub fn take_over(mut pause: impl FnMut(usize)) {
     TAKES_OVER.store(false, Relaxed);
 }
 
-/// The parts of a range that are readable, writable, private memory, as the kernel says: the program
-/// may have changed others since.
+/// The parts of a range that are readable, writable, private memory, as the kernel says: the
+/// program may have changed others since.
 fn plain_within(from: usize, to: usize) -> Vec<(usize, usize)> {
     let _internal = thread::Internal::enter();
     let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();

@@ -19,8 +19,11 @@ pub const VARIABLE: &[u8] = b"TERAPAGE_HOSTED=";
 /// The name of the host's file, which lies beside the library.
 pub const FILE: &str = "terapage-host";
 
-/// The host beside the library, if there is one.
+/// The host beside the library, if there is one. For musl the library is in the host.
 pub fn find(library: &[u8]) -> Option<CString> {
+    if cfg!(target_env = "musl") {
+        return CString::new(library).ok();
+    }
     let path = Path::new(OsStr::from_bytes(library)).with_file_name(FILE);
     CString::new(path.as_os_str().as_bytes()).ok().filter(|_| path.is_file())
 }

@@ -318,6 +318,7 @@ fn is_shut_out(error: &terapage_pager::Error) -> bool {
 
 /// Continues without paging, and says why.
 fn go_unpaged(why: &str) {
+    crate::adopted::give_up_if_beginning(why);
     GOES_UNPAGED.store(true, Relaxed);
     // SAFETY: the C library has set the name, a text, at the start.
     let name = unsafe { CStr::from_ptr(program_invocation_short_name) }.to_string_lossy();

@@ -125,8 +125,8 @@ pub fn leave(at: usize, len: usize) -> terapage_sys::Result<Option<Parts>> {
     ARENA.lock().keep_parts(at, at + len).map(Some)
 }
 
-/// Drops the bytes of static arrays that the program unmaps, so that they need not come in first. The
-/// kernel must not refuse the call afterwards: there is room for the mappings that it splits.
+/// Drops the bytes of static arrays that the program unmaps, so that they need not come in first.
+/// The kernel must not refuse the call afterwards: there is room for the mappings that it splits.
 pub fn drop_before_unmapping(at: usize, len: usize) {
     let len = len.next_multiple_of(page_bytes());
     if at.is_multiple_of(page_bytes()) && statics::meets(at, len) && is_served() {

@@ -106,7 +106,13 @@ fn name_of(path: &CStr) -> String {
 pub fn named_ranges() -> impl Iterator<Item = (usize, usize, &'static str)> {
     let hosted = HOSTED.iter().filter_map(OnceLock::get);
     let adopted = ADOPTED.get().into_iter().flatten();
-    RANGES.get().into_iter().flatten().chain(hosted).chain(adopted).map(|arrays| (arrays.start, arrays.len, &*arrays.object))
+    RANGES
+        .get()
+        .into_iter()
+        .flatten()
+        .chain(hosted)
+        .chain(adopted)
+        .map(|arrays| (arrays.start, arrays.len, &*arrays.object))
 }
 
 /// The start and length of each range of static arrays.
