@@ -5,6 +5,10 @@
 //! but takes over nothing. Once the filter is set, the program's threads run, and their calls about
 //! memory wait for the seat. The thread holds the seat whenever it takes over a piece, so that
 //! mappings do not change meanwhile.
+#![cfg_attr(
+    not(target_env = "musl"),
+    allow(dead_code, reason = "only the host for musl comes into running programs")
+)]
 
 use crate::arena::ARENA;
 use crate::{brk, setup, statics};
