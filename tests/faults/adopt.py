@@ -8,12 +8,13 @@ import signal
 import subprocess
 import time
 
-from bench import read_first
+from bench import SOURCES, read_first
 from harness import Child, Skipped, anonymous_bytes, check, need, need_root, wait_for
 
 MIB = 1 << 20
 SLACK = 40 * MIB
 RUNS = int(os.environ.get("TERAPAGE_RUNS", "5"))
+INTERPRETER = shutil.which("python3", path="/usr/bin") or "python3"
 SORT_LINES = 1_500_000
 PYTHON = """
 import hashlib, sys, time
@@ -71,6 +72,66 @@ def at_random(bench):
     return f"stopped for {min(pauses)} to {max(pauses)} ms"
 
 
+def kinds(bench):
+    """Programs that are adopted at random moments: their words, and the budget. All print what they have computed."""
+    need_root()
+    numbers = random.Random(5)
+    with open(bench.path("lines"), "w", encoding="ascii") as file:
+        file.writelines(f"{numbers.randrange(1 << 60):x} {i}\n" for i in range(SORT_LINES))
+    program = bench.build("adopted.c", "-pthread")
+    shutil.copy(program, bench.path("dynamic"))
+    bench.build("adopted.c", "-pthread", "-static")
+    all_kinds = {
+        "dynamic": ([bench.path("dynamic"), "7", "12"], "48M"),
+        "static": ([program, "7", "12"], "48M"),
+        "threads": ([bench.path("dynamic"), "7", "2", "64"], "64M"),
+        "sort": (["env", "LC_ALL=C", "sort", "-S", "240M", "--parallel=2", "lines"], "128M"),
+    }
+    if not subprocess.run([INTERPRETER, "-c", "import numpy"], capture_output=True, check=False).returncode:
+        all_kinds["python"] = ([INTERPRETER, "-c", PYTHON], "128M")
+    go = ["go", "build", "-o", bench.path("go"), os.path.join(SOURCES, "hosted.go")]
+    if shutil.which("go") and not subprocess.run(go, capture_output=True, timeout=300, check=False).returncode:
+        all_kinds["go"] = ([bench.path("go"), "1000000"], "64M")
+    javac = ["javac", "-d", bench.place, os.path.join(SOURCES, "Data.java")]
+    if shutil.which("javac") and not subprocess.run(javac, capture_output=True, timeout=300, check=False).returncode:
+        for collector in ("Serial", "G1"):
+            words = ["java", f"-XX:+Use{collector}GC", "-Xmx512m", "-cp", bench.place, "Data", "150"]
+            all_kinds[collector] = (words, "128M")
+    if shutil.which("node"):
+        all_kinds["node"] = (["node", os.path.join(SOURCES, "heap.js"), "80000"], "96M")
+    return all_kinds
+
+
+def at_moments(bench):
+    """Programs of many kinds are adopted at random moments of their runs: the output is the same. TERAPAGE_KINDS names some."""
+    seed = int(os.environ.get("TERAPAGE_SEED", time.time_ns() % 1000000))
+    print(f"seed {seed}", flush=True)
+    wanted = os.environ.get("TERAPAGE_KINDS", "").split()
+    moments, adopted, pauses = random.Random(seed), {}, []
+    for kind, (argv, memory) in kinds(bench).items():
+        if wanted and kind not in wanted:
+            continue
+        with Child(argv, bench.place, stdout="native") as child:
+            check(child.wait(600) == 0, f"{kind}, natively: {child.last_words()}")
+            native, seconds = child.output(), child.seconds
+        for run in range(RUNS):
+            with Child(argv, bench.place) as child:
+                time.sleep(moments.uniform(0, 0.8 * seconds))
+                said, status = adopt(bench, child.pid, memory)
+                where = f"{kind}, run {run}"
+                end = bench.end(child)
+                check(end == 0, f"{where}: status {end}: {child.last_words()}; {said}")
+                check(child.output() == native, f"{where}: the output differs: {child.output()[:300]} {child.last_words()}; {said}")
+                if status != 0:
+                    check("goes on as before" in said, f"{where}: {said}")
+                    print(f"{where}: {said}", flush=True)
+                    continue
+                adopted[kind] = adopted.get(kind, 0) + 1
+                pauses += [int(number) for number in re.findall(r"stopped for (\d+) ms", said)]
+                print(f"{where}: {said.rpartition(': ')[2]}", flush=True)
+    return f"{adopted}, stopped for {min(pauses)} to {max(pauses)} ms"
+
+
 def undone(bench):
     """Each step fails once: the program goes on as before, with its mappings, descriptors and threads."""
     program = victim(bench)
@@ -122,10 +183,89 @@ def sort(bench):
 def python(bench):
     """CPython with numpy, within half of its memory."""
     need_root()
-    interpreter = shutil.which("python3", path="/usr/bin") or "python3"
-    if subprocess.run([interpreter, "-c", "import numpy"], capture_output=True, check=False).returncode:
+    if subprocess.run([INTERPRETER, "-c", "import numpy"], capture_output=True, check=False).returncode:
         raise Skipped("no numpy")
-    return same_output(bench, [interpreter, "-c", PYTHON], lambda child: "filled" in child.errors(), "128M").rpartition("; ")[2]
+    return same_output(bench, [INTERPRETER, "-c", PYTHON], lambda child: "filled" in child.errors(), "128M").rpartition("; ")[2]
+
+
+def read_status(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return file.read()
+
+
+HOLDS = """
+import mmap, os, sys, time
+kind = sys.argv[1]
+if kind == "direct":
+    file = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+if kind == "device":
+    file = os.open("/dev/fuse", os.O_RDWR)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def refused_by_files(bench):
+    """Programs with files through which their memory is used behind the pager's back; with a filter; 32-bit; traced; of another user; a store too small."""
+    need_root()
+    for kind, says in (("direct", "O_DIRECT"), ("device", "/dev/fuse"), ("plain", "has")):
+        argv = [INTERPRETER, "-c", HOLDS, kind, bench.path("file")]
+        if kind == "device" and not os.path.exists("/dev/fuse"):
+            continue
+        with Child(argv, bench.place) as child:
+            wait_for(lambda: child.output() == "ready\n", "the program is ready")
+            if kind != "plain":
+                said, status = adopt(bench, child.pid, "64M")
+                check(status == 125 and says in said and said.count("\n") == 0, f"{kind}: status {status}: {said}")
+                check(child.process.poll() is None, f"{kind}: the program has ended")
+                continue
+            # Another user's; then traced.
+            argv = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups", *bench.command, "adopt", "--memory", "64M", "--store", "/tmp", str(child.pid)]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+            check(done.returncode in (125, 126) and (done.returncode == 126 or "may not" in done.stderr), f"another user: {done.stderr}")
+            if shutil.which("strace"):
+                with Child(["strace", "-qq", "-o", "/dev/null", "-p", str(child.pid)], bench.place, stdout="strace") as tracer:
+                    wait_for(lambda: f"TracerPid:\t{tracer.pid}" in read_status(child.pid), "it is traced")
+                    said, status = adopt(bench, child.pid, "64M")
+                    check(status == 125 and "traces it" in said, f"traced: status {status}: {said}")
+    fills = bench.build("adopted.c", "-pthread")
+    if subprocess.run(["gcc", "-m32", "-x", "c", "-", "-o", bench.path("short")], input="#include <unistd.h>\nint main(void) { return sleep(600); }", text=True, capture_output=True, check=False).returncode == 0:
+        with Child([bench.path("short")], bench.place) as child:
+            said, status = adopt(bench, child.pid, "64M")
+            check(status == 125 and "32-bit" in said, f"32-bit: status {status}: {said}")
+    small = bench.path("small")
+    os.mkdir(small)
+    need("mkfs.ext4")
+    for words in (["truncate", "-s", "24M", bench.path("disk")], ["mkfs.ext4", "-q", bench.path("disk")], ["mount", "-o", "loop", bench.path("disk"), small]):
+        subprocess.run(words, check=True, capture_output=True)
+    try:
+        with Child([fills, "8", "16"], bench.place) as child:
+            wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
+            argv = [*bench.command, "adopt", "--memory", "32M", "--store", small, str(child.pid)]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+            check(done.returncode == 125 and done.stderr.count("\n") == 1 and " free, and " in done.stderr, f"a small store: {done.returncode}: {done.stderr}")
+            said = done.stderr.strip()
+            check(bench.end(child) == 0 and child.output() == "0 wrong\n", child.last_words())
+    finally:
+        subprocess.run(["umount", small], check=False)
+    return said
+
+
+def of_a_user(bench):
+    """Root adopts the program of an ordinary user: with root's right to page."""
+    program = victim(bench)
+    os.chmod(bench.place, 0o755)
+    os.chmod(bench.store, 0o777)
+    argv = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups", program, "10", "16"]
+    with Child(argv, bench.place) as child:
+        wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
+        said, status = adopt(bench, child.pid, "64M")
+        check(status == 0, said)
+        now = anonymous_bytes(child.pid)
+        check(now < 64 * MIB + SLACK or child.process.poll() is not None, f"{now >> 20} MiB are in memory")
+        status = bench.end(child)
+        check(status == 0 and child.output() == "0 wrong\n", f"status {status}: {child.output()} {child.last_words()}")
+    return ""
 
 
 def refused(bench):
@@ -139,6 +279,7 @@ def refused(bench):
         check(bench.end(paged) == 0, paged.last_words())
     with Child(["sleep", "600"], bench.place) as child:
         os.kill(child.pid, signal.SIGSTOP)
+        wait_for(lambda: "State:\tT" in read_status(child.pid), "the program has stopped")
         said, status = adopt(bench, child.pid, "64M")
         check(status == 125 and "is stopped" in said, f"stopped: status {status}: {said}")
     return ""
@@ -199,9 +340,12 @@ def saved(bench):
 
 BODIES = {
     "adopt": at_random,
+    "adopt-moments": at_moments,
     "adopt-undone": undone,
     "adopt-sort": sort,
     "adopt-python": python,
     "adopt-refused": refused,
+    "adopt-refused-files": refused_by_files,
+    "adopt-user": of_a_user,
     "adopt-saved": saved,
 }

@@ -3,13 +3,14 @@
 use crate::{complain, library, options::Options};
 use anyhow::{Context, bail};
 use clap::Args;
+use rustix::fs::statvfs;
 use std::ffi::{CString, OsString};
 use std::io::{IsTerminal, Write, stderr};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use terapage_adopt::{Adopted, Progress, Wish, adopt};
-use terapage_config::{Group, Settings, Size};
+use terapage_config::{Group, Settings, Size, StoreSpec};
 
 /// The arguments of `terapage adopt`.
 #[derive(Args)]
@@ -50,6 +51,7 @@ impl Adopt {
         if settings.stores.iter().any(|store| store.is_far()) {
             bail!("--store: an adopted program has its store in files or on devices (name a directory)");
         }
+        has_room(&settings, self.pid)?;
         let host = library::static_host()?;
         let texts = texts(&settings)?;
         let fault = std::env::var("TERAPAGE_ADOPT_FAULT").ok().and_then(|number| number.parse().ok());
@@ -76,6 +78,31 @@ fn texts(settings: &Settings) -> anyhow::Result<Vec<CString>> {
         CString::new(text.into_vec()).context("a setting")
     };
     settings.to_variables().into_iter().map(text).collect()
+}
+
+/// Refuses if a directory on a disk too small for the program's memory is the only store: a store
+/// that fills would end the program.
+fn has_room(settings: &Settings, pid: u32) -> anyhow::Result<()> {
+    let [StoreSpec::File(path)] = &settings.stores[..] else { return Ok(()) };
+    if !path.is_dir() {
+        return Ok(());
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    let used = (kib("RssAnon:").unwrap_or(0) + kib("VmSwap:").unwrap_or(0)) << 10;
+    let leaves = used.saturating_sub(settings.memory.size.0);
+    let free = statvfs(path).map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize));
+    if free < leaves {
+        let [free, leaves] = [free, leaves].map(|bytes| Size(bytes >> 20 << 20));
+        bail!(
+            "--store: {} has {free} free, and {leaves} of process {pid} would leave for it (name a larger one)",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Shows how far the host is, until it is done.

@@ -1,10 +1,14 @@
-/* A program that knows nothing of paging, until somebody adopts it: 8 threads read, check and
- * rewrite words at random. Beside that, some of them allocate, map, fork, start programs and wait.
+/* A program that knows nothing of paging, until somebody adopts it: threads read, check and rewrite
+ * words at random. Beside that, some of them allocate, map, fork, start programs and threads, and
+ * wait.
  *
- * usage: adopted SECONDS MIB     MIB for each thread; status 0 if no word was wrong, no call failed
+ * usage: adopted SECONDS MIB [THREADS]     MIB for each thread; status 0 if no word was wrong, no
+ * call failed
  */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +16,14 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 8, STEPS = 2000 };
+enum { MOST = 64, STEPS = 2000 };
 
-static int seconds, mib;
+static int seconds, mib, count_of_threads;
 static time_t began;
 static uint64_t wrong, touches;
 
@@ -72,6 +77,41 @@ static void start_one(void) {
         fail("popen");
 }
 
+static void *end_at_once(void *number) {
+    return number;
+}
+
+static void start_threads(void) {
+    pthread_t threads[3];
+    void *number;
+    for (intptr_t i = 0; i < 3; i++)
+        if (pthread_create(&threads[i], NULL, end_at_once, (void *)i))
+            fail("pthread_create");
+    for (intptr_t i = 0; i < 3; i++)
+        if (pthread_join(threads[i], &number) || (intptr_t)number != i)
+            fail("pthread_join");
+}
+
+/* Signals that are ignored may end these waits while some threads are traced. */
+static void wait_with_limits(void) {
+    int pair[2];
+    char byte;
+    struct timeval limit = {0, 20000};
+    struct timespec time = {0, 20000000};
+    sigset_t one;
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+    setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (recv(pair[0], &byte, 1, 0) != -1 || (errno != EAGAIN && errno != EINTR))
+        fail("recv");
+    close(pair[0]), close(pair[1]);
+    struct pollfd nothing = {-1, 0, 0};
+    if (poll(&nothing, 1, 20))
+        fail("poll");
+    sigemptyset(&one), sigaddset(&one, SIGUSR2);
+    if (sigtimedwait(&one, NULL, &time) != -1 || (errno != EAGAIN && errno != EINTR))
+        fail("sigtimedwait");
+}
+
 static void *work(void *number) {
     size_t count = (size_t)mib << 17;
     uint64_t *words = malloc(count * 8), x = 88172645463325252 + 77 * (intptr_t)number, done = 0;
@@ -99,6 +139,8 @@ static void *work(void *number) {
         case 4: if (epoll_wait(poll, &wish, 1, 5) && errno != EINTR) fail("epoll_wait"); break;
         case 5: if (nanosleep(&pause, NULL)) fail("nanosleep"); break;
         case 6: start_one(); break;
+        case 7: start_threads(); break;
+        case 8: wait_with_limits(); break;
         }
     }
     for (size_t i = 0; i < count; i++)
@@ -111,13 +153,14 @@ static void *work(void *number) {
 }
 
 int main(int count, char **arguments) {
-    pthread_t threads[THREADS];
+    pthread_t threads[MOST];
     seconds = count > 1 ? atoi(arguments[1]) : 5;
     mib = count > 2 ? atoi(arguments[2]) : 10;
+    count_of_threads = count > 3 ? atoi(arguments[3]) : 9;
     began = time(NULL);
-    for (intptr_t i = 0; i < THREADS; i++)
+    for (intptr_t i = 0; i < count_of_threads; i++)
         pthread_create(&threads[i], NULL, work, (void *)i);
-    for (int i = 0; i < THREADS; i++)
+    for (int i = 0; i < count_of_threads; i++)
         pthread_join(threads[i], NULL);
     printf("%lu wrong\n", wrong);
     fprintf(stderr, "%lu touches\n", touches);

@@ -5,7 +5,7 @@ use crate::{Error, Result, check};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
 use std::fmt;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -138,6 +138,11 @@ impl FromStr for Inherited {
 }
 
 impl Inherited {
+    /// The device, which is open here, under a number that it has in another process.
+    pub fn of(device: &impl AsRawFd, number: RawFd) -> Option<Inherited> {
+        Some(Inherited { number, device: device_of(device.as_raw_fd())? })
+    }
+
     /// Whether the device is open under that number.
     pub fn is_there(&self) -> bool {
         self.number >= INHERITED_LEAST && device_of(self.number) == Some(self.device)
@@ -150,7 +155,7 @@ impl Inherited {
 }
 
 /// The lowest descriptor that is passed on: programs open and close lower ones by number.
-const INHERITED_LEAST: RawFd = 64;
+pub const INHERITED_LEAST: RawFd = 64;
 
 /// The character device that a descriptor is open on.
 fn device_of(fd: RawFd) -> Option<(u32, u32)> {

@@ -4,9 +4,11 @@
 use crate::image::Image;
 use crate::process::Process;
 use crate::remote::Remote;
-use crate::{Why, Wish};
+use crate::{Why, Wish, device};
+use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use terapage_sys::adoption::{Orders, REPORT, TEXT_MOST};
+use terapage_sys::userfaultfd::DEVICE_VARIABLE;
 
 /// Bytes of the stack.
 const STACK: usize = 256 << 10;
@@ -53,10 +55,16 @@ impl Start {
         let len = data + STACK;
         let report = remote.call(what, libc::SYS_mmap, [0, len, rights, private, usize::MAX, 0])?;
         let base = image.map(remote, report)?;
+        let device = if remote.process.user()? == 0 { None } else { device::pass(remote, report)? };
         remote.put(report, &[0; REPORT])?;
         remote.put(report + REPORT, &words)?;
         let auxiliary = auxiliary(remote.process, image, base)?;
-        let stack = put_stack(remote, report, (report + len, report + data), image, wish, auxiliary)?;
+        let mut settings: Vec<CString> = wish.settings.to_vec();
+        let device = device.and_then(|device| CString::new(format!("{DEVICE_VARIABLE}={device}")).ok());
+        settings.extend(device);
+        let path = image.path.as_os_str().as_bytes();
+        let texts = texts(report, wish.pid, path, &settings);
+        let stack = put_stack(remote, (report + len, report + data), &texts, auxiliary)?;
         Ok(Start { report, entry: base + image.entry, stack })
     }
 
@@ -84,26 +92,28 @@ fn auxiliary(process: &Process, image: &Image, base: usize) -> Result<Vec<(u64, 
     Ok(auxiliary)
 }
 
+/// The host's path, and its environment.
+fn texts(report: usize, pid: u32, path: &[u8], settings: &[CString]) -> Vec<Vec<u8>> {
+    let mut texts = vec![path.to_vec()];
+    texts.push(format!("TERAPAGE_HOSTED=adopt:{report:x}").into_bytes());
+    texts.push(format!("TERAPAGE_ROOT={pid}").into_bytes());
+    texts.extend(settings.iter().map(|text| text.as_bytes().to_vec()));
+    texts
+}
+
 /// Fills the stack, between `top` and the least address. Returns the stack pointer.
 fn put_stack(
     remote: &mut Remote,
-    report: usize,
     (top, least): (usize, usize),
-    image: &Image,
-    wish: &Wish,
+    all: &[Vec<u8>],
     mut auxiliary: Vec<(u64, u64)>,
 ) -> Result<usize, Why> {
-    let mut texts: Vec<u8> = Vec::new();
-    let mut places = Vec::new();
-    let mut add = |text: &[u8]| {
+    let (mut texts, mut places): (Vec<u8>, Vec<usize>) = Default::default();
+    for text in all {
         places.push(texts.len());
         texts.extend_from_slice(text);
         texts.push(0);
-    };
-    add(image.path.as_os_str().as_bytes());
-    add(format!("TERAPAGE_HOSTED=adopt:{report:x}").as_bytes());
-    add(format!("TERAPAGE_ROOT={}", wish.pid).as_bytes());
-    wish.settings.iter().for_each(|text| add(text.as_bytes()));
+    }
     let at = (top - texts.len()) & !15;
     remote.put(at, &texts)?;
     let mut places = places.into_iter().map(|place| (at + place) as u64);

@@ -11,9 +11,11 @@
 //! docs/host.md describes it for users.
 #![cfg(target_arch = "x86_64")]
 
+mod device;
 mod host;
 mod image;
 mod memory;
+mod policy;
 mod process;
 mod remote;
 mod threads;
@@ -23,7 +25,6 @@ mod undo;
 use host::Start;
 use process::Process;
 use std::ffi::CString;
-use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use terapage_sys::adoption::State;
@@ -71,8 +72,7 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
     let process = Process::find(wish.pid)?;
     process.check()?;
     let image = image::Image::read(wish.host)?;
-    // The kernel looks at all pages for this, so the threads are not stopped yet.
-    let marked = process.marked()?;
+    let urgent = policy::Policy::urgent(0);
     let began = Instant::now();
     let mut threads = Threads::stop(&process)?;
     let before = match undo::Before::note(&process, &threads) {
@@ -82,7 +82,7 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
             return Err(why);
         }
     };
-    let entered = enter(&process, &mut threads, (&image, &marked), wish);
+    let entered = enter(&process, &mut threads, &image, wish);
     let report = match entered {
         Ok(report) => report,
         Err(why) => {
@@ -92,21 +92,21 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
         }
     };
     threads.let_go(&process, true);
-    Ok(Adopted { process, report, pause: began.elapsed() })
+    let pause = began.elapsed();
+    drop(urgent);
+    Ok(Adopted { process, report, pause })
 }
 
 /// Brings in the host, up to the point from which there is no way back. Returns the address of its
 /// report.
-fn enter(
-    process: &Process,
-    threads: &mut Threads,
-    (image, marked): (&image::Image, &[Range<u64>]),
-    wish: &Wish,
-) -> Result<usize, Why> {
+fn enter(process: &Process, threads: &mut Threads, image: &image::Image, wish: &Wish) -> Result<usize, Why> {
     // The mappings do not change from here on.
     let memory = process.memory()?;
-    let ranges = memory::choose(&memory, marked, &threads.stacks());
-    let mut remote = remote::Remote::begin(process, threads.chosen(), &memory, wish.fault)?;
+    if memory.iter().any(|mapping| mapping.name.starts_with("/[aio]")) {
+        return Err("it has asynchronous I/O (io_setup), which may use its memory at any time".into());
+    }
+    let ranges = memory::choose(&memory, &threads.stacks());
+    let mut remote = remote::Remote::begin(process, threads.chosen(process)?, &memory, wish.fault)?;
     let start = Start::make(&mut remote, image, wish, ranges)?;
     let host = start.begin(&mut remote)?;
     remote.end()?;

@@ -28,58 +28,72 @@ fn parse_line(line: &str) -> Option<Mapping> {
     Some(Mapping { range: address(start)?..address(end)?, rights, file, name })
 }
 
-/// Flags of the kernel (`VmFlags`, proc(5)) of mappings that stay as they are: locked, device or
-/// raw pages, not copied or emptied by a fork, droppable, huge pages of their own, growing stacks,
-/// in the hands of a userfaultfd, with a guard of shadow stacks.
-const STAY: [&str; 11] = ["lo", "io", "pf", "dc", "wf", "dp", "ht", "gd", "um", "uw", "ss"];
+/// A thread's stack pointer, and its thread pointer.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    pub pointer: u64,
+    pub thread_pointer: u64,
+}
 
-/// The ranges with such flags in the text of `/proc/PID/smaps`.
-pub fn marked(smaps: &str) -> Vec<Range<u64>> {
-    let (mut found, mut last) = (Vec::new(), None);
-    for line in smaps.lines() {
-        if let Some(flags) = line.strip_prefix("VmFlags:") {
-            if flags.split_ascii_whitespace().any(|flag| STAY.contains(&flag)) {
-                found.extend(last.take());
-            }
-        } else if line.starts_with(|first: char| first.is_ascii_digit() || ('a'..='f').contains(&first))
-            && let Some(mapping) = parse_line(line)
-        {
-            last = Some(mapping.range);
+/// Bytes below and above a thread pointer: words there are read and written by the kernel when the
+/// thread ends, and it does not wait for a page then.
+const BELOW: u64 = 64 << 10;
+const ABOVE: u64 = 16 << 10;
+
+impl Stack {
+    /// The part of a mapping that stays in memory. C libraries put what belongs to a thread on top
+    /// of its stack; mappings above may have become one with it.
+    fn stays(&self, mapping: &Range<u64>) -> Option<Range<u64>> {
+        let at = self.thread_pointer;
+        let end = mapping.end.min(at.saturating_add(ABOVE));
+        if !mapping.contains(&at) {
+            return None;
         }
+        let is_on_stack = mapping.contains(&self.pointer) && self.pointer < at;
+        let start = if is_on_stack { mapping.start } else { mapping.start.max(at.saturating_sub(BELOW)) };
+        Some(start..end)
     }
-    found
 }
 
 /// A longer mapping is a reservation, of which little is in use (shadow memory of sanitizers).
 const LONGEST: u64 = 1 << 40;
 
-/// Chooses what is paged, and finds the code. `stay` are ranges that stay as they are, `stacks` the
-/// stack pointers of all threads.
-pub fn choose(all: &[Mapping], stay: &[Range<u64>], stacks: &[u64]) -> Orders {
+/// Chooses what is paged, and finds the code. The host leaves out what the kernel treats specially
+/// (`preload`: `process/adopted.rs`).
+pub fn choose(all: &[Mapping], stacks: &[Stack]) -> Orders {
     let is_data = |mapping: &&Mapping| {
-        let Range { start, end } = mapping.range;
-        let meets = |range: &Range<u64>| range.start < end && start < range.end;
         mapping.rights == "rw-p"
             && mapping.file == 0
             && matches!(&*mapping.name, "" | "[heap]")
-            && end - start <= LONGEST
-            && !stay.iter().any(meets)
-            && !stacks.iter().any(|at| mapping.range.contains(at))
+            && mapping.range.end - mapping.range.start <= LONGEST
     };
     let is_code = |mapping: &&Mapping| {
         mapping.rights.as_bytes()[2] == b'x' && !matches!(&*mapping.name, "[vdso]" | "[vsyscall]")
     };
+    let data = all.iter().filter(is_data).flat_map(|mapping| {
+        let stay = stacks.iter().filter_map(|stack| stack.stays(&mapping.range));
+        stay.fold(vec![mapping.range.clone()], |parts, stay| without(parts, &stay))
+    });
     Orders {
-        code: joined(all.iter().filter(is_code)),
-        data: joined(all.iter().filter(is_data)),
+        code: joined(all.iter().filter(is_code).map(|mapping| mapping.range.clone())),
+        data: joined(data),
         fails: false,
     }
 }
 
+/// Parts, without a range.
+fn without(parts: Vec<Range<u64>>, stay: &Range<u64>) -> Vec<Range<u64>> {
+    let cut = |part: Range<u64>| {
+        let [from, to] = [stay.start, stay.end].map(|at| at.clamp(part.start, part.end));
+        [part.start..from, to..part.end]
+    };
+    parts.into_iter().flat_map(cut).filter(|part| part.start < part.end).collect()
+}
+
 /// The ranges of mappings, neighbours as one.
-fn joined<'a>(mappings: impl Iterator<Item = &'a Mapping>) -> Ranges {
+fn joined(parts: impl Iterator<Item = Range<u64>>) -> Ranges {
     let mut ranges: Ranges = Vec::new();
-    for Range { start, end } in mappings.map(|mapping| mapping.range.clone()) {
+    for Range { start, end } in parts {
         match ranges.last_mut() {
             Some((_, last)) if *last == start => *last = end,
             _ => ranges.push((start, end)),
@@ -126,20 +140,17 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 ";
 
     #[test]
-    fn private_memory_is_chosen_that_is_no_stack_and_has_no_mark() {
-        let orders = choose(&parse(MAPS), &[0x6f000..0x70000, 0..1], &[0x1f000, 0x3f000]);
-        assert_eq!(orders.data, [(0x4000, 0xa000)]);
-        assert_eq!(orders.code, [(0x1000, 0x2000)]);
-        let orders = choose(&parse(MAPS), &[], &[]);
-        assert_eq!(orders.data, [(0x4000, 0xa000), (0x10000, 0x20000), (0x60000, 0x70000)]);
-    }
-
-    #[test]
-    fn marks_are_found_by_the_flags() {
-        let smaps = "1000-2000 rw-p 00000000 00:00 0\nSize: 4 kB\nVmFlags: rd wr mr\n\
-                     3000-4000 rw-p 00000000 00:00 0\nSize: 4 kB\nVmFlags: rd wr lo mr\n\
-                     5000-6000 rw-p 00000000 00:00 0\nVmFlags: rd wr dc\n";
-        assert_eq!(marked(smaps), [0x3000..0x4000, 0x5000..0x6000]);
+    fn private_memory_is_chosen_without_what_belongs_to_threads() {
+        let data = |stacks: &[Stack]| choose(&parse(MAPS), stacks).data;
+        let all = [(0x4000, 0xa000), (0x10000, 0x20000), (0x60000, 0x70000)];
+        assert_eq!(data(&[]), all);
+        assert_eq!(choose(&parse(MAPS), &[]).code, [(0x1000, 0x2000)]);
+        let on_stack = Stack { pointer: 0x12000, thread_pointer: 0x14000 };
+        assert_eq!(data(&[on_stack]), [all[0], (0x18000, 0x20000), all[2]]);
+        let elsewhere = Stack { pointer: 0x3f000, thread_pointer: 0x68000 };
+        assert_eq!(data(&[elsewhere]), [all[0], all[1], (0x6c000, 0x70000)]);
+        let nowhere = Stack { pointer: 0x12000, thread_pointer: 0 };
+        assert_eq!(data(&[nowhere]), all);
     }
 
     #[test]

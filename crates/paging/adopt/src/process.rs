@@ -4,8 +4,7 @@ use crate::Why;
 use crate::memory::{self, Mapping};
 use std::fs;
 use std::io;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 
 /// A process.
 pub struct Process {
@@ -19,6 +18,10 @@ const BARRING: [(&str, &str); 2] = [
     ("anon_inode:[userfaultfd]", "it handles page faults itself"),
     ("anon_inode:[io_uring]", "it has a ring of io_uring, which may use its memory at any time"),
 ];
+
+/// The numbers of character devices that copy at once what is read and written: zeros and random
+/// bytes, and terminals.
+const PLAIN_DEVICES: [u32; 11] = [1, 4, 5, 136, 137, 138, 139, 140, 141, 142, 143];
 
 impl Process {
     /// Finds a process.
@@ -62,6 +65,9 @@ impl Process {
             Some(0) => {}
             tracer => return Err(format!("process {} traces it", tracer.unwrap_or(0))),
         }
+        if status.lines().any(|line| line.starts_with("State:\tT")) {
+            return Err("it is stopped (try: kill -CONT)".into());
+        }
         let mut head = [0; 5];
         let exe = fs::File::open(format!("/proc/{}/exe", self.pid))
             .map_err(|_| "it has no executable: it is the kernel's, or has ended".to_owned())?;
@@ -69,16 +75,7 @@ impl Process {
         if head != *b"\x7fELF\x02" {
             return Err("it is a 32-bit program: only 64-bit programs can be adopted".into());
         }
-        for fd in self.descriptors()? {
-            let link = fs::read_link(format!("/proc/{}/fd/{fd}", self.pid));
-            let link = link.map(|link| link.to_string_lossy().into_owned()).unwrap_or_default();
-            if link.starts_with("/memfd:terapage") {
-                return Err("it is paged already (terapage stat shows how)".into());
-            }
-            if let Some((_, why)) = BARRING.iter().find(|(kind, _)| link == *kind) {
-                return Err((*why).into());
-            }
-        }
+        self.check_descriptors()?;
         if field("Seccomp") != Some(0) {
             return Err("it has a filter of system calls, which the host would have to pass".into());
         }
@@ -90,9 +87,49 @@ impl Process {
         self.shares_memory()
     }
 
+    /// Refuses a process by its descriptors.
+    fn check_descriptors(&self) -> Result<(), Why> {
+        let link = |fd: &u32| fs::read_link(format!("/proc/{}/fd/{fd}", self.pid));
+        let name = |fd: u32| Some((fd, link(&fd).ok()?.to_string_lossy().into_owned()));
+        let all: Vec<(u32, String)> = self.descriptors()?.into_iter().filter_map(name).collect();
+        if all.iter().any(|(_, link)| link.starts_with("/memfd:terapage")) {
+            return Err("it is paged already (terapage stat shows how)".into());
+        }
+        let barring = |link: &str| BARRING.iter().find(|(kind, _)| link == *kind);
+        if let Some((_, why)) = all.iter().find_map(|(_, link)| barring(link)) {
+            return Err((*why).into());
+        }
+        all.iter().try_for_each(|(fd, link)| self.check_file(*fd, link))
+    }
+
+    /// Refuses descriptors through which memory is used while no thread waits for that, or past the
+    /// page tables.
+    fn check_file(&self, fd: u32, link: &str) -> Result<(), Why> {
+        let Ok(file) = fs::metadata(format!("/proc/{}/fd/{fd}", self.pid)) else { return Ok(()) };
+        if file.file_type().is_char_device() && !PLAIN_DEVICES.contains(&libc::major(file.rdev())) {
+            return Err(format!("it has {link} open, whose driver may use its memory"));
+        }
+        let flags = self.read(&format!("fdinfo/{fd}")).unwrap_or_default();
+        let flags = flags.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0);
+        let is_stored = file.file_type().is_file() || file.file_type().is_block_device();
+        if is_stored && flags & libc::O_DIRECT != 0 {
+            return Err(format!("it has {link} open with O_DIRECT: the device would use its memory"));
+        }
+        Ok(())
+    }
+
     fn personality(&self) -> Result<u64, Why> {
         let text = self.read("personality")?;
         u64::from_str_radix(text.trim(), 16).map_err(|error| format!("its personality: {error}"))
+    }
+
+    /// The process's user, whose rights it has.
+    pub fn user(&self) -> Result<u32, Why> {
+        let status = self.read("status")?;
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        let user = users.and_then(|users| users.split_ascii_whitespace().nth(1)?.parse().ok());
+        user.ok_or_else(|| "its user is not known".to_owned())
     }
 
     /// Refuses a process with a child that has the same memory (CLONE_VM without CLONE_THREAD).
@@ -149,9 +186,17 @@ impl Process {
         Ok(memory::parse(&self.read("maps")?))
     }
 
-    /// The mappings that must stay as they are, by the kernel's flags.
-    pub fn marked(&self) -> Result<Vec<Range<u64>>, Why> {
-        Ok(memory::marked(&self.read("smaps")?))
+    /// Whether a thread is inside one of these calls.
+    pub fn waits_in(&self, thread: u32, calls: &[i64]) -> bool {
+        let text = self.read(&format!("task/{thread}/syscall")).unwrap_or_default();
+        text.split(' ').next().and_then(|word| word.parse().ok()).is_some_and(|call| calls.contains(&call))
+    }
+
+    /// Whether a thread has ended.
+    pub fn has_ended(&self, thread: u32) -> bool {
+        let status = self.read(&format!("task/{thread}/stat"));
+        let state = status.as_deref().ok().and_then(|text| text.rsplit_once(") ")?.1.chars().next());
+        state.is_none_or(|state| matches!(state, 'Z' | 'X' | 'x'))
     }
 
     /// The auxiliary vector: kinds and values.

@@ -6,6 +6,8 @@
 
 use crate::Why;
 use crate::host::Seen;
+use crate::memory::Stack;
+use crate::policy::Policy;
 use crate::process::Process;
 use crate::trace::{self, Registers, Stop};
 use std::collections::BTreeSet;
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 use terapage_sys::adoption::State;
 
 /// The longest time in which a thread must stop: it may be reading a slow disk.
-const STOP_MOST: Duration = Duration::from_secs(10);
+const STOP_MOST: Duration = Duration::from_secs(2);
 /// The longest time in which the host must be ready.
 const HOST_MOST: Duration = Duration::from_secs(20);
 
@@ -22,8 +24,9 @@ const SIGSYS: u64 = 1 << (libc::SIGSYS - 1);
 /// Bytes of the instruction that makes a system call.
 const SYSCALL_BYTES: u64 = 2;
 
-/// Calls that fail with EINTR when a thread stops.
-const WAITS: [i64; 7] = [
+/// Calls that fail with EINTR when a thread stops, and have done nothing then: those with a time
+/// that the kernel does not remember, sockets' with SO_RCVTIMEO or SO_SNDTIMEO among them.
+const WAITS: [i64; 20] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
@@ -31,6 +34,19 @@ const WAITS: [i64; 7] = [
     libc::SYS_semtimedop,
     libc::SYS_io_getevents,
     libc::SYS_rt_sigtimedwait,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
 ];
 
 /// A stopped thread.
@@ -63,25 +79,25 @@ impl Threads {
     /// A thread does not stop, or may not be traced: then none is stopped.
     pub fn stop(process: &Process) -> Result<Threads, Why> {
         let mut threads = Threads { all: Vec::new() };
-        let mut seen = BTreeSet::new();
+        let mut seen = BTreeSet::<u32>::new();
         loop {
-            let new: Vec<u32> =
+            let mut new: Vec<u32> =
                 process.threads()?.into_iter().filter(|number| !seen.contains(number)).collect();
             // A thread that runs may make others, and one that is stopped does not.
             if new.is_empty() {
                 break;
             }
-            let stopped = new.iter().try_for_each(|&number| {
-                seen.insert(number);
-                match trace::seize(number) {
-                    // The thread has ended, or is about to.
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
-                    Err(error) => Err(system(&error)),
-                    Ok(()) => Ok(true),
-                }
-                .map(drop)
-            });
-            let stopped = stopped.and_then(|()| new.iter().try_for_each(|&number| threads.add(number)));
+            seen.extend(&new);
+            // As in `let_go`: those that wait first.
+            new.sort_by_key(|&number| (!process.waits_in(number, &WAITS), number == process.pid));
+            let is_there = |number: &u32| match trace::seize(*number) {
+                Ok(()) => Some(Ok(*number)),
+                // The thread has ended since, or waits for the others to end.
+                Err(_) if process.has_ended(*number) => None,
+                Err(error) => Some(Err(system(&error))),
+            };
+            let seized: Result<Vec<u32>, Why> = new.iter().filter_map(is_there).collect();
+            let stopped = seized.and_then(|all| all.into_iter().try_for_each(|number| threads.add(number)));
             if let Err(why) = stopped {
                 threads.let_go(process, false);
                 return Err(why);
@@ -122,9 +138,14 @@ impl Threads {
     }
 
     /// The thread that makes calls for this process, with its registers.
-    pub fn chosen(&self) -> (u32, Registers) {
-        let first = &self.all[0];
-        (first.number, first.registers)
+    ///
+    /// # Errors
+    /// Each thread is within a restartable sequence (rseq(2)), which the kernel would not restart
+    /// after other code has run.
+    pub fn chosen(&self, process: &Process) -> Result<(u32, Registers), Why> {
+        let is_free = |thread: &&Stopped| !is_in_sequence(process, thread);
+        let thread = self.all.iter().find(is_free).ok_or("its threads are busy (try again)")?;
+        Ok((thread.number, thread.registers))
     }
 
     /// The numbers of all threads.
@@ -132,27 +153,37 @@ impl Threads {
         self.all.iter().map(|thread| thread.number)
     }
 
-    /// The stack pointers of all threads.
-    pub fn stacks(&self) -> Vec<u64> {
-        self.all.iter().map(|thread| thread.registers.rsp).collect()
+    /// The stack pointers and the thread pointers of all threads.
+    pub fn stacks(&self) -> Vec<Stack> {
+        let stack = |thread: &Stopped| Stack {
+            pointer: thread.registers.rsp,
+            thread_pointer: thread.registers.fs_base,
+        };
+        self.all.iter().map(stack).collect()
     }
 
     /// Lets all threads go on. If the host has the process (`held`), no thread blocks the signal by
     /// which trapped calls arrive.
+    ///
+    /// While a thread is traced, signals for it that are ignored wake another one. So threads that
+    /// wait, and would show it, go on last, and the first thread, which gets most signals, before
+    /// those.
     pub fn let_go(&mut self, process: &Process, held: bool) {
-        for thread in self.all.drain(..) {
-            let Stopped { number, mut registers, blocked } = thread;
-            if has_lost_its_call(process, number, &registers, blocked) {
+        let mut all = std::mem::take(&mut self.all);
+        for Stopped { number, registers, blocked } in &mut all {
+            if has_lost_its_call(process, *number, registers, *blocked) {
                 registers.rax = registers.orig_rax;
                 registers.rip -= SYSCALL_BYTES;
                 registers.orig_rax = u64::MAX;
             }
-            trace::set_registers(number, &registers).ok();
-            if held && blocked & SIGSYS != 0 {
-                trace::block(number, blocked & !SIGSYS).ok();
+            trace::set_registers(*number, registers).ok();
+            if held && *blocked & SIGSYS != 0 {
+                trace::block(*number, *blocked & !SIGSYS).ok();
             }
-            trace::detach(number, 0).ok();
         }
+        let waits = |thread: &Stopped| WAITS.contains(&(thread.registers.rax as i64));
+        all.sort_by_key(|thread| (waits(thread), thread.number != process.pid));
+        all.iter().for_each(|thread| drop(trace::detach(thread.number, 0)));
     }
 
     /// Waits until the host in this process has set its filter.
@@ -160,6 +191,7 @@ impl Threads {
     /// # Errors
     /// Why it has not. Its threads are then still there.
     pub fn await_host(&self, process: &Process, host: u32, report: usize) -> Result<(), Why> {
+        let policy = Policy::urgent(host);
         trace::go_on(host, 0).map_err(|error| system(&error))?;
         let until = Instant::now() + HOST_MOST;
         loop {
@@ -168,6 +200,7 @@ impl Threads {
             match seen.state {
                 state if state == State::Failed as u32 => return Err(seen.text),
                 state if state != State::Begins as u32 => {
+                    drop(policy);
                     let_host_go(host, stop);
                     return Ok(());
                 }
@@ -202,4 +235,24 @@ fn has_lost_its_call(process: &Process, thread: u32, registers: &Registers, bloc
     interrupted
         && WAITS.contains(&(registers.orig_rax as i64))
         && process.pending(thread).is_some_and(|pending| pending & !blocked == 0)
+}
+
+/// Whether a thread has stopped within a restartable sequence. Where the kernel does not tell where
+/// the thread's word about sequences lies (before Linux 5.13), only a thread within a call is not.
+fn is_in_sequence(process: &Process, thread: &Stopped) -> bool {
+    if thread.registers.orig_rax as i64 >= 0 {
+        return false;
+    }
+    let Ok(at) = trace::sequences(thread.number) else { return true };
+    let word = |at: u64| {
+        let mut bytes = [0; size_of::<u64>()];
+        process.get(at as usize, &mut bytes).map(|()| u64::from_ne_bytes(bytes))
+    };
+    // `struct rseq`: the address of a `struct rseq_cs`, whose second word is the first address of
+    // the sequence, and the third its length.
+    let is_within = |at: u64| -> std::io::Result<bool> {
+        let sequence = word(at + 8)?;
+        Ok(sequence != 0 && thread.registers.rip.wrapping_sub(word(sequence + 8)?) < word(sequence + 16)?)
+    };
+    at != 0 && is_within(at).unwrap_or(true)
 }

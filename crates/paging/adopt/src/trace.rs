@@ -93,6 +93,18 @@ pub fn set_registers(thread: u32, registers: &Registers) -> io::Result<()> {
     unsafe { request(libc::PTRACE_SETREGS, thread, 0, std::ptr::from_ref(registers) as usize) }.map(drop)
 }
 
+/// Where a stopped thread's `struct rseq` lies; 0 if it has none.
+pub fn sequences(thread: u32) -> io::Result<u64> {
+    /// `PTRACE_GET_RSEQ_CONFIGURATION`, which fills a `struct ptrace_rseq_configuration`.
+    const GET: u32 = 0x420f;
+    let mut configuration = [0_u64; 3];
+    // SAFETY: the request writes no more bytes than there is room for.
+    unsafe {
+        request(GET, thread, size_of_val(&configuration), &raw mut configuration as usize)?;
+    }
+    Ok(configuration[0])
+}
+
 /// The signals that a stopped thread blocks.
 pub fn blocked(thread: u32) -> io::Result<u64> {
     let mut set = 0_u64;

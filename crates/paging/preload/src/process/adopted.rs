@@ -12,9 +12,16 @@
 
 use crate::arena::ARENA;
 use crate::{brk, setup, statics};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use terapage_sys::adoption::{Report, State, TEXT_MOST};
+use terapage_sys::fd::Fd;
 use terapage_sys::thread;
+
+type Parts = Vec<(usize, usize)>;
 
 /// The report, until the filter is set; 0 for none.
 static BEGINNING: AtomicUsize = AtomicUsize::new(0);
@@ -22,7 +29,8 @@ static BEGINNING: AtomicUsize = AtomicUsize::new(0);
 /// Bytes that are taken over at once. Calls about memory wait meanwhile, and so do faults.
 const PIECE: usize = 16 << 20;
 
-/// Whether memory is still being taken over: until then much of it is in no budget.
+/// Whether memory is still being taken over: until then much of it is in no budget. In a child that
+/// is forked meanwhile this stays so: nobody takes over the rest there.
 static TAKES_OVER: AtomicBool = AtomicBool::new(false);
 
 /// Whether memory is still being taken over.
@@ -62,14 +70,41 @@ pub fn give_up_if_beginning(why: &str) {
     }
 }
 
-/// In the child of a fork, nobody takes over the rest.
-pub fn in_child() {
-    TAKES_OVER.store(false, Relaxed);
+/// The kernel's lists of this process's mappings, opened while an error can still be reported, and
+/// out of the way of the program's numbers.
+static MAPS: OnceLock<Fd> = OnceLock::new();
+static SMAPS: OnceLock<Fd> = OnceLock::new();
+
+fn open(path: &CStr) -> Option<Fd> {
+    let _internal = thread::Internal::enter();
+    Fd::adopt(File::open(path.to_str().ok()?).ok()?.into()).ok()
+}
+
+/// A file of `/proc` from its beginning.
+struct Text<'a> {
+    file: &'a Fd,
+    at: i64,
+}
+
+impl Read for Text<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: the kernel writes no more bytes than there is room for.
+        let got = unsafe { libc::pread64(self.file.raw(), into.as_mut_ptr().cast(), into.len(), self.at) };
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        self.at += got as i64;
+        Ok(got)
+    }
 }
 
 /// Makes the pager for memory in these ranges, and takes over nothing yet. Returns whether there is
 /// a pager.
 pub fn start(ranges: &[(usize, usize)]) -> bool {
+    if [(&MAPS, c"/proc/thread-self/maps"), (&SMAPS, c"/proc/thread-self/smaps")]
+        .into_iter()
+        .any(|(place, path)| open(path).is_none_or(|file| place.set(file).is_err()))
+    {
+        give_up_if_beginning("its files in /proc cannot be read");
+    }
     statics::adopt(ranges, setup::block());
     let mut arena = ARENA.lock();
     for (from, len) in statics::ranges() {
@@ -89,11 +124,14 @@ pub fn bytes() -> usize {
 /// Takes over the memory piece by piece. Between pieces `pause` is called, with the bytes that were
 /// taken over since.
 pub fn take_over(mut pause: impl FnMut(usize)) {
+    let marked = marked();
     for (start, len) in statics::ranges() {
         for from in (start..start + len).step_by(PIECE) {
             let to = (from + PIECE).min(start + len);
             for (from, to) in plain_within(from, to) {
-                ARENA.lock().readmit(from, to);
+                for (from, to) in between(&marked, from, to) {
+                    ARENA.lock().readmit(from, to);
+                }
             }
             pause(to - from);
         }
@@ -101,21 +139,68 @@ pub fn take_over(mut pause: impl FnMut(usize)) {
     TAKES_OVER.store(false, Relaxed);
 }
 
+/// Flags of the kernel (`VmFlags`, proc(5)) of mappings that stay as they are: locked, device or
+/// raw pages, not copied or emptied by a fork, droppable, huge pages of their own, merged pages,
+/// growing stacks, in the hands of a userfaultfd, a stack of return addresses.
+const STAY: [&str; 12] = ["lo", "io", "pf", "dc", "wf", "dp", "ht", "mg", "gd", "um", "uw", "ss"];
+
+/// The ranges with such flags from before, ascending. Later calls that set them are served by this
+/// library.
+fn marked() -> Parts {
+    let _internal = thread::Internal::enter();
+    SMAPS.get().map_or_else(Parts::new, |smaps| marked_in(BufReader::new(Text { file: smaps, at: 0 })))
+}
+
+fn marked_in(smaps: impl BufRead) -> Parts {
+    let (mut found, mut last) = (Parts::new(), (0, 0));
+    for line in smaps.lines().map_while(Result::ok) {
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            Some("VmFlags:") if words.any(|flag| STAY.contains(&flag)) => found.push(last),
+            Some(word) if !word.ends_with(':') => last = addresses(word).unwrap_or(last),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The parts of a range outside these ascending ranges.
+fn between(marked: &[(usize, usize)], from: usize, to: usize) -> Parts {
+    let (mut parts, mut at) = (Parts::new(), from);
+    for (start, end) in marked.iter().filter_map(|&part| within(part, from, to)) {
+        if at < start {
+            parts.push((at, start));
+        }
+        at = end;
+    }
+    if at < to {
+        parts.push((at, to));
+    }
+    parts
+}
+
 /// The parts of a range that are readable, writable, private memory, as the kernel says: the
 /// program may have changed others since.
-fn plain_within(from: usize, to: usize) -> Vec<(usize, usize)> {
+fn plain_within(from: usize, to: usize) -> Parts {
     let _internal = thread::Internal::enter();
-    let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();
-    maps.lines().filter_map(plain).filter_map(|part| within(part, from, to)).collect()
+    let Some(maps) = MAPS.get() else { return Parts::new() };
+    let lines = BufReader::new(Text { file: maps, at: 0 }).lines().map_while(Result::ok);
+    let parts = lines.filter_map(|line| plain(&line)).take_while(|part| part.0 < to);
+    parts.filter_map(|part| within(part, from, to)).collect()
 }
 
 /// The range of a line of `/proc/PID/maps` (proc(5)), if it is such memory.
 fn plain(line: &str) -> Option<(usize, usize)> {
     let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let number = |text: &str| usize::from_str_radix(text, 16).ok();
+    let range = addresses(words.next()?);
     let is_plain = words.next() == Some("rw-p") && words.nth(2) == Some("0");
-    is_plain.then_some((number(start)?, number(end)?))
+    range.filter(|_| is_plain)
+}
+
+fn addresses(range: &str) -> Option<(usize, usize)> {
+    let (start, end) = range.split_once('-')?;
+    let number = |text: &str| usize::from_str_radix(text, 16).ok();
+    Some((number(start)?, number(end)?))
 }
 
 fn within((start, end): (usize, usize), from: usize, to: usize) -> Option<(usize, usize)> {
@@ -125,7 +210,7 @@ fn within((start, end): (usize, usize), from: usize, to: usize) -> Option<(usize
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, within};
+    use super::{between, marked_in, plain, within};
 
     #[test]
     fn lines_of_plain_memory_are_found() {
@@ -135,5 +220,17 @@ mod tests {
         assert_eq!(plain("1000-3000 r--p 00000000 00:00 0"), None);
         assert_eq!(within((1, 5), 3, 9), Some((3, 5)));
         assert_eq!(within((1, 3), 3, 9), None);
+    }
+    #[test]
+    fn marked_memory_is_found_by_the_flags_and_left_out() {
+        let smaps = "1000-2000 rw-p 00000000 00:00 0\nSize: 4 kB\nVmFlags: rd wr mr\n\
+                     3000-4000 rw-p 00000000 00:00 0\nSize: 4 kB\nVmFlags: rd wr lo mr\n\
+                     5000-6000 rw-p 00000000 00:00 0 [heap]\nVmFlags: rd wr dc\n";
+        let marked = marked_in(smaps.as_bytes());
+        assert_eq!(marked, [(0x3000, 0x4000), (0x5000, 0x6000)]);
+        assert_eq!(between(&marked, 0x2000, 0x7000), [(0x2000, 0x3000), (0x4000, 0x5000), (0x6000, 0x7000)]);
+        assert_eq!(between(&marked, 0x3000, 0x3800), []);
+        assert_eq!(between(&marked, 0x3800, 0x4800), [(0x4000, 0x4800)]);
+        assert_eq!(between(&[], 1, 2), [(1, 2)]);
     }
 }

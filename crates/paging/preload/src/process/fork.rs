@@ -311,7 +311,6 @@ unsafe extern "C" fn in_child() {
     READY.iter().for_each(|place| place.store(0, SeqCst));
     crate::exit::own();
     crate::borrowed::in_child();
-    crate::adopted::in_child();
     guard::in_child();
     crate::files::in_child();
     let internal = thread::Internal::enter();

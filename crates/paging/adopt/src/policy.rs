@@ -1,0 +1,39 @@
+//! How urgent a thread is: while a program is stopped, what works for it goes first on a busy
+//! machine.
+
+/// `SCHED_RESET_ON_FORK`: threads that this one makes are ordinary.
+const RESET_ON_FORK: i32 = 0x4000_0000;
+
+/// A thread that is urgent as long as this value lives, if this process may do that.
+pub struct Policy {
+    thread: libc::pid_t,
+    /// The policy and the priority from before.
+    before: Option<(i32, libc::sched_param)>,
+}
+
+impl Policy {
+    /// Makes a thread urgent; 0 is the calling one.
+    pub fn urgent(thread: u32) -> Policy {
+        let thread = thread as libc::pid_t;
+        let mut parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the calls read or write parameters.
+        let before = unsafe {
+            let policy = libc::sched_getscheduler(thread);
+            let known = policy >= 0 && libc::sched_getparam(thread, &raw mut parameters) == 0;
+            let first = libc::sched_param { sched_priority: 1 };
+            let urgent =
+                || libc::sched_setscheduler(thread, libc::SCHED_RR | RESET_ON_FORK, &raw const first);
+            (known && urgent() == 0).then_some((policy, parameters))
+        };
+        Policy { thread, before }
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        if let Some((policy, parameters)) = self.before {
+            // SAFETY: the call reads the parameters.
+            unsafe { libc::sched_setscheduler(self.thread, policy, &raw const parameters) };
+        }
+    }
+}
