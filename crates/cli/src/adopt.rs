@@ -26,6 +26,8 @@ Examples:
 
 The program is stopped for some milliseconds. From then on it is paged, and so are the processes
 that it starts. Its memory leaves for the store while it runs, until the rest fits into the budget.
+This is experimental, and there is no way back: docs/host.md has the limits. Do not adopt shells,
+make, or others that start very many programs.
 
 Exit status:
   0; 125 if the program was not adopted: then it goes on as before."

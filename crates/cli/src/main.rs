@@ -51,7 +51,7 @@ struct Cli {
 enum Command {
     /// Run a program with a budget of memory; the rest of its data is kept in a store.
     Run(Box<run::Run>),
-    /// Page a program that is already running.
+    /// Page a program that is already running (experimental).
     #[cfg(target_arch = "x86_64")]
     Adopt(Box<adopt::Adopt>),
     /// Show the counters of a paged process.

@@ -3,8 +3,8 @@
 //! The blocks are those of a mapped file ([`super::files`]), and their range is *sealed*: each page
 //! comes into the program write-protected, so no byte can change. If the program writes to a page,
 //! its block gets the kernel's own protection, and the kernel refuses the write as it refuses every
-//! write to memory that may only be read. Since nobody changes the file either, these blocks have no
-//! hashes, and are clean whenever they leave.
+//! write to memory that may only be read. Since nobody changes the file either, these blocks have
+//! no hashes, and are clean whenever they leave.
 //!
 //! The range may become the kernel's mapping of the file, in place, and no thread may see other
 //! bytes meanwhile. So the blocks become Loose while their pages stay in the program, and the
