@@ -218,8 +218,8 @@ def elastic_limit_lowered(bench):
 
             wait_for(lambda: lease() > 150, "a lease of 150 MiB", PATIENCE_S)
             for mib in range(240, 127, -8):
-                # Where a limit leaves nothing free, the kernel kills whoever takes a page next. So each
-                # step waits until the run has followed the one before.
+                # Where a limit leaves nothing free, the kernel kills whoever takes a page next.
+                # So each step waits until the run has followed the one before.
                 wait_for(lambda mib=mib: box.used_mib() < mib - 4, f"4 MiB below {mib} MiB", PATIENCE_S)
                 wait_for(lambda mib=mib: lowered(box, mib), f"a limit of {mib} MiB", PATIENCE_S)
             wait_for(lambda: 0 < lease() < 120, "a lease of less than 120 MiB", PATIENCE_S)
