@@ -15,18 +15,26 @@ impl Policy {
     /// Makes a thread urgent; 0 is the calling one.
     pub fn urgent(thread: u32) -> Policy {
         let thread = thread as libc::pid_t;
-        let mut parameters = libc::sched_param { sched_priority: 0 };
+        let mut known_parameters = parameters(0);
         // SAFETY: the calls read or write parameters.
         let before = unsafe {
             let policy = libc::sched_getscheduler(thread);
-            let known = policy >= 0 && libc::sched_getparam(thread, &raw mut parameters) == 0;
-            let first = libc::sched_param { sched_priority: 1 };
+            let known = policy >= 0 && libc::sched_getparam(thread, &raw mut known_parameters) == 0;
+            let first = parameters(1);
             let urgent =
                 || libc::sched_setscheduler(thread, libc::SCHED_RR | RESET_ON_FORK, &raw const first);
-            (known && urgent() == 0).then_some((policy, parameters))
+            (known && urgent() == 0).then_some((policy, known_parameters))
         };
         Policy { thread, before }
     }
+}
+
+/// Parameters with a priority. With musl they have other fields, too.
+fn parameters(priority: i32) -> libc::sched_param {
+    // SAFETY: the fields are numbers, for which zero is a value.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = priority;
+    parameters
 }
 
 impl Drop for Policy {

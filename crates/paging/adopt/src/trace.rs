@@ -22,9 +22,9 @@ pub enum Stop {
 ///
 /// # Safety
 /// The words are those that the request needs.
-unsafe fn request(kind: u32, thread: u32, at: usize, data: usize) -> io::Result<c_long> {
+unsafe fn request(kind: impl Into<i64>, thread: u32, at: usize, data: usize) -> io::Result<c_long> {
     // SAFETY: the caller passes the words.
-    let answer = unsafe { libc::ptrace(kind as _, thread as libc::pid_t, at, data) };
+    let answer = unsafe { libc::ptrace(kind.into() as _, thread as libc::pid_t, at, data) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 

@@ -15,7 +15,13 @@ const END_MOST: Duration = Duration::from_secs(10);
 /// A limit of the kernel's: soft and hard.
 type Limit = libc::rlimit;
 
-const LIMITS: [libc::__rlimit_resource_t; 3] = [libc::RLIMIT_AS, libc::RLIMIT_DATA, libc::RLIMIT_NOFILE];
+/// What is limited.
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
+const LIMITS: [Resource; 3] = [libc::RLIMIT_AS, libc::RLIMIT_DATA, libc::RLIMIT_NOFILE];
 
 /// What a process has before the adoption.
 pub struct Before {
@@ -26,7 +32,7 @@ pub struct Before {
 }
 
 /// Gets limits, or sets them.
-fn limit(pid: u32, resource: libc::__rlimit_resource_t, new: Option<&Limit>) -> Limit {
+fn limit(pid: u32, resource: Resource, new: Option<&Limit>) -> Limit {
     let mut old = Limit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call reads a limit, and writes one.
     unsafe {
