@@ -514,7 +514,7 @@ const TOOLS: &[Row] = &[
     },
     Row {
         figure: "queueing theory",
-        what: "the I/O stack against M/D/1, M/M/1, the machine repairman and Little's law with 1 to 128 calls",
+        what: "the I/O stack against M/D/1, M/M/1 and Little's law, with 1 to 128 calls",
         command: "terapage paper run stack",
         published: "1",
         here: "within 2 %",
