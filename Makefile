@@ -75,8 +75,7 @@ test:
 	tools/version
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --release --locked --lib --bins --tests --examples
-	$(CARGO_TEST) --workspace
-	tests/programs/run-all ci
+	tools/together "$(CARGO_TEST) --workspace" "tests/programs/run-all ci"
 	tests/programs/run-all ci always
 	tests/programs/run-all ci guarded
 	tests/programs/gallery

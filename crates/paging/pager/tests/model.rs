@@ -274,7 +274,6 @@ fn blocks_that_are_split_keep_every_byte() {
             let stats = run(options, frames * 4, 3, steps(800), kept, seed);
             let is_split = stats.block_bytes == page_bytes() as u64;
             match kept {
-                Kept::Compressed => assert!(!is_split, "{stats:?}"),
                 // What the resync does may be under way each time.
                 Kept::MirroredBadly => {}
                 _ => assert!(is_split, "{kept:?}: {stats:?}"),
@@ -298,7 +297,7 @@ fn blocks_are_split_where_most_of_their_pages_are_not_wanted() {
         (Kept::Mirrored, true, pages),
         (Kept::Tiered, true, pages),
         (Kept::Striped, true, pages),
-        (Kept::Compressed, true, BLOCK),
+        (Kept::Compressed, true, pages),
     ] {
         let frames = 1024;
         let options = Options { block: BLOCK, splits: true, frames, ..Options::default() };
@@ -317,7 +316,7 @@ fn blocks_are_split_where_most_of_their_pages_are_not_wanted() {
         let counters = arena.pager.counters().snapshot();
         assert_eq!(counters.block_bytes, block as u64, "{kept:?}, scattered: {scattered}");
         let trials = counters.trials_together + counters.trials_apart;
-        assert_eq!(trials == 0, matches!(kept, Kept::Compressed), "{kept:?}: {trials} trials");
+        assert!(trials > 0, "{kept:?}");
         memory::advise(arena.base, arena.len, libc::MADV_DONTFORK);
     }
 }

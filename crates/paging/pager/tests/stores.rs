@@ -136,7 +136,8 @@ fn a_touched_block_gives_up_its_slot_if_the_store_needs_the_room() {
     }
     let counts = pager.snapshot();
     let forgotten = watch.forgotten.lock().unwrap().len() as u64;
-    assert!(forgotten > 0 && forgotten <= counts.demand_blocks, "{forgotten} of {}", counts.demand_blocks);
+    // A thread may also wait for a block that is just being read ahead.
+    assert!(forgotten > 0 && forgotten <= counts.major_faults, "{forgotten} of {}", counts.major_faults);
     assert!(holds(words, 1 << 41));
 }
 
