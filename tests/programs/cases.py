@@ -668,4 +668,7 @@ CASES = [
 ALWAYS = ("numpy", "forks", "mappings", "reservations", "mapping-walk-wide", "heap-walk", "object-walk", "transfer-walk")
 
 # Cases that `make test` runs as a user without rights, too.
-GUARDED = ("sort", "xz", "sqlite", "redis", "openmp", "workers", "heap-walk", "transfer-walk", "thread-walk", "begin")
+GUARDED = (
+    *("sort", "xz", "sqlite", "redis", "openmp", "workers", "heap-walk", "transfer-walk", "thread-walk", "begin"),
+    *("static", "musl", "waits-static", "vforks-static"),
+)
