@@ -3,6 +3,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::PAGE_LEAST;
+#[cfg(target_arch = "x86_64")]
+use std::arch::asm;
 use std::ops::Range;
 
 /// Where the host puts code that may lie anywhere. The kernel puts nothing there by itself: it
@@ -18,6 +20,28 @@ pub const GUARDED: Range<usize> = 0x4000_0000_0000..0x5400_0000_0000;
 
 /// The address of the instruction from which all calls pass the filter of guarded mode.
 pub const GATE: usize = GUARDED.start - (1 << 20);
+
+/// Makes a system call at the [gate](GATE). The result is the kernel's: from -4095 to -1 it is an
+/// error.
+///
+/// # Safety
+/// The same as for the system call; the gate is open.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub unsafe fn at_gate(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let answer;
+    // SAFETY: the code at the gate changes only these registers; the caller answers for the call.
+    unsafe {
+        asm!(
+            "call {gate}",
+            gate = in(reg) GATE,
+            inlateout("rax") number as isize => answer,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    answer
+}
 
 /// The mark of a signal of that filter.
 pub const GUARD_MARK: u16 = 0x7e4b;

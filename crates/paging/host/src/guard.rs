@@ -11,6 +11,7 @@ use crate::frame::Context;
 use crate::own_stack::{Call, DATA};
 use crate::raw::{self, error, raw};
 use crate::slots::{self, Slot};
+use crate::trap::clone;
 use crate::{frame, library, place, seat};
 use std::arch::{asm, global_asm};
 use std::mem::offset_of;
@@ -358,49 +359,10 @@ pub unsafe fn thread(slot: *mut Slot, [flags, stack, parent, child, pointer, _]:
         if stack != 0 {
             (*begins).rsp = stack;
         }
-        let answer: isize;
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "mov rsp, r12",
-            "mov eax, {number}",
-            "syscall",
-            "ud2",
-            "2:",
-            number = const libc::SYS_rt_sigreturn,
-            inlateout("rax") libc::SYS_clone as isize => answer,
-            in("rdi") flags,
-            in("rsi") 0_usize,
-            in("rdx") parent,
-            in("r10") child,
-            in("r8") pointer,
-            in("r12") begins,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
+        let answer = clone(flags, parent, child, pointer, begins);
         slots::pass_on(new, u32::try_from(answer).unwrap_or(0));
         answer
     }
-}
-
-/// Makes a call at the gate.
-///
-/// # Safety
-/// The same as for the system call; it meets no absent page.
-pub unsafe fn pass(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: the code at the gate changes only these registers; the caller answers for the call.
-    unsafe {
-        asm!(
-            "call {gate}",
-            gate = in(reg) GATE,
-            inlateout("rax") number as isize => answer,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
-            lateout("rcx") _, lateout("r11") _,
-        );
-    }
-    answer
 }
 
 /// Whether a call that is made meanwhile is trapped.

@@ -13,7 +13,7 @@ use crate::signals;
 use crate::slots::{self, Slot};
 use crate::{filter, filter::MARK, guard, library, seat};
 use std::arch::{asm, naked_asm};
-use terapage_sys::hosting::GUARD_MARK;
+use terapage_sys::hosting::{GUARD_MARK, at_gate};
 
 /// An action in the kernel's form (`struct kernel_sigaction`).
 #[repr(C)]
@@ -83,7 +83,7 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
         }
         if filter::is_own(context.rip) && !guard::has_made(context) {
             // A call of the host's, or of the library's threads: it meets no absent page.
-            context.rax = guard::pass(i64::from((*what).number), context.arguments()) as usize;
+            context.rax = at_gate(i64::from((*what).number), context.arguments()) as usize;
             return;
         }
     }
@@ -162,6 +162,46 @@ unsafe fn resume(slot: *mut Slot) -> ! {
     }
 }
 
+/// Makes the system call `clone` for a child that continues from a context, on this thread's stack
+/// until then.
+///
+/// # Safety
+/// Nobody else uses the context until the child has continued from it.
+#[inline(always)]
+pub unsafe fn clone(
+    flags: usize,
+    parent: usize,
+    child: usize,
+    pointer: usize,
+    begins: *mut Context,
+) -> isize {
+    let answer: isize;
+    // SAFETY: the child writes nothing to the stack before it continues from the context.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "mov rsp, r12",
+            "mov eax, {number}",
+            "syscall",
+            "ud2",
+            "2:",
+            number = const libc::SYS_rt_sigreturn,
+            inlateout("rax") libc::SYS_clone as isize => answer,
+            in("rdi") flags,
+            in("rsi") 0_usize,
+            in("rdx") parent,
+            in("r10") child,
+            in("r8") pointer,
+            in("r12") begins,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    answer
+}
+
 /// Serves a `clone` with CLONE_VM and CLONE_VFORK. The child, which has this memory and the
 /// thread's stack until it executes a program or ends, continues from the slot's context; later
 /// this thread does, too. Between the two, this thread does not use the slot's context.
@@ -183,27 +223,7 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
             bring((*context).rsp);
         }
         library::lend();
-        let answer: isize;
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "mov rsp, r12",
-            "mov eax, {number}",
-            "syscall",
-            "ud2",
-            "2:",
-            number = const libc::SYS_rt_sigreturn,
-            inlateout("rax") libc::SYS_clone as isize => answer,
-            in("rdi") flags,
-            in("rsi") 0_usize,
-            in("rdx") parent,
-            in("r10") child,
-            in("r8") pointer,
-            in("r12") context,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
+        let answer = clone(flags, parent, child, pointer, context);
         (*context).rsp = before;
         if answer > 0 {
             let child = answer as u32;

@@ -316,7 +316,7 @@ fn blocks_are_split_where_most_of_their_pages_are_not_wanted() {
         let counters = arena.pager.counters().snapshot();
         assert_eq!(counters.block_bytes, block as u64, "{kept:?}, scattered: {scattered}");
         let trials = counters.trials_together + counters.trials_apart;
-        assert!(trials > 0, "{kept:?}");
+        assert!(trials > 0 || !scattered, "{kept:?}");
         memory::advise(arena.base, arena.len, libc::MADV_DONTFORK);
     }
 }

@@ -98,8 +98,11 @@ pub(crate) struct LoadIn {
 impl LoadIn {
     /// Does the work. An error says how the program's bytes were lost.
     pub fn carry(&mut self, mover: &mut Mover, block: usize) -> Result<(), Lost> {
-        let places: Vec<usize> = self.blocks.iter().map(|arrival| arrival.place).collect();
-        for (index, arrival) in self.blocks.iter_mut().enumerate() {
+        for index in 0..self.blocks.len() {
+            // Bytes of a buffer are in the first-level cache when they are hashed.
+            let next = self.blocks.get(index + 1).filter(|_| self.buffer.is_none());
+            let next = next.map(|arrival| arrival.place);
+            let arrival = &mut self.blocks[index];
             // SAFETY: the place is filled, and only this load uses the place and the buffer.
             let bytes = unsafe { memory::bytes(arrival.place, block) };
             if let Some(buffer) = self.buffer
@@ -109,8 +112,6 @@ impl LoadIn {
                 bytes.copy_from_slice(unsafe { memory::bytes(buffer + index * block, block) });
             }
             if self.checks {
-                // Bytes of a buffer are now in the first-level cache.
-                let next = places.get(index + 1).filter(|_| self.buffer.is_none()).copied();
                 arrival.hash = hash_before(bytes, next);
             }
         }

@@ -1,11 +1,10 @@
 //! The gate: a page with a system call instruction from which all calls pass the filter. It lies at
 //! the same address in every process, because the filter survives each exec.
 
-use std::arch::asm;
 use terapage_sys::page_bytes;
 
 /// The address of the gate, below the arena.
-pub use terapage_sys::hosting::GATE as AT;
+pub use terapage_sys::hosting::{GATE as AT, at_gate as call};
 /// The address that the filter sees: that behind the instruction.
 pub const PLACE: usize = AT + 2;
 
@@ -77,25 +76,4 @@ pub fn use_it() {
 pub fn describe() {
     // SAFETY: the description is right, and stays.
     unsafe { __register_frame(&raw const FRAMES) };
-}
-
-/// Makes a system call through the gate. The result is the kernel's: from -4095 to -1 it is an
-/// error.
-///
-/// # Safety
-/// The same as for the system call; the gate is open.
-#[inline]
-pub unsafe fn call(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: the code at the gate changes only these registers; the caller answers for the call.
-    unsafe {
-        asm!(
-            "call {gate}",
-            gate = in(reg) AT,
-            inlateout("rax") number as isize => answer,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
-            lateout("rcx") _, lateout("r11") _,
-        );
-    }
-    answer
 }

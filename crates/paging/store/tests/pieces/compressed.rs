@@ -14,7 +14,8 @@ const UNIT: usize = 1024;
 
 /// Memory with slots of a unit, whose bytes and operations are counted.
 #[derive(Clone)]
-struct Counted {
+pub struct Counted {
+    unit: usize,
     ram: Arc<Mutex<Ram>>,
     bytes: Arc<AtomicUsize>,
     operations: Arc<AtomicUsize>,
@@ -22,11 +23,16 @@ struct Counted {
 
 impl Counted {
     fn new(limit: usize) -> Counted {
-        let ram = Arc::new(Mutex::new(Ram::new(UNIT, limit)));
-        Counted { ram, bytes: Arc::default(), operations: Arc::default() }
+        Counted::of(UNIT, limit)
     }
 
-    fn take(&self) -> (usize, usize) {
+    pub fn of(unit: usize, limit: usize) -> Counted {
+        let ram = Arc::new(Mutex::new(Ram::new(unit, limit)));
+        Counted { unit, ram, bytes: Arc::default(), operations: Arc::default() }
+    }
+
+    /// The bytes and operations since the last call.
+    pub fn take(&self) -> (usize, usize) {
         (self.bytes.swap(0, SeqCst), self.operations.swap(0, SeqCst))
     }
 }
@@ -65,9 +71,9 @@ impl Store for Counted {
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
-        assert!(op.bytes() > 0 && op.bytes() <= EXTENT && op.bytes().is_multiple_of(UNIT));
-        let per_extent = (EXTENT / UNIT) as u32;
-        let last = op.slot + (op.bytes() / UNIT) as u32 - 1;
+        assert!(op.bytes() > 0 && op.bytes() <= EXTENT && op.bytes().is_multiple_of(self.unit));
+        let per_extent = (EXTENT / self.unit) as u32;
+        let last = op.slot + (op.bytes() / self.unit) as u32 - 1;
         assert_eq!(op.slot / per_extent, last / per_extent, "across an extent's edge");
         self.bytes.fetch_add(op.bytes(), SeqCst);
         self.operations.fetch_add(1, SeqCst);

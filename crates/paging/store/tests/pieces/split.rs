@@ -1,14 +1,13 @@
 //! Stores whose slots are split: the bytes stay, and each part is a slot of its own.
 
+use crate::compressed::Counted;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use terapage_store::{
-    Below, BelowMut, Codec, Compressed, Delayed, EXTENT, Encrypted, Ended, Error, Faults, Faulty, FileStore,
-    Mirror, Op, OpKind, Packed, Placement, Ram, Store, StoreRing, Striped, Tier, Tiered,
+    Codec, Compressed, Delayed, EXTENT, Encrypted, Faults, Faulty, FileStore, Mirror, Op, OpKind, Packed,
+    Placement, Ram, Store, StoreRing, Striped, Tier, Tiered,
 };
 use terapage_sys::memory;
-use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
+use terapage_sys::ring::{IoEngine, Piece, Ring};
 
 const BLOCK: usize = 16 << 10;
 const MORE: usize = 4;
@@ -222,57 +221,10 @@ fn what_was_written_before_is_read_in_parts() {
     }
 }
 
-/// Memory with slots of [`PAGE`] bytes, which counts the bytes that are read.
-#[derive(Clone, Default)]
-struct Counted {
-    ram: Arc<Mutex<Option<Ram>>>,
-    read: Arc<AtomicUsize>,
-}
-
-impl Store for Counted {
-    fn name(&self) -> String {
-        "counted".to_owned()
-    }
-
-    fn slots(&self) -> u32 {
-        self.ram.lock().unwrap().as_ref().map_or(0, Ram::slots)
-    }
-
-    fn grow(&mut self) -> Result<(), Error> {
-        self.ram.lock().unwrap().get_or_insert_with(|| Ram::new(PAGE, 100 * EXTENT)).grow()
-    }
-
-    fn below(&self) -> Below<'_> {
-        Below::Nothing
-    }
-
-    fn below_mut(&mut self) -> BelowMut<'_> {
-        BelowMut::Nothing
-    }
-
-    fn may_split(&self, _more: usize) -> bool {
-        false
-    }
-
-    fn split(&mut self, _more: usize) {
-        unreachable!("its slots cannot be split");
-    }
-
-    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
-        if op.kind == OpKind::Read {
-            self.read.fetch_add(op.bytes(), Relaxed);
-        }
-        // SAFETY: the promise is passed on.
-        unsafe { self.ram.lock().unwrap().as_mut().unwrap().begin(ring, op, ended) };
-    }
-
-    fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {}
-}
-
 #[test]
 fn a_page_is_read_from_a_compressed_store_by_as_many_bytes_as_from_a_plain_one() {
     const SLOTS: u32 = 128;
-    let counted = Counted::default();
+    let counted = Counted::of(PAGE, 100 * EXTENT);
     let store = Compressed::new(counted.clone(), BLOCK, PAGE, Codec::Lz4).unwrap();
     let Some(mut rig) = Rig::new(Box::new(store)) else { return };
     rig.store.grow().unwrap();
@@ -283,17 +235,17 @@ fn a_page_is_read_from_a_compressed_store_by_as_many_bytes_as_from_a_plain_one()
     rig.block = PAGE;
     let mut wanted_back = 0;
     for page in 0..SLOTS * MORE as u32 {
-        counted.read.store(0, Relaxed);
+        counted.take();
         rig.read(page, 1);
         // What takes more is written again, and then takes no more.
         if rig.store.wants_back(page) {
             wanted_back += 1;
             rig.store.forget(page..page + 1);
             rig.write(page, 1);
-            counted.read.store(0, Relaxed);
+            counted.take();
             rig.read(page, 1);
         }
-        assert_eq!(counted.read.load(Relaxed), PAGE, "page {page}");
+        assert_eq!(counted.take().0, PAGE, "page {page}");
         assert!(!rig.store.wants_back(page), "page {page}");
     }
     assert!((50..450).contains(&wanted_back), "{wanted_back} pages of blocks that were read as a whole");
@@ -302,9 +254,9 @@ fn a_page_is_read_from_a_compressed_store_by_as_many_bytes_as_from_a_plain_one()
         rig.write(page, 8);
     }
     let all = SLOTS as usize * BLOCK;
-    counted.read.store(0, Relaxed);
+    counted.take();
     (0..SLOTS * MORE as u32).step_by(8).for_each(|page| rig.read(page, 8));
-    let read = counted.read.load(Relaxed);
+    let read = counted.take().0;
     assert!(read < all / 4 * 3, "{read} bytes of {all}");
 }
 
