@@ -8,13 +8,14 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::seen::{self, Seen};
-use crate::world::{Case, Forbidden, HERE, World, directory};
+use crate::world::{Case, Forbidden, HERE, World, directory, tell_panics};
 use crate::zone::{FLAWED, Flaw, InZone, SLOTS, Zone};
 use terapage_calls::rows;
 use terapage_fuzz::Random;
@@ -302,7 +303,7 @@ impl Driver {
             }
             before = Some(native);
         }
-        lines.iter().for_each(|line| println!("{line}"));
+        lines.iter().for_each(|line| say(line));
         self.different.append(&mut lines);
     }
 
@@ -382,23 +383,23 @@ fn compare(groups: &[&'static [Case]], seed: u64, rounds: u64) -> Vec<String> {
     while driver.made < rounds {
         driver.round();
         if driver.made % 10_000 < TOGETHER as u64 {
-            println!("{} calls, {} s", driver.made, began.elapsed().as_secs());
+            say(&format!("{} calls, {} s", driver.made, began.elapsed().as_secs()));
         }
     }
     OVER.store(true, Relaxed);
     adversary.join().expect("the thread that touches pages");
-    println!(
-        "{} calls of {} names, {} differences, seed {seed}",
-        driver.made,
-        driver.by_case.len(),
-        driver.different.len()
-    );
+    let (made, names, differences) = (driver.made, driver.by_case.len(), driver.different.len());
+    say(&format!("{made} calls of {names} names, {differences} differences, seed {seed}"));
     driver.different
+}
+
+/// Says a line at once: what `println` says in a test is kept in memory, and lost with the child.
+fn say(line: &str) {
+    writeln!(std::io::stdout(), "{line}").expect("standard output");
 }
 
 /// Runs the comparison in a child, whose descriptors and directory are its own.
 pub fn run(groups: &[&'static [Case]], seed: u64, rounds: u64) -> bool {
-    directory();
     // SAFETY: the child uses what it has, and ends by `_exit`.
     unsafe {
         let child = libc::fork();
@@ -412,6 +413,7 @@ pub fn run(groups: &[&'static [Case]], seed: u64, rounds: u64) -> bool {
                     libc::dup2(0, fd);
                 }
             }
+            tell_panics();
             let done = catch_unwind(|| compare(groups, seed, rounds).is_empty());
             libc::_exit(i32::from(!done.unwrap_or(false)));
         }

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::io::Write;
 use std::os::fd::{FromRawFd, IntoRawFd};
 use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use terapage_calls::{Direction, Machine, Memory, Outcome, Range, visit};
 use terapage_fuzz::Random;
@@ -292,18 +293,36 @@ pub fn directory() -> &'static str {
     static DIRECTORY: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let path = std::env::temp_dir().join(format!("terapage-calls.{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
         path.to_str().unwrap().into()
     })
 }
 
-/// Removes the directory at the end.
-pub struct Directory;
+/// What each test holds: the directory, and the right to make processes. A process that is made by
+/// `fork` waits for ever for a lock that another thread held at that moment, so the tests follow
+/// one another.
+pub struct Alone {
+    _turn: MutexGuard<'static, ()>,
+}
 
-impl Drop for Directory {
+impl Alone {
+    /// Waits for the other test, and makes the directory.
+    pub fn new() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        std::fs::create_dir_all(directory()).unwrap();
+        Self { _turn: turn }
+    }
+}
+
+impl Drop for Alone {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(directory());
     }
+}
+
+/// The panics of a process that a test has made: its standard error is not kept by the test.
+pub fn tell_panics() {
+    std::panic::set_hook(Box::new(|info| drop(writeln!(std::io::stderr(), "{info}"))));
 }
 
 /// What a process leaves for its parent.
@@ -328,7 +347,7 @@ pub fn attempt(number: usize, case: &Case, seed: u64, ends: &[usize], beyond: Op
     let child = unsafe { libc::fork() };
     if child == 0 {
         // A failure must not go on to the test's own ends.
-        std::panic::set_hook(Box::new(|info| eprintln!("{info}")));
+        tell_panics();
         let made = std::panic::catch_unwind(|| make(number, case, seed, ends, beyond));
         // SAFETY: the memory is as long; nothing of the parent's is cleared up.
         unsafe {
@@ -343,6 +362,8 @@ pub fn attempt(number: usize, case: &Case, seed: u64, ends: &[usize], beyond: Op
     let mut status = 0;
     // SAFETY: the child is this process's.
     while unsafe { libc::waitpid(child, &mut status, 0) } != child {}
+    // Another process may get this number.
+    let _ = std::fs::remove_dir_all(format!("{}/{child}", directory()));
     // SAFETY: the child has ended. Memory that it has not written is zeros, which are valid.
     let made = unsafe { left.read() };
     // SAFETY: nothing refers to the memory any more.
