@@ -101,7 +101,7 @@ def native(program, mib, rounds):
 def paged(bench, group, *program, stdout="stdout", before=(), options=()):
     """A program with a budget that follows the memory of a cgroup."""
     command = [*before, *(for_everybody(bench) if before else bench.command)]
-    return Child(group.enter([*command, "run", "--memory", "auto", "--store", bench.store, *options, "--", *program]), bench.place, stdout=stdout)
+    return Child(group.enter([*command, "run", "--store", bench.store, *options, "--", *program]), bench.place, stdout=stdout)
 
 
 def ended(child, wanted):
@@ -111,7 +111,7 @@ def ended(child, wanted):
 
 
 def elastic(bench):
-    """With `--memory auto`, programs of 1.2 times and twice the limit of a cgroup end with the right output, and nothing is killed; without it, the budget does not follow."""
+    """Without `--memory`, programs of 1.2 times and twice the limit of a cgroup end with the right output, and nothing is killed; a given budget does not follow."""
     program, stats = bench.build("share.c"), bench.path("stats")
     said = []
     for mib in (172, 288):
@@ -125,12 +125,12 @@ def elastic(bench):
         check(now["budget_auto"] == 1 and 60 <= peak < 144, f"{mib} MiB: a peak of {peak} MiB, auto {now['budget_auto']}")
         check(now["page_out_bytes"] > 0, f"{mib} MiB: nothing was paged out")
         said.append(f"{peak}")
-    words = [*bench.command, "run", "--store", bench.store, "--stats", stats, "--", program, "one", "7", "172", "1"]
+    words = [*bench.command, "run", "--memory", "50%", "--store", bench.store, "--stats", stats, "--", program, "one", "7", "172", "1"]
     with group(144) as box, Child(box.enter(words), bench.place) as child:
         ended(child, native(program, 172, 1))
     with open(stats, encoding="utf-8") as file:
         now = json.load(file)
-    check((now["budget_auto"], now["budget_bytes"] // MIB) == (0, 72), f"the default: auto {now['budget_auto']}, {now['budget_bytes'] >> 20} MiB")
+    check((now["budget_auto"], now["budget_bytes"] // MIB) == (0, 72), f"half of the memory: auto {now['budget_auto']}, {now['budget_bytes'] >> 20} MiB")
     return f"peaks of {', '.join(said)} of 144 MiB"
 
 
@@ -143,7 +143,7 @@ def elastic_fits(bench):
     with group(1024) as box:
         inner = box.inner("inner")
         for who, command in (("root", bench.command), ("another user", [*NOBODY, *everybody])):
-            words = [*command, "run", "--memory", "auto", "--store", bench.store, "--stats", stats, "--", program, "one", "7", "700", "1"]
+            words = [*command, "run", "--store", bench.store, "--stats", stats, "--", program, "one", "7", "700", "1"]
             with Child(inner.enter(words), bench.place) as child:
                 ended(child, wanted)
             with open(stats, encoding="utf-8") as file:
@@ -154,7 +154,7 @@ def elastic_fits(bench):
         for kind in ("fork", "exec"):
             work = ["work", kind, "4", "150", "1"]
             alone = subprocess.run([program, *work], capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
-            with Child(inner.enter([*bench.command, "run", "--memory", "auto", "--store", bench.store, "--summary", "--", program, *work]), bench.place) as child:
+            with Child(inner.enter([*bench.command, "run", "--store", bench.store, "--summary", "--", program, *work]), bench.place) as child:
                 ended(child, alone)
                 check("4 paged" in child.errors() and "page-out 0 MiB" in child.errors(), f"{kind}: {child.errors()}")
         check(box.kills() == 0, f"{box.kills()} kills")

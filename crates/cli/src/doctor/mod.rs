@@ -359,7 +359,7 @@ fn memory(settings: &Settings) -> Check {
     match memory_bytes().map(Size) {
         Some(all) if budget > all => {
             let found = format!("the budget of {budget} is more than the available memory, {all}");
-            Check::failure("memory", found, "set memory to 50%")
+            Check::failure("memory", found, "set memory to auto")
         }
         Some(all) => Check::ok("memory", format!("a budget of {budget} of {all}")),
         None => Check::ok("memory", format!("a budget of {budget}")),

@@ -54,7 +54,7 @@ pub struct Run {
     #[command(flatten)]
     options: Options,
     /// Limit all memory of the program and its children with a cgroup: to SIZE, or to the budget
-    /// plus 1 % and 64 MiB, or, with --memory auto, to the memory less a reserve. The kernel
+    /// plus 1 % and 64 MiB, or, without --memory, to the memory less a reserve. The kernel
     /// kills processes that need more
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = Group::Memory.heading())]
     enforce: Option<String>,
@@ -106,7 +106,7 @@ impl Run {
         }
         let budget = settings.memory.size;
         if let Some(all) = memory_bytes().map(Size).filter(|&all| !settings.memory.is_auto && budget > all) {
-            bail!("--memory: {budget} is more than the available memory, {all} (try: --memory 50%)");
+            bail!("--memory: {budget} is more than the available memory, {all} (try without --memory)");
         }
         let Some((name, arguments)) = self.command.split_first() else { bail!("no program is named") };
         if name.is_empty() {

@@ -286,17 +286,9 @@ mod tests {
     }
 
     #[test]
-    fn the_default_budget_is_half_of_the_machine() {
-        let settings = Partial::default().resolve(&AnyStore, |_| None).unwrap();
-        let half = Budget { size: Size(machine::memory_bytes().unwrap() / 2), is_auto: false };
-        assert_eq!(settings.memory, half);
-    }
-
-    #[test]
-    fn auto_is_all_of_the_machine_at_most_unless_each_process_has_its_own() {
+    fn the_default_is_all_of_the_machine_at_most_unless_each_process_has_its_own() {
         let all = machine::memory_bytes().unwrap();
         let mut given = Partial::default();
-        given.set("memory", OsStr::new("auto")).unwrap();
         let settings = given.clone().resolve(&AnyStore, |_| None).unwrap();
         assert_eq!(settings.memory, Budget { size: Size(all), is_auto: true });
         given.set("per-process", OsStr::new("true")).unwrap();

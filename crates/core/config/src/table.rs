@@ -140,7 +140,7 @@ settings! {
         resolve: resolve::budget,
         name: "memory",
         variable: "TERAPAGE_MEMORY",
-        default: Some("50%"),
+        default: Some("auto"),
         group: Group::Memory,
         flag: Flag::Value("SIZE|PERCENT|auto"),
         short: Some('m'),

@@ -67,7 +67,7 @@ impl Options {
             |name: &str| SETTINGS.iter().any(|setting| setting.variable == name && !setting.run_only);
         let ours = |name: &str| get(name).filter(|_| is_ours(name));
         let mut given = given.or(Partial::from_variables(ours)?);
-        if given.memory == Some(Memory::Auto) {
+        if matches!(given.memory, None | Some(Memory::Auto)) {
             // Only the budget of a run follows the free memory.
             given.memory = Some(Memory::Percent(50.0));
         }
