@@ -37,6 +37,7 @@ const NOT_FOUND: u8 = 127;
     disable_help_flag = true,
     after_help = "\
 Examples:
+  terapage run -- ./simulation input.dat
   terapage run --memory 4G -- ./simulation input.dat
   terapage run --memory 8G -- make -j8
   terapage run -m 50% --store /mnt/nvme0 --store /mnt/nvme1 --placement round-robin -- ./solver
