@@ -66,3 +66,43 @@ impl Replacement for Hyperbolic {
         self.pool.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use terapage_figures::SplitMix;
+
+    /// Each victim has, of 64 blocks that are drawn uniformly, the fewest requests for its time in
+    /// the cache. (libCacheSim draws a bucket of its hash table by the low bits of a congruential
+    /// generator, which go round in a fixed order.)
+    #[test]
+    fn victims_have_the_fewest_requests_for_their_time() {
+        let (mut policy, mut random) = (Hyperbolic::default(), SplitMix(5));
+        // The number of the request that brought it in, and its requests.
+        let mut inside: HashMap<u32, (u64, u64)> = HashMap::new();
+        for now in 1..100_000_u64 {
+            let block = (random.next() % 30 * (random.next() % 40)) as u32;
+            if let Some((_, uses)) = inside.get_mut(&block) {
+                *uses += 1;
+                policy.touched(block);
+                continue;
+            }
+            if inside.len() == 200 {
+                let mut drawn = policy.pool.clone();
+                let drawn: Vec<u32> = (0..SAMPLE).filter_map(|_| drawn.draw()).collect();
+                let victim = policy.victim().expect("it is full");
+                assert!(drawn.contains(&victim));
+                // Fractions are compared without rounding.
+                let rate = |block: &u32| (inside[block].1, now - inside[block].0);
+                let (uses, time) = rate(&victim);
+                for (others, other_time) in drawn.iter().map(rate) {
+                    assert!(uses * other_time <= others * time, "{victim} at {now}");
+                }
+                inside.remove(&victim);
+            }
+            policy.insert(block);
+            inside.insert(block, (now, 1));
+        }
+    }
+}

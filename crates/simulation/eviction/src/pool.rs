@@ -4,6 +4,7 @@
 const NOWHERE: u32 = u32::MAX;
 
 /// A set of blocks from which random ones are drawn, the same ones in each run.
+#[derive(Clone)]
 pub struct Pool {
     blocks: Vec<u32>,
     /// The position of each block in `blocks`.
