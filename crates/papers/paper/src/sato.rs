@@ -5,9 +5,12 @@ mod figures;
 mod mechanisms;
 mod prediction;
 
+use crate::stack::Figures;
 use crate::stack::options::Options;
 use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
 use terapage_report::Study;
+use terapage_stack::{Repeated, Stack};
 
 /// The arguments of `terapage paper run sato`.
 #[derive(Args)]
@@ -47,11 +50,14 @@ impl Sato {
     /// # Errors
     /// A setup is impossible, or a file cannot be read or written.
     pub fn run(self) -> anyhow::Result<()> {
-        self.options.show.check(None)?;
-        self.options.show.study(&self.study()?)
+        let show = &self.options.show;
+        show.check(None)?;
+        let (study, results) = self.study()?;
+        show.results(&study, &results, || show.text(&study, true))
     }
 
-    fn study(&self) -> anyhow::Result<Study> {
+    /// The study, and its figures as numbers.
+    fn study(&self) -> anyhow::Result<(Study, Value)> {
         let options = &self.options;
         match self.figure {
             Figure::Fig5 => figures::fig5(options),
@@ -62,6 +68,12 @@ impl Sato {
             Figure::Predict => prediction::predict(options),
         }
     }
+}
+
+/// The figures of a stack at a rate in kIOPS, or as fast as it goes.
+fn figures(stack: Stack, kiops: Option<u32>, multiplicity: u32, repeated: &Repeated, seed: u64) -> Value {
+    let seeds = Figures::all(repeated, seed);
+    json!({ "stack": stack.name(), "kiops": kiops, "multiplicity": multiplicity, "seeds": seeds })
 }
 
 #[cfg(test)]
@@ -75,14 +87,17 @@ mod tests {
         sato: Sato,
     }
 
-    fn study(line: &str) -> anyhow::Result<Study> {
+    fn study(line: &str) -> anyhow::Result<(Study, Value)> {
         Line::try_parse_from(std::iter::once("sato").chain(line.split(' ')))?.sato.study()
     }
 
     #[test]
     fn every_study_is_whole() {
         for line in ["fig5", "fig6", "fig7", "anchors", "predict"] {
-            let study = study(&format!("{line} --time 1 --seeds 1")).unwrap();
+            let (study, results) = study(&format!("{line} --time 1 --seeds 1")).unwrap();
+            let figures = results.as_array().expect("a list");
+            let number = |one: &Value| one["seeds"][0]["iops"].as_f64().is_some_and(|iops| iops > 0.0);
+            assert!(!figures.is_empty() && figures.iter().all(number), "{line}: {results}");
             assert!(
                 !study.title.is_empty() && !study.summary.is_empty() && !study.parameters.is_empty(),
                 "{line}"

@@ -5,7 +5,7 @@ mod free;
 pub mod options;
 
 pub use calibrate::Calibrate;
-pub use free::Run;
+pub use free::{Figures, Run};
 
 use terapage_report::{Ends, Whisker};
 use terapage_stack::Spread;
@@ -31,7 +31,7 @@ mod tests {
         Ok(simulated(line)?.0)
     }
 
-    fn simulated(line: &str) -> anyhow::Result<(Study, Vec<free::Figures>)> {
+    fn simulated(line: &str) -> anyhow::Result<(Study, Vec<Figures>)> {
         Line::try_parse_from(std::iter::once("stack").chain(line.split(' ')))?.run.simulated()
     }
 

@@ -1,6 +1,8 @@
 //! Published results of other authors, beside the model's.
 
+use crate::stack::Figures;
 use crate::stack::options::{Options, parameters};
+use serde_json::{Value, json};
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_sim::progress::Progress;
 use terapage_stack::{
@@ -12,7 +14,7 @@ use terapage_stack::{
 ///
 /// # Errors
 /// A setup is impossible, or a file of costs cannot be read.
-pub fn anchored(options: &Options) -> anyhow::Result<Study> {
+pub fn anchored(options: &Options) -> anyhow::Result<(Study, Value)> {
     let experiment = options.experiment()?;
     let mut anchors = anchors(&experiment.costs);
     for anchor in &mut anchors {
@@ -39,7 +41,12 @@ pub fn anchored(options: &Options) -> anyhow::Result<Study> {
     study.parameters = parameters(&experiment.costs, &["desktop", "polled"])?;
     study.tables = vec![table(&anchors, &repeated), counted_table(&counted), scaling_table(&scaling)];
     study.plots = vec![scaling_plot(&scaling)];
-    Ok(study)
+    let result = |(anchor, repeated): (&Anchor, &Repeated)| {
+        let value = repeated.mean(|outcome| anchor.value(outcome));
+        let seeds = Figures::all(repeated, options.seed);
+        json!({ "anchor": anchor.name, "published": anchor.published, "model": value, "seeds": seeds })
+    };
+    Ok((study, anchors.iter().zip(&repeated).map(result).collect()))
 }
 
 fn table(anchors: &[Anchor], repeated: &[Repeated]) -> Table {

@@ -1,7 +1,9 @@
 //! Figures 5, 6 and 7 of the report on SCSI and NVMe.
 
+use super::figures;
 use crate::stack::options::{Options, machine_lines, parameters};
 use crate::stack::whisker;
+use serde_json::Value;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_sim::progress::Progress;
 use terapage_stack::{
@@ -27,6 +29,11 @@ fn simulate(experiment: &Experiment) -> anyhow::Result<Simulated> {
 }
 
 impl Simulated {
+    fn results(&self, seed: u64) -> Value {
+        let of = |one: &Point| figures(one.stack, Some(one.kiops), one.multiplicity, &one.repeated, seed);
+        self.curve.iter().map(of).collect()
+    }
+
     fn of(&self, stack: Stack) -> impl Iterator<Item = &Point> {
         self.curve.iter().filter(move |point| point.stack == stack)
     }
@@ -68,7 +75,7 @@ fn with_margin(point: &Point, value: impl Fn(&Outcome) -> f64, digits: usize) ->
 ///
 /// # Errors
 /// A setup is impossible, or a file of costs cannot be read.
-pub fn fig5(options: &Options) -> anyhow::Result<Study> {
+pub fn fig5(options: &Options) -> anyhow::Result<(Study, Value)> {
     let experiment = options.experiment()?;
     let simulated = simulate(&experiment)?;
     let found = Findings::of(&simulated.highest, &simulated.curve);
@@ -85,7 +92,7 @@ pub fn fig5(options: &Options) -> anyhow::Result<Study> {
     ];
     study.plots = vec![cpu_plot(&simulated), ratio_plot(&simulated)];
     study.tables = vec![cpu_table(&simulated)];
-    Ok(study)
+    Ok((study, simulated.results(options.seed)))
 }
 
 fn cpu_plot(simulated: &Simulated) -> Plot {
@@ -157,7 +164,7 @@ fn cpu_table(simulated: &Simulated) -> Table {
 ///
 /// # Errors
 /// A setup is impossible, or a file of costs cannot be read.
-pub fn fig6(options: &Options) -> anyhow::Result<Study> {
+pub fn fig6(options: &Options) -> anyhow::Result<(Study, Value)> {
     let experiment = options.experiment()?;
     let simulated = simulate(&experiment)?;
     let found = Findings::of(&simulated.highest, &simulated.curve);
@@ -190,7 +197,7 @@ pub fn fig6(options: &Options) -> anyhow::Result<Study> {
         note: "Of logical CPUs; spinning at locks is busy.".into(),
     }];
     study.tables = vec![busy_table(&simulated)];
-    Ok(study)
+    Ok((study, simulated.results(options.seed)))
 }
 
 /// A sentence on NVMe's busy time from 200 to 900 kIOPS, which changes by a factor of `change`, and
@@ -243,7 +250,7 @@ fn busy_table(simulated: &Simulated) -> Table {
 ///
 /// # Errors
 /// A setup is impossible, or a file of costs cannot be read.
-pub fn fig7(options: &Options) -> anyhow::Result<Study> {
+pub fn fig7(options: &Options) -> anyhow::Result<(Study, Value)> {
     let experiment = options.experiment()?;
     let progress = Progress::new("simulating", 2 * MULTIPLICITIES.len() as u64 * experiment.seeds);
     let highest = experiment.highest(&STACKS, &|| progress.add(1))?;
@@ -258,7 +265,8 @@ pub fn fig7(options: &Options) -> anyhow::Result<Study> {
     )];
     study.plots = vec![highest_plot(&highest), gap_plot(&highest)];
     study.tables = vec![highest_table(&highest)];
-    Ok(study)
+    let of = |one: &Highest| figures(one.stack, None, one.multiplicity, &one.repeated, options.seed);
+    Ok((study, highest.iter().map(of).collect()))
 }
 
 fn kiops(highest: &[Highest], stack: Stack) -> Vec<(X, f64)> {

@@ -2,6 +2,7 @@
 
 use crate::stack::options::{Options, machine_lines, parameters};
 use anyhow::bail;
+use serde_json::{Value, json};
 use terapage_report::{Study, Table};
 use terapage_sim::progress::Progress;
 use terapage_stack::{Experiment, Findings, Mechanism, Mechanisms};
@@ -10,7 +11,7 @@ use terapage_stack::{Experiment, Findings, Mechanism, Mechanisms};
 ///
 /// # Errors
 /// A setup is impossible, or a file of costs cannot be read.
-pub fn mechanisms(options: &Options) -> anyhow::Result<Study> {
+pub fn mechanisms(options: &Options) -> anyhow::Result<(Study, Value)> {
     let mut options = options.clone();
     options.seeds.get_or_insert(1);
     if !options.without.is_empty() {
@@ -21,7 +22,7 @@ pub fn mechanisms(options: &Options) -> anyhow::Result<Study> {
         std::iter::once(None).chain(Mechanism::ALL.map(Some)).chain([None]).collect();
     let progress = Progress::new("simulating", experiment.runs() * cases.len() as u64);
     let last = cases.len() - 1;
-    let mut rows = Vec::new();
+    let (mut rows, mut results) = (Vec::new(), Vec::new());
     for (place, &off) in cases.iter().enumerate() {
         let (name, mechanisms) = match off {
             Some(mechanism) => (mechanism.name(), Mechanisms::from_iter([mechanism])),
@@ -30,6 +31,7 @@ pub fn mechanisms(options: &Options) -> anyhow::Result<Study> {
         };
         let found = Experiment { mechanisms, ..experiment.clone() }.findings(&|| progress.add(1))?;
         rows.push(row(name, &found));
+        results.push(result(name, &found));
     }
     drop(progress);
     let mut study = options.study("What explains the findings", "paper run sato mechanisms");
@@ -40,7 +42,7 @@ pub fn mechanisms(options: &Options) -> anyhow::Result<Study> {
     study.machine = machine_lines(&experiment);
     study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;
     study.tables = vec![table(rows)];
-    Ok(study)
+    Ok((study, results.into()))
 }
 
 /// The locks of volumes and hosts.
@@ -59,6 +61,21 @@ fn row(name: &str, found: &Findings) -> Vec<String> {
         percent(found.nvme_change),
         format!("{:.0}", found.gap_kiops),
     ]
+}
+
+fn result(name: &str, found: &Findings) -> Value {
+    json!({
+        "without": name,
+        "ratio_200_kiops": found.ratio_low,
+        "ratio_800_kiops": found.ratio_high,
+        "scsi_low_us": found.scsi_low_us,
+        "scsi_peak_us": found.scsi_peak_us,
+        "scsi_peak_kiops": found.scsi_peak_kiops,
+        "scsi_last_us": found.scsi_last_us,
+        "scsi_last_kiops": found.scsi_last_kiops,
+        "nvme_change": found.nvme_change,
+        "gap_kiops": found.gap_kiops,
+    })
 }
 
 fn table(rows: Vec<Vec<String>>) -> Table {

@@ -1,7 +1,9 @@
 //! The multi-queue stacks at the load of the report, which predicted this and did not measure it.
 
+use super::figures;
 use crate::stack::options::{Options, machine_lines, parameters};
 use crate::stack::whisker;
+use serde_json::Value;
 use terapage_figures::quantile;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_sim::progress::Progress;
@@ -19,7 +21,7 @@ const RATES_KIOPS: [u32; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
 ///
 /// # Errors
 /// A setup is impossible, or a file of costs cannot be read.
-pub fn predict(options: &Options) -> anyhow::Result<Study> {
+pub fn predict(options: &Options) -> anyhow::Result<(Study, Value)> {
     let experiment = options.experiment()?;
     let points = (RATES_KIOPS.len() * COMPARED.len()) as u64;
     let progress =
@@ -35,7 +37,12 @@ pub fn predict(options: &Options) -> anyhow::Result<Study> {
     study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;
     study.plots = vec![plot(&curves)];
     study.tables = vec![curve_table(&curves), draw_table(&plausible)];
-    Ok(study)
+    let of_stack = |(stack, repeated): &(Stack, Vec<Repeated>)| {
+        let rates = RATES_KIOPS.iter().zip(repeated);
+        let of = |(kiops, one): (&u32, &Repeated)| figures(*stack, Some(*kiops), 1, one, options.seed);
+        rates.map(of).collect::<Vec<_>>()
+    };
+    Ok((study, curves.iter().flat_map(of_stack).collect()))
 }
 
 type Curves = Vec<(Stack, Vec<Repeated>)>;

@@ -127,6 +127,11 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// The figures of runs, whose seeds follow one another from `seed` on.
+    pub fn all(repeated: &Repeated, seed: u64) -> Vec<Figures> {
+        (seed..).zip(&repeated.outcomes).map(Figures::of).collect()
+    }
+
     fn of((seed, outcome): (u64, &Outcome)) -> Figures {
         Figures {
             seed,
@@ -204,8 +209,8 @@ impl Run {
         study.parameters.extend(chosen(&setup));
         study.tables = repeated.first().map(result_table).into_iter().collect();
         study.tables.extend(repeated.first().map(time_table));
-        let outcomes = repeated.first().map(|repeated| repeated.outcomes.as_slice()).unwrap_or_default();
-        Ok((study, (options.seed..).zip(outcomes).map(Figures::of).collect()))
+        let figures = repeated.first().map(|repeated| Figures::all(repeated, options.seed));
+        Ok((study, figures.unwrap_or_default()))
     }
 
     /// Puts the user's values in the place of the machine's.
