@@ -17,6 +17,7 @@ use crate::progress::Progress;
 use arguments::PlacementArgument;
 pub use arguments::Ssd;
 use source::Source;
+use study::Prices;
 
 /// One SSD with one trace.
 #[derive(Serialize)]
@@ -46,9 +47,10 @@ impl Ssd {
         self.show.check(self.traces.iter().map(PathBuf::as_path))?;
         self.check()?;
         let nands = self.profiles()?;
+        let prices = self.prices.as_ref().map(|path| Prices::read(path, &nands)).transpose()?;
         let sources = self.sources()?;
         let runs = self.runs(&sources, &nands)?;
-        let study = study::of(&self, &runs);
+        let study = study::of(&self, &runs, prices.as_ref());
         self.show.results(&study, &runs, || self.show.text(&study, true))
     }
 
@@ -143,7 +145,7 @@ mod tests {
         let (ssd, runs) = run("--nand all --set warm-up=10%").expect("it runs");
         let nands: Vec<&str> = runs.iter().map(|run| run.nand.as_str()).collect();
         assert_eq!(nands, arguments::ALL);
-        let study = study::of(&ssd, &runs);
+        let study = study::of(&ssd, &runs, None);
         assert_eq!(study.tables[0].rows[0][2], "0.0");
         assert_eq!(runs[0].outcome.requests, 2_700);
         let text = render_text(&study, 100);
@@ -151,10 +153,55 @@ mod tests {
     }
 
     #[test]
+    fn prices_say_what_the_money_buys() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let text = "[[price]]\nnand = '3d-ct-tlc'\nprice = 60\ncapacity = '1T'\nerases = 3000\n\
+                    [[price]]\nnand = 'intel-144l-qlc'\nprice = 40\ncapacity = '1T'\nerases = 1000\n";
+        fs::write(file.path(), text).expect("it is written");
+        let (ssd, runs) = run("--nand all").expect("it runs");
+        let said = study::of(&ssd, &runs, None).summary.join("\n");
+        assert!(said.contains("--prices FILE"), "{said}");
+        let prices = Prices::read(file.path(), &ssd.profiles().unwrap()).unwrap();
+        let study = study::of(&ssd, &runs, Some(&prices));
+        let said = study.summary.join("\n");
+        let iops = |name: &str| runs.iter().find(|run| run.nand == name).map_or(0.0, |run| run.outcome.iops);
+        let fastest = match iops("3d-ct-tlc") / 60.0 > iops("intel-144l-qlc") / 40.0 {
+            true => "3d-ct-tlc",
+            false => "intel-144l-qlc",
+        };
+        let best = format!("most capacity for the money intel-144l-qlc, most IOPS {fastest}, most replays");
+        assert!(said.contains(&best), "{said}");
+        let table = study.tables.last().expect("of prices");
+        let of = |name: &str| table.rows.iter().find(|row| row[0] == name).expect("a row").clone();
+        let (run, row) = (runs.iter().find(|run| run.nand == "3d-ct-tlc").expect("it ran"), of("3d-ct-tlc"));
+        let price = 60.0 * run.flash.expect("flash").capacity_bytes as f64 / (1_u64 << 40) as f64;
+        assert_eq!(
+            row[1..4],
+            [price, 1024.0 / 0.6, run.outcome.iops / price * 100.0]
+                .iter()
+                .zip([2, 1, 0])
+                .map(|(value, digits)| format!("{value:.digits$}"))
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(of("2d-fg-mlc")[1..], ["-"; 4]);
+        for (text, word) in [
+            ("[[price]]\nnand = 'tlc'\nprice = 1\ncapacity = '1T'\n", "there is no chip tlc"),
+            ("[[price]]\nnand = '3d-ct-tlc'\nprice = 0\ncapacity = '1T'\n", "must be above 0"),
+            ("[[price]]\nnand = '3d-ct-tlc'\nprice = 1\ncapacity = 'much'\n", "capacity: "),
+            ("[[price]]\nnand = '3d-ct-tlc'\ncost = 1\n", "line 3: "),
+        ] {
+            fs::write(file.path(), text).expect("it is written");
+            let error =
+                Prices::read(file.path(), &[]).err().map(|error| format!("{error:#}")).unwrap_or_default();
+            assert!(error.contains(word) && !error.contains('\n'), "{text}: {error:?}");
+        }
+    }
+
+    #[test]
     fn parameters_tell_what_was_chosen() {
         let (ssd, runs) =
             run("--scm 5% --set channels=8 --cache dram --set gc=cost-benefit").expect("it runs");
-        let study = study::of(&ssd, &runs);
+        let study = study::of(&ssd, &runs, None);
         let origin = |name: &str| {
             let mut named = study.parameters.iter().filter(|parameter| parameter.name == name);
             named.next().map(|found| (found.value.as_str(), found.origin))
@@ -170,7 +217,7 @@ mod tests {
     #[test]
     fn what_is_given_is_chosen_also_if_it_is_the_default() {
         let (ssd, runs) = run("--policy lru --set line=4K --set over-provisioning=7%").expect("it runs");
-        let parameters = study::of(&ssd, &runs).parameters;
+        let parameters = study::of(&ssd, &runs, None).parameters;
         for (name, origin) in [
             ("cache's policy", Origin::Chosen),
             ("line", Origin::Chosen),
@@ -187,7 +234,7 @@ mod tests {
     fn the_flash_is_as_asked_for_and_said() {
         for asked in ["1%", "7%", "28%"] {
             let (ssd, runs) = run(&format!("--nand all --set over-provisioning={asked}")).expect("it runs");
-            let study = study::of(&ssd, &runs);
+            let study = study::of(&ssd, &runs, None);
             for run in &runs {
                 let flash = run.flash.expect("there is flash");
                 assert!(flash.is_within(0.02) && flash.blocks_per_die >= 50, "{flash:?}");
@@ -202,7 +249,7 @@ mod tests {
             assert!(!study.summary.iter().any(|text| text.contains("has only")), "{:?}", study.summary);
         }
         let (ssd, runs) = run("--nand all --capacity 1070M").expect("it runs");
-        let summary = study::of(&ssd, &runs).summary.join("\n");
+        let summary = study::of(&ssd, &runs, None).summary.join("\n");
         assert!(summary.contains("A die of 3d-fg-tlc has only 3 super-blocks."), "{summary}");
         assert!(runs.iter().all(|run| run.flash.is_some_and(|flash| flash.is_within(0.1))));
     }
@@ -231,11 +278,11 @@ mod tests {
             ("--set wrap=yes", "Without effect: --set wrap (the SSD holds all that the trace touches)."),
         ] {
             let (ssd, runs) = run(flags).expect(flags);
-            let summary = study::of(&ssd, &runs).summary.join("\n");
+            let summary = study::of(&ssd, &runs, None).summary.join("\n");
             assert!(summary.contains(said), "{flags}: {summary}");
         }
         let (ssd, runs) = run("--cache space --set copy-above=1% --seed 2 --depth 4").expect("it runs");
-        assert!(!study::of(&ssd, &runs).summary.join("").contains("Without effect"));
+        assert!(!study::of(&ssd, &runs, None).summary.join("").contains("Without effect"));
     }
 
     #[test]
@@ -255,7 +302,7 @@ mod tests {
             let (ssd, runs) = run(flags).unwrap_or_else(|error| panic!("{flags}: {error:#}"));
             assert_eq!(runs.len(), 1);
             assert!(runs[0].outcome.iops > 0.0, "{flags}");
-            assert!(!render_text(&study::of(&ssd, &runs), 80).is_empty());
+            assert!(!render_text(&study::of(&ssd, &runs, None), 80).is_empty());
         }
     }
 
@@ -279,11 +326,13 @@ mod tests {
             ("--capacity 1070M --set layout=as-is", "wrap"),
             ("--capacity 1G --nand 3d-fg-tlc --set over-provisioning=15%", "50 % of spare flash, not 15 %"),
             ("--capacity 1G --nand all", "--capacity 1070M would do"),
+            ("--capacity 100T", "SSD: capacity: 100.0 TiB: with pages of "),
+            ("--set over-provisioning=0%", "over-provisioning: 0 %: must be 1 to 10000 % of the capacity"),
             ("--set warm-up=100%", "nothing to measure"),
             ("--depth 0", "depth"),
             ("--set channels=0", "channels"),
-            ("--set bad-blocks=50%", "bad_blocks"),
-            ("--set idle-gc=1ms --set idle-blocks=1", "idle_collection"),
+            ("--set bad-blocks=50%", "bad-blocks: "),
+            ("--set idle-gc=1ms --set idle-blocks=1", "idle-blocks: "),
             ("--set idle-blocks=9", "idle-gc"),
             ("--set speed=2", "open=yes"),
             ("--unit 4096", "--unit: it is for arc"),

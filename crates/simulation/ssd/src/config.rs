@@ -232,7 +232,7 @@ impl Config {
             return wrong("codeword_bytes", problem);
         }
         if self.capacity_bytes == 0 {
-            return wrong("capacity_bytes", "0: an SSD holds something".to_owned());
+            return wrong("capacity", "0: an SSD holds something".to_owned());
         }
         if self.read_burst == 0 {
             return wrong("read_burst", "0: must be 1 or more".to_owned());
@@ -242,20 +242,20 @@ impl Config {
             return wrong("flush_after_ns", problem);
         }
         if let Some(IdleCollection { free_blocks: blocks @ 0..2, .. }) = self.idle_collection {
-            return wrong("idle_collection", format!("{blocks} free blocks: must be 2 or more"));
+            return wrong("idle-blocks", format!("{blocks} free blocks: must be 2 or more"));
         }
         if self.wear_gap == Some(0) {
-            return wrong("wear_gap", "0 erases: must be 1 or more".to_owned());
+            return wrong("wear-gap", "0 erases: must be 1 or more".to_owned());
         }
-        for (field, share) in [("bad_blocks", self.bad_blocks), ("erase_failures", self.erase_failures)] {
+        for (field, share) in [("bad-blocks", self.bad_blocks), ("erase-failures", self.erase_failures)] {
             if !(0.0..1.0).contains(&share) {
-                return wrong(field, format!("{share}: must be from 0 to less than 1"));
+                return wrong(field, format!("{} %: must be from 0 % to less than 100 %", share * 100.0));
             }
         }
         if self.slc_cache_bytes > 0 && self.nand.slc.is_none() {
             let problem =
                 format!("{} has no times of SLC blocks (slc_read, slc_program, bits)", self.nand.name);
-            return wrong("slc_cache_bytes", problem);
+            return wrong("slc", problem);
         }
         let ascend = self.placements.windows(2).all(|pair| pair[0] < pair[1]);
         if !ascend || self.placements.len() >= PLACEMENTS_MAX || self.placements.first() == Some(&0) {
@@ -312,7 +312,7 @@ pub enum ConfigError {
     /// A value is impossible.
     #[error("SSD: {field}: {problem}")]
     Field {
-        /// The name of the value.
+        /// The name of the value, for those that `terapage sim ssd` takes the name there.
         field: &'static str,
         /// The problem, and the allowed values.
         problem: String,

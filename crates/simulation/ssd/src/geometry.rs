@@ -12,6 +12,9 @@ use crate::config::{Config, ConfigError};
 /// one block.
 pub(crate) const EXTRA_BLOCKS: u32 = 2;
 
+/// Bytes of a TiB.
+const TIB: f64 = (1_u64 << 40) as f64;
+
 /// The shape of an SSD, and the arithmetic of its addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
@@ -66,7 +69,7 @@ impl Geometry {
                 "{bad} of {} blocks of a die: the others do not hold the capacity; give it more over-provisioning",
                 blocks + f64::from(EXTRA_BLOCKS)
             );
-            return Err(ConfigError::Field { field: "bad_blocks", problem });
+            return Err(ConfigError::Field { field: "bad-blocks", problem });
         }
         // A further part whose data are kept apart has a further open block.
         let extra = f64::from(EXTRA_BLOCKS) + config.placements.len() as f64;
@@ -77,10 +80,13 @@ impl Geometry {
         let slots = (blocks + extra + slc) * block_slots as f64 * f64::from(dies);
         if slots >= f64::from(1u32 << 31) {
             let problem = format!(
-                "{} bytes are {slots:.0} mapping units of {unit_bytes} bytes with the spare ones: at most 2^31",
-                config.capacity_bytes
+                "{:.1} TiB: with pages of {} KiB must be at most {:.1} TiB",
+                config.capacity_bytes as f64 / TIB,
+                f64::from(unit_bytes) / 1024.0,
+                // What is spare takes its share of the units.
+                config.capacity_bytes as f64 / TIB * f64::from(1u32 << 31) / slots
             );
-            return Err(ConfigError::Field { field: "capacity_bytes", problem });
+            return Err(ConfigError::Field { field: "capacity", problem });
         }
         Ok(Geometry {
             channels: config.channels,

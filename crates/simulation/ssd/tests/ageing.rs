@@ -45,7 +45,7 @@ fn a_drive_with_bad_blocks_is_one_with_less_over_provisioning() {
 fn too_many_bad_blocks_are_refused() {
     let mut config = drive(32, 0.07);
     config.bad_blocks = 0.5;
-    assert!(matches!(Ssd::new(&config), Err(ConfigError::Field { field: "bad_blocks", .. })));
+    assert!(matches!(Ssd::new(&config), Err(ConfigError::Field { field: "bad-blocks", .. })));
 }
 
 #[test]

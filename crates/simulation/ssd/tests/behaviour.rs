@@ -197,8 +197,8 @@ fn what_cannot_be_is_refused_by_name() {
     refuse(|config| config.over_provisioning = f64::NAN, "over-provisioning");
     refuse(|config| config.over_provisioning = 0.0, "over-provisioning");
     refuse(|config| config.mapping_bytes = Some(8192), "mapping_bytes");
-    refuse(|config| config.capacity_bytes = 0, "capacity_bytes");
-    refuse(|config| config.capacity_bytes = 1 << 60, "capacity_bytes");
+    refuse(|config| config.capacity_bytes = 0, "capacity");
+    refuse(|config| config.capacity_bytes = 1 << 60, "capacity");
     refuse(|config| config.buffer_bytes = Some(1), "buffer_bytes");
     refuse(|config| config.nand.page_bytes = 3000, "page");
     refuse(|config| config.front = Front::Sata { depth: 0, bytes_per_second: 1, latency_ns: 0 }, "front");

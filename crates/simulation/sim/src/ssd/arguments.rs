@@ -149,6 +149,10 @@ pub struct Ssd {
     /// Seed of the flash's random state at the start
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Prices and rated erases of chips, for what the money buys: [[price]] tables with nand,
+    /// price, capacity and erases
+    #[arg(long, value_name = "FILE.toml", value_hint = clap::ValueHint::FilePath)]
+    pub prices: Option<PathBuf>,
     #[command(flatten)]
     pub(super) set: Set<Model>,
     #[command(flatten)]

@@ -1,6 +1,9 @@
 //! The runs as a study.
 
 mod parameters;
+mod prices;
+
+pub use prices::Prices;
 
 use terapage_config::Size;
 use terapage_hybrid::{CacheKind, Latencies, Load, Storage};
@@ -20,7 +23,7 @@ const CURVES: usize = 8;
 const NOISE: f64 = 0.05;
 
 /// The study of `runs`, which are ordered by trace, then by profile.
-pub fn of(arguments: &Ssd, runs: &[Run]) -> Study {
+pub fn of(arguments: &Ssd, runs: &[Run], prices: Option<&Prices>) -> Study {
     let several = runs.iter().any(|run| run.nand != runs[0].nand);
     let mut plots = Vec::new();
     if several {
@@ -31,11 +34,15 @@ pub fn of(arguments: &Ssd, runs: &[Run]) -> Study {
     }
     Study {
         title: title(runs),
-        summary: summary(runs).into_iter().chain(unused::of(arguments)).collect(),
+        summary: summary(runs, prices).into_iter().chain(unused::of(arguments)).collect(),
         command: command_line(),
         parameters: parameters::of(arguments, runs),
         plots,
-        tables: [throughput(runs, several), latencies(runs)].into_iter().chain(flash(runs)).collect(),
+        tables: [throughput(runs, several), latencies(runs)]
+            .into_iter()
+            .chain(flash(runs))
+            .chain(prices.map(|prices| prices.table(runs)))
+            .collect(),
         ..Study::default()
     }
 }
@@ -58,7 +65,7 @@ fn first_runs(runs: &[Run]) -> impl Iterator<Item = (&Run, &[Run])> {
         .map(|group| (&group[0], group))
 }
 
-fn summary(runs: &[Run]) -> Vec<String> {
+fn summary(runs: &[Run], prices: Option<&Prices>) -> Vec<String> {
     let mut summary: Vec<String> = first_runs(runs).map(|(run, _)| of_trace(run)).collect();
     for (first, group) in first_runs(runs) {
         let best = group.iter().max_by(|one, other| one.outcome.iops.total_cmp(&other.outcome.iops));
@@ -66,7 +73,10 @@ fn summary(runs: &[Run]) -> Vec<String> {
             summary.push(of_best(best, first, group));
         }
     }
-    summary.extend(several_chips(runs));
+    summary.extend(match prices {
+        Some(prices) => Some(prices.sentence(runs)),
+        None => several_chips(runs),
+    });
     summary.extend(runs.iter().find_map(cached_as_slc));
     summary.extend(runs.iter().find_map(kept_together));
     summary.extend(lost(runs));
@@ -79,9 +89,18 @@ fn several_chips(runs: &[Run]) -> Option<String> {
     let several = runs.iter().any(|run| run.nand != runs[0].nand && run.flash.is_some());
     several.then(|| {
         "Speed is not all: chips with more bits in a cell hold more for the same price, and endure fewer erases (the \
-         table of the flash has the erases that this trace took). Prices and rated erases are the seller's to state."
+         table of the flash has those of this trace). --prices FILE sets both against the seller's prices and ratings."
             .to_owned()
     })
+}
+
+/// The erases of a block, on average.
+fn erases(run: &Run) -> Option<f64> {
+    let (flash, nand) = (run.flash?, run.outcome.nand.as_ref()?);
+    let ssd = &run.setup.ssd;
+    let planes = u64::from(ssd.channels) * u64::from(ssd.dies_per_channel) * u64::from(ssd.nand.planes);
+    let blocks = planes * u64::from(flash.blocks_per_die + flash.reserve_per_die);
+    Some(nand.nand_erases as f64 / blocks as f64)
 }
 
 /// A sentence on what the cache of SLC took.
@@ -328,6 +347,7 @@ fn flash(runs: &[Run]) -> Option<Table> {
         row.extend([flash.spare_asked, flash.spare].map(percent));
         row.push(flash.blocks_per_die.to_string());
         row.push(Size(flash.super_block_bytes).to_string());
+        row.push(erases(run).map_or_else(String::new, |erases| format!("{erases:.3}")));
         if slc {
             row.push(Size(flash.slc_bytes).to_string());
         }
@@ -336,7 +356,8 @@ fn flash(runs: &[Run]) -> Option<Table> {
         }
         rows.push(row);
     }
-    let mut heads = vec!["capacity", "spare asked %", "spare simulated %", "super-blocks a die", "of"];
+    let mut heads =
+        vec!["capacity", "spare asked %", "spare simulated %", "super-blocks a die", "of", "erases"];
     if slc {
         heads.push("SLC");
     }
@@ -348,7 +369,7 @@ fn flash(runs: &[Run]) -> Option<Table> {
         columns: columns(runs, &heads),
         rows,
         note: "A super-block is the blocks of one number in all planes of a die. Spare: of the capacity, \
-               without two super-blocks of each die in reserve."
+               without two super-blocks of each die in reserve. Erases: of a block, by this trace."
             .to_owned(),
     })
 }
