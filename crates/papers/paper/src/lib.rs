@@ -5,6 +5,7 @@ mod fukuchi;
 mod list;
 mod measured;
 mod names;
+mod ratios;
 mod sato;
 mod stack;
 
@@ -57,6 +58,9 @@ pub enum Paper {
     StackGuest(terapage_guest::Run),
     /// Martin: measure file systems with Bonnie++, on image files of its own
     Bonnie(measured::Bonnie),
+    /// The lab and the simulators beside other tools and theory: libCacheSim (if it is here) and
+    /// theory now, the others as last measured
+    Ratios(ratios::Ratios),
 }
 
 impl Command {
@@ -85,6 +89,7 @@ impl Paper {
             Paper::Stack(run) => run.run(),
             Paper::StackCalibrate(calibrate) => calibrate.run(),
             Paper::StackGuest(guest) => guest.run(),
+            Paper::Ratios(ratios) => ratios.run(),
             Paper::StackMeasure(measure) => return measure.run(),
             Paper::Bonnie(bonnie) => return bonnie.run(),
         };

@@ -4,7 +4,7 @@
 mod rows;
 
 use crate::measured::EXPERIMENTS;
-use rows::{PAPERS, Row};
+use rows::{PAPERS, Row, THEORY, TOOLS};
 use std::fmt::Write;
 use terapage_lab::{Kept, Texts, number, results_place};
 use terapage_report::{Language, Verdict};
@@ -20,6 +20,21 @@ const COLUMNS: usize = 100;
 pub fn list() -> anyhow::Result<String> {
     let kept = results_place(None).map(|place| Kept::read(&place)).unwrap_or_default();
     text(&kept)
+}
+
+/// What was compared with other tools, by rows of tool, subject, ratio and reason: of the last run
+/// on this machine, or measured once.
+///
+/// # Errors
+/// A row names an experiment that does not exist.
+pub fn tools() -> anyhow::Result<Vec<Vec<String>>> {
+    let kept = results_place(None).map(|place| Kept::read(&place)).unwrap_or_default();
+    let rows = TOOLS.iter().filter(|row| row.figure != THEORY);
+    let row = |row: &Row| {
+        let (_, here) = values(row, &kept)?;
+        Ok(vec![row.figure.into(), row.what.into(), here, row.difference.into()])
+    };
+    rows.map(row).collect()
 }
 
 fn text(kept: &Kept) -> anyhow::Result<String> {
@@ -151,6 +166,21 @@ mod tests {
             let count = said.lines().filter(|line| line.trim_start().starts_with(&format!("{part:<12}")));
             assert_eq!(count.count(), rows().count(), "{part}");
         }
+    }
+
+    /// The article's prices: 32 GB of SSD for 500 USD, disks of 750 GB for 130 USD.
+    #[test]
+    fn the_capacities_for_the_same_money_are_those_of_the_prices() {
+        let times = |disks: f64, parity: f64| (disks - parity) * 750.0 / (disks * 130.0) / (32.0 / 500.0);
+        let computed = format!(
+            "one disk {:.0} times, RAID-5 of four {:.0}, RAID-6 of six {:.0}",
+            times(1.0, 0.0),
+            times(4.0, 1.0),
+            times(6.0, 2.0)
+        );
+        let said = text(&Kept::default()).expect("every experiment and finding is there");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(&computed), "{computed}");
     }
 
     /// Each published value of an experiment is in some row.

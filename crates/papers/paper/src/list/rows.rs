@@ -49,7 +49,7 @@ pub const PAPERS: [(&str, &[Row]); 6] = [
     ("Fukuchi, Sakaki, Matsui, Takeuchi, on SSDs of SCM before four kinds of NAND", FUKUCHI),
     ("Sato, Kondo, Kiyota, on Linux's I/O stack: SCSI and NVMe at one storage array", SATO),
     (
-        "Other tools and theory: our value over theirs, once on a machine with two processors, or last here",
+        "Other tools and theory: our value over theirs, once (November 2026, two processors), or last here",
         TOOLS,
     ),
 ];
@@ -218,10 +218,12 @@ const MARTIN: &[Row] = &[
     Row {
         figure: "text",
         what: "what the same money buys",
-        command: "terapage paper run bonnie --prices FILE.toml",
+        command: "terapage paper run bonnie",
         needs: BONNIE,
         findings: &["martin-money"],
-        difference: "32 GB for 500 USD against 750 GB for 130 USD are 0.064 and 5.8 GB for each USD: 90 times, and 70 as RAID-5 of four disks; the article rounds 2 TB to 60.",
+        published: "32 GB for 500 USD, 750 GB for 130 USD, 60 times",
+        here: "from these prices for each USD: one disk 90 times, RAID-5 of four 68, RAID-6 of six 60",
+        difference: "the article counts 2 TB as RAID-5 for 500 USD; --prices FILE.toml has a table of your own prices.",
         ..NONE
     },
 ];
@@ -432,9 +434,12 @@ const SATO: &[Row] = &[
     },
 ];
 
-const TOOLS: &[Row] = &[
+/// The name of theory among the tools.
+pub const THEORY: &str = "queueing theory";
+
+pub const TOOLS: &[Row] = &[
     Row {
-        figure: "fio",
+        figure: "fio 3.33",
         what: "reads and writes of a file by the same calls",
         command: "terapage lab run raw",
         needs: &["root", "fio"],
@@ -445,7 +450,7 @@ const TOOLS: &[Row] = &[
         ..NONE
     },
     Row {
-        figure: "fio",
+        figure: "fio 3.33",
         what: "IOPS and time of an I/O with 1 to 32 reads in flight, and at a fixed rate",
         command: "terapage paper run stack-measure",
         needs: &["root", "fio"],
@@ -476,7 +481,7 @@ const TOOLS: &[Row] = &[
         ..NONE
     },
     Row {
-        figure: "bonnie++",
+        figure: "bonnie++ 2.00a",
         what: "write and rewrite on the same file system",
         command: "terapage paper run bonnie",
         needs: BONNIE,
@@ -497,34 +502,34 @@ const TOOLS: &[Row] = &[
     Row {
         figure: "libCacheSim (aa0fc40)",
         what: "misses of 17 policies",
-        command: "terapage sim cache TRACE",
+        command: "terapage paper run ratios",
         published: "1",
         here: "exactly 1 for lru, fifo, clock, 2q, s3fifo, sieve, arc, slru, lfu, gdsf and the optimum; lirs 0.996 to 1.000, lfuda 0.959 to 1.045, wtinylfu 0.901 to 1.006, lhd 0.969 to 1.012",
         difference: "docs/sim-cache.md says which rule each of the others has there; a test has libCacheSim's lfuda, with its misses.",
         ..NONE
     },
     Row {
-        figure: "queueing theory",
+        figure: THEORY,
         what: "far memory against mean value analysis of a closed network, six loads",
-        command: "terapage sim far",
+        command: "terapage paper run ratios",
         published: "1",
         here: "0.998 to 1.003 of the rate, 0.994 to 1.002 of the mean wait",
-        difference: "what is left is the chance of one run of 8 s.",
+        difference: "what is left is the chance of one run of 8 s; the command has four loads of one server.",
         ..NONE
     },
     Row {
-        figure: "queueing theory",
+        figure: THEORY,
         what: "the I/O stack against M/D/1, M/M/1 and Little's law, with 1 to 128 calls",
-        command: "terapage paper run stack",
+        command: "terapage paper run ratios",
         published: "1",
         here: "within 2 %",
-        difference: "asserted by tests (crates/papers/stack/tests/queueing.rs).",
+        difference: "the command has M/D/1; tests assert all three (crates/papers/stack/tests/queueing.rs).",
         ..NONE
     },
     Row {
-        figure: "queueing theory",
+        figure: THEORY,
         what: "write amplification of greedy collection under uniform random writes",
-        command: "terapage sim ssd --nand mqsim-mlc --cache none TRACE",
+        command: "terapage paper run ratios",
         published: "7.17, 3.89, 2.48 with 7.7, 15.6, 28.1 % of spare flash",
         here: "7.23, 3.89, 2.50",
         difference: "asserted by tests (crates/simulation/ssd/tests/closed_forms.rs).",
