@@ -38,6 +38,9 @@ const OBJECTS: u64 = 30_000;
 /// Objects that fit into the cache.
 const CACHE: usize = 3000;
 
+/// The file of the trace; libCacheSim computes the optimum only for a name like this.
+const TRACE: &str = "trace.oracleGeneral";
+
 /// What the trace is.
 pub const NOTE: &str = "Miss ratios of 300,000 requests for 30,000 objects in a cache of 3,000: most by Zipf's law, \
     and scans. docs/sim-cache.md says which rule differs where they do.";
@@ -55,11 +58,11 @@ pub fn compared() -> anyhow::Result<Option<Vec<Beside>>> {
     let Ok(program) = find("cachesim") else { return Ok(None) };
     let folder = tempfile::tempdir()?;
     let objects = trace();
-    std::fs::write(folder.path().join("trace"), encoded(&objects))?;
+    std::fs::write(folder.path().join(TRACE), encoded(&objects))?;
     let mut all = Vec::new();
     for (name, theirs) in POLICIES {
         let output = Command::new(&program)
-            .args(["trace", "oracleGeneral", theirs, &CACHE.to_string(), "--ignore-obj-size=true"])
+            .args([TRACE, "oracleGeneral", theirs, &CACHE.to_string(), "--ignore-obj-size=true"])
             .current_dir(folder.path())
             .output()
             .with_context(|| format!("{} {theirs}", program.display()))?;
