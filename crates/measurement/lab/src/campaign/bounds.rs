@@ -13,13 +13,25 @@ pub struct Bounds {
     /// Bytes written to the device by all runs.
     most_written: Option<u64>,
     written: AtomicU64,
+    /// When no further cell of the experiment begins.
+    cells: Option<Instant>,
 }
 
 impl Bounds {
     /// From now on.
     pub fn new(most_minutes: Option<u64>, most_written: Option<u64>) -> Bounds {
         let time = most_minutes.map(|minutes| (Instant::now(), Duration::from_secs(minutes * 60)));
-        Bounds { time, most_written, written: AtomicU64::new(0) }
+        Bounds { time, most_written, ..Bounds::default() }
+    }
+
+    /// From `end` on, no further cell of an experiment begins, and the next experiment does.
+    pub fn until(&mut self, end: Option<Instant>) {
+        self.cells = end;
+    }
+
+    /// Whether no further cell of the experiment may begin.
+    pub fn is_over(&self) -> bool {
+        self.cells.is_some_and(|end| Instant::now() >= end)
     }
 
     /// This many more bytes were written.
@@ -47,12 +59,19 @@ impl Bounds {
 #[cfg(test)]
 mod tests {
     use super::Bounds;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn nothing_begins_beyond_a_bound() {
         let free = Bounds::default();
         free.wrote(u64::MAX / 2);
         assert!(free.check().is_ok());
+        let (mut cells, now) = (Bounds::default(), Instant::now());
+        assert!(!cells.is_over());
+        cells.until(Some(now));
+        assert!(cells.is_over() && cells.check().is_ok());
+        cells.until(Some(now + Duration::from_secs(1000)));
+        assert!(!cells.is_over());
         let error = Bounds::new(Some(0), None).check().expect_err("no time at all").to_string();
         assert!(error.contains("--most-minutes"), "{error}");
         let some = Bounds::new(Some(1000), Some(4096));

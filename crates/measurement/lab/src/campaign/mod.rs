@@ -146,8 +146,15 @@ impl<'a> Campaign<'a> {
         let names: Vec<&str> = planned.iter().flat_map(|(_, all)| all).map(|c| c.name.as_str()).collect();
         ensure!(!names.is_empty(), Cannot(nobody(&self.group.head.left_out)));
         self.session.progress.expect(names.len() * least);
-        for (cell, all) in planned {
-            self.cell(&cell, &all)?;
+        for (at, (cell, all)) in planned.iter().enumerate() {
+            if at > 0 && self.session.bounds.is_over() {
+                let (missing, name) = (planned.len() - at, &self.plan.name);
+                self.session.progress.leave(planned[at..].iter().map(|(_, all)| all.len() * least).sum());
+                let told = format!("{name}: no time for {missing} of {} cells", planned.len());
+                self.session.progress.say(&told);
+                break;
+            }
+            self.cell(cell, all)?;
         }
         Ok(self.group)
     }

@@ -31,6 +31,12 @@ impl Progress {
         self.bar.inc_length(runs as u64);
     }
 
+    /// Takes back this many announced runs.
+    pub fn leave(&self, runs: usize) {
+        let length = self.bar.length().unwrap_or(0);
+        self.bar.set_length(length.saturating_sub(runs as u64));
+    }
+
     /// A run begins.
     pub fn begin(&self, what: String) {
         if !self.terminal {

@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod costs;
 pub mod program;
+pub mod quick;
 pub mod report;
 pub mod run;
 pub mod running;

@@ -4,6 +4,7 @@ use crate::campaign::estimate::estimate;
 use crate::campaign::session::Session;
 use crate::campaign::{Campaign, Plan, steady};
 use crate::commands::costs::{costs, in_minutes};
+use crate::commands::quick::Quick;
 use crate::commands::running::Running;
 use crate::contender::far::Where;
 use crate::experiment::{Experiment, SHIPPED};
@@ -11,7 +12,9 @@ use crate::ground::chosen::Chosen;
 use crate::ground::janitor::{Janitor, OwnedFile};
 use crate::ground::runner::End;
 use crate::ground::site::PAPER;
+use crate::ground::system::now_s;
 use crate::result::journal::{self, Group, Record, results_directory};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -61,50 +64,25 @@ impl All {
         }
         running.show.says_where = true;
         let mut experiments = experiments?;
+        let mut quick = None;
         if running.quick && running.contenders.is_empty() {
-            let left = leave_out(&mut experiments, &running)?;
-            if !left.is_empty() {
-                let _ = writeln!(
-                    io::stderr(),
-                    "--quick keeps to {} minutes, and leaves out {} (terapage lab run {} --quick)",
-                    QUICK_MOST_S / 60.0,
-                    left.join(", "),
-                    left.join(" ")
-                );
+            let chosen = as_chosen(experiments.clone(), &running)?;
+            let estimates: anyhow::Result<Vec<_>> =
+                chosen.iter().map(|(name, experiment)| Ok((name.clone(), most_s(experiment)?))).collect();
+            let kept = Quick::new(estimates?);
+            experiments.retain(|(name, _)| !kept.left_out.contains(name));
+            if !kept.left_out.is_empty() {
+                let _ = writeln!(io::stderr(), "{}", kept.told(&kept.left_out));
             }
+            quick = Some(kept);
         }
-        run_all("all", experiments, &running, None)
+        run_within("all", experiments, &running, None, quick)
     }
 }
 
-/// The seconds that `lab all --quick` takes at most, by its prediction, which is right within a
-/// fifth.
-const QUICK_MOST_S: f64 = 12.5 * 60.0;
-
-/// The experiments that `lab all --quick` leaves out if time is short, in this order: experiments
-/// that show little with small data, then those of far memory.
-const LEFT_OUT: [&str; 9] =
-    ["devices", "sort-blocks", "temporal", "raid", "stream", "poisson", "latency", "transfer", "stride"];
-
-/// Leaves experiments out until the rest is predicted to end in time; returns their names.
-fn leave_out(
-    experiments: &mut Vec<(String, Experiment)>,
-    running: &Running,
-) -> anyhow::Result<Vec<&'static str>> {
-    let seconds = |experiments: &[(String, Experiment)]| -> anyhow::Result<f64> {
-        let chosen = as_chosen(experiments.to_vec(), running)?;
-        chosen.iter().map(|(_, experiment)| Ok(estimate(experiment)?.seconds.1)).sum()
-    };
-    let mut left = Vec::new();
-    for name in LEFT_OUT {
-        if seconds(experiments)? <= QUICK_MOST_S {
-            break;
-        }
-        let count = experiments.len();
-        experiments.retain(|(known, _)| known != name);
-        left.extend((experiments.len() < count).then_some(name));
-    }
-    Ok(left)
+/// The most seconds that an experiment takes, by its estimate.
+fn most_s(experiment: &Experiment) -> anyhow::Result<f64> {
+    Ok(estimate(experiment)?.seconds.1)
 }
 
 /// Runs an experiment of another crate as `terapage paper run` does: `text` is its file.
@@ -132,6 +110,17 @@ pub fn run_all(
     running: &Running,
     may_erase: Option<PathBuf>,
 ) -> anyhow::Result<ExitCode> {
+    run_within(command, experiments, running, may_erase, None)
+}
+
+/// As [`run_all`], within the time of `quick`, if it is given.
+fn run_within(
+    command: &str,
+    experiments: Vec<(String, Experiment)>,
+    running: &Running,
+    may_erase: Option<PathBuf>,
+    quick: Option<Quick>,
+) -> anyhow::Result<ExitCode> {
     check(running)?;
     let experiments = as_chosen(experiments, running)?;
     let costs = costs_of(&experiments, running)?;
@@ -152,10 +141,13 @@ pub fn run_all(
         several: experiments.len() > 1,
         groups: Vec::new(),
         missing: 0,
+        quick,
     };
     course.experiments(&experiments)?;
     course.session.progress.clear();
-    running.show.groups("The lab", &course.groups)?;
+    let mut show = running.show.clone();
+    show.left_out = course.quick.take().map(|quick| quick.left_out).unwrap_or_default();
+    show.groups("The lab", &course.groups)?;
     Ok(match course.missing {
         0 => status(&course.groups, &running.contenders),
         _ => ExitCode::FAILURE,
@@ -231,6 +223,8 @@ struct Course<'a> {
     groups: Vec<Group>,
     /// The number of experiments that this machine cannot run.
     missing: usize,
+    /// The time within which all experiments end, if there is one.
+    quick: Option<Quick>,
 }
 
 impl Course<'_> {
@@ -240,13 +234,31 @@ impl Course<'_> {
             true => vec![None],
             false => self.running.device.iter().map(Some).collect(),
         };
-        let all: Vec<(String, Experiment)> = devices.iter().flat_map(|_| experiments.to_vec()).collect();
-        let mut later_s = after_each(&all)?;
+        let mut rest = VecDeque::new();
         for device in devices {
             for (name, experiment) in experiments {
-                let later_s = later_s.pop().unwrap_or(0.0);
-                let done = self.experiment(device, name, experiment, later_s);
-                self.goes_on(done)?;
+                rest.push_back((device, name, experiment, estimate(experiment)?.seconds));
+            }
+        }
+        while let Some((device, name, experiment, (_, estimated_s))) = rest.pop_front() {
+            let pace = self.quick.as_ref().map_or(1.0, Quick::pace);
+            let later_s = pace * rest.iter().map(|(.., (least_s, _))| least_s).sum::<f64>();
+            self.session.bounds.until(self.quick.as_ref().map(|quick| quick.end_of(estimated_s)));
+            let begun_s = now_s();
+            let done = self.experiment(device, name, experiment, later_s);
+            self.goes_on(done)?;
+            let runs = self.groups.last().filter(|group| group.head.name == *name);
+            let runs =
+                runs.map_or(0, |group| group.runs.iter().filter(|run| run.started_s >= begun_s).count());
+            let Some(quick) = &mut self.quick else { continue };
+            let share = runs as f64 / estimate(experiment)?.runs_most.max(1) as f64;
+            quick.did(estimated_s * share.min(1.0));
+            let estimates: Vec<(String, f64)> =
+                rest.iter().map(|(_, name, _, (_, most_s))| (name.to_string(), *most_s)).collect();
+            let dropped = quick.leave_out(&estimates);
+            if !dropped.is_empty() {
+                rest.retain(|(_, name, ..)| !dropped.contains(name));
+                self.session.progress.say(&quick.told(&dropped));
             }
         }
         Ok(())
@@ -323,17 +335,6 @@ fn choose_device(session: &mut Session, chosen: &Chosen, experiment: &Experiment
     session.site.choose(chosen, bytes)
 }
 
-/// The remaining time after each experiment, seconds; the last element belongs to the first
-/// experiment.
-fn after_each(experiments: &[(String, Experiment)]) -> anyhow::Result<Vec<f64>> {
-    let mut later = vec![0.0];
-    for (_, experiment) in experiments.iter().skip(1).rev() {
-        let known = later.last().copied().unwrap_or(0.0);
-        later.push(known + estimate(experiment)?.seconds.0);
-    }
-    Ok(later)
-}
-
 /// Keeps only the named contenders.
 fn choose(experiment: &mut Experiment, names: &[String]) -> anyhow::Result<()> {
     let known: Vec<String> =
@@ -386,8 +387,8 @@ pub fn status(groups: &[Group], named: &[String]) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::{QUICK_MOST_S, RunOne, leave_out};
-    use crate::campaign::estimate::estimate;
+    use super::{RunOne, as_chosen, most_s};
+    use crate::commands::quick::{ESTIMATED_MOST_S, Quick};
     use crate::experiment::{Experiment, SHIPPED};
     use clap::{Args, FromArgMatches};
 
@@ -402,15 +403,18 @@ mod tests {
     fn all_quick_keeps_to_its_time_and_names_what_it_leaves_out() {
         for words in [&["--quick"][..], &["--quick", "--far"]] {
             let running = running(words);
-            let mut all: Vec<_> =
+            let all: Vec<_> =
                 SHIPPED.iter().map(|(name, _)| Experiment::find(name).expect("it is shipped")).collect();
-            let count = all.len();
-            let left = leave_out(&mut all, &running).expect("terms");
-            assert!(!left.is_empty() && all.len() + left.len() == count, "{left:?}");
-            let chosen = super::as_chosen(all, &running).expect("options");
-            let seconds: f64 =
-                chosen.iter().map(|(_, experiment)| estimate(experiment).expect("terms").seconds.1).sum();
-            assert!(seconds <= QUICK_MOST_S, "{words:?}: {seconds} s");
+            let chosen = as_chosen(all, &running).expect("options");
+            let estimates: Vec<(String, f64)> = chosen
+                .iter()
+                .map(|(name, experiment)| (name.clone(), most_s(experiment).expect("terms")))
+                .collect();
+            let left = Quick::new(estimates.clone()).left_out;
+            assert!(!left.is_empty() && left.len() < estimates.len(), "{left:?}");
+            let kept = estimates.iter().filter(|(name, _)| !left.contains(name));
+            let seconds: f64 = kept.map(|(_, seconds)| seconds).sum();
+            assert!(seconds <= ESTIMATED_MOST_S, "{words:?}: {seconds} s");
         }
     }
 }

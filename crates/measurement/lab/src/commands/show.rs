@@ -1,5 +1,6 @@
 //! How results are shown: in the terminal, as a page, as files.
 
+use crate::commands::quick;
 use crate::result::journal::Group;
 use crate::result::language::Texts;
 use crate::result::prices::prices;
@@ -12,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use terapage_config::can_be_written;
 use terapage_report::{
-    Language, Study, TextOptions, render_csv, render_html, render_markdown, render_text_with,
+    Answer, Language, Study, TextOptions, render_csv, render_html, render_markdown, render_text_with,
 };
 
 /// How results are shown.
@@ -43,6 +44,9 @@ pub struct Show {
     /// Whether to say where the page is, because its file was not named.
     #[arg(skip)]
     pub says_where: bool,
+    /// The experiments that were left out for lack of time.
+    #[arg(skip)]
+    pub left_out: Vec<String>,
 }
 
 /// A report's language.
@@ -126,6 +130,13 @@ impl Show {
         let solved: Vec<Solved> = groups.iter().map(solve).collect();
         let title = self.lang.texts().text(title);
         let mut study = study(&title, groups, &solved, self.lang.texts());
+        if !self.left_out.is_empty() {
+            let names = self.left_out.join(", ");
+            let text = self.lang.texts().say("quick-left-out", &[("names", &names)]);
+            // The noise comes first.
+            let at = study.answers.len().min(1);
+            study.answers.insert(at, Answer { text, command: quick::command(&self.left_out) });
+        }
         if let Some(path) = &self.prices {
             study.tables.push(prices(path, groups, &solved)?);
         }

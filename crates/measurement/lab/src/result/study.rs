@@ -155,6 +155,7 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
         all.push(texts.say("noise", &[("baseline", &solved.baseline), ("times", &floor)]));
     }
     all.extend(struck(solved, texts));
+    all.extend(not_reached(experiment, solved, texts));
     all.push(settled(solved, texts));
     for check in cross_checks(experiment, solved) {
         let values = check.values();
@@ -195,6 +196,14 @@ fn struck(solved: &Solved, texts: &Texts) -> Option<String> {
         }));
     }
     (!named.is_empty()).then(|| texts.say("struck-values", &[("values", &texts.list(&named))]))
+}
+
+/// How many cells were not measured, if the time did not suffice for all.
+fn not_reached(experiment: &Experiment, solved: &Solved, texts: &Texts) -> Option<String> {
+    let cells = experiment.cells().len();
+    let missing = cells.saturating_sub(solved.cells.len());
+    let [cells, told] = [cells, missing].map(|count| count.to_string());
+    (missing > 0).then(|| texts.say("not-reached", &[("missing", &told), ("cells", &cells)]))
 }
 
 /// Contenders that ran well but gave no figures: cross-checks whose program is missing.
