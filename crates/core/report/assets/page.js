@@ -224,6 +224,8 @@
     const line = {
       ...common, type: "line", data: series.drawn, step: plot.kind === "step" ? "end" : false, showSymbol: !dense,
       lineStyle: { color: colour, width, type: dash }, sampling: series.drawn.length > MANY ? "lttb" : undefined,
+      // Single published values have their number, as published bars do.
+      label: { show: ghost && series.drawn.length <= 3, position: "left", color: theme.soft, fontFamily: FONT, fontSize: 11, formatter: ({ value }) => barLabel(plot, value[1]) },
     };
     const missing = {
       ...common, markLine: undefined, id: `${series.slot}-${series.mark}-gaps`, type: "scatter", symbol: CROSS, symbolSize: 10, z: 5,
