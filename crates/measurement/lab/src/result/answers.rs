@@ -258,10 +258,9 @@ fn row(
     let bound = bound.map_or(NONE.to_owned(), |times| texts.say("times-of", &[("times", &number(times))]));
     let first =
         fastest(part, cell, &form.pass).into_iter().map(|name| texts.contender(name).trim_end().to_owned());
-    let mut marks = vec![first.collect::<Vec<_>>().join(&texts.say("and", &[]))];
-    marks.extend(is_worst.then(|| texts.say("worst", &[])));
-    marks.retain(|mark| !mark.is_empty());
-    let mark = marks.join("; ");
+    let first = first.collect::<Vec<_>>().join(&texts.say("and", &[]));
+    let mark = if first.is_empty() { texts.say("not-decided", &[]) } else { first };
+    let work = if is_worst { texts.say("worst", &[("work", &work)]) } else { work };
     measured.then(|| [vec![work, memory], told.to_vec(), vec![bound, mark]].concat())
 }
 
@@ -302,7 +301,8 @@ pub fn doubts(parts: &[Part<'_>], texts: &Texts) -> Option<Answer> {
     let (mut names, mut told): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
     for part in parts {
         let checks = cross_checks(&part.group.head.experiment, part.solved);
-        for check in checks.into_iter().filter(|check| 2 * check.met < check.all) {
+        // Cells that are left open say nothing about the other tool.
+        for check in checks.into_iter().filter(|check| 2 * check.met < check.all - check.open) {
             let name = part.group.head.name.as_str();
             if !names.contains(&name) {
                 names.push(name);
@@ -385,7 +385,11 @@ mod tests {
         assert_eq!(table.rows[0][1..], first);
         assert!(table.rows[0][0].contains("ratio 1/2"), "{:?}", table.rows);
         assert_eq!(table.rows[1][1..3], ["128 MiB of 1 GiB", "31.0 x"]);
-        assert!(table.rows[1][5].contains("worst"), "{:?}", table.rows);
+        assert!(
+            table.rows[1][0].contains("worst") && !table.rows[0][0].contains("worst"),
+            "{:?}",
+            table.rows
+        );
         let japanese = overview(&parts, Texts::of(Language::Ja)).expect("a table");
         assert!(japanese.rows[0][2].contains("1.30 倍"), "{:?}", japanese.rows);
         // One cell is of passes of 20 ms.

@@ -7,7 +7,8 @@ use crate::result::journal::{Group, Record};
 use crate::result::language::Texts;
 use crate::result::number::number;
 use crate::result::pairs::{PAIRS_LEAST, Ratio, unpaired};
-use crate::result::solve::{Solved, SolvedCell, SolvedFigure, of_cell, times};
+use crate::result::solve::{Solved, SolvedCell, SolvedFigure, is_disturbed, of_cell, times};
+use crate::result::target::Undecided;
 use serde::Deserialize;
 use std::sync::OnceLock;
 use terapage_report::{Finding, Language, Verdict};
@@ -156,21 +157,9 @@ impl Place<'_> {
         self.figure()?.times
     }
 
-    /// Whether half of its runs or more were disturbed.
     fn is_disturbed(&self) -> bool {
-        let runs = self.runs();
-        let own: Vec<_> = runs.iter().filter(|record| record.run.contender == self.contender).collect();
-        let disturbed = own.iter().filter(|record| !record.watched.marks.is_empty()).count();
-        disturbed > 0 && 2 * disturbed >= own.len()
+        is_disturbed(&self.runs(), &self.contender)
     }
-}
-
-/// Why a finding that was measured is not decided.
-enum Undecided {
-    /// The runs were disturbed.
-    Disturbed,
-    /// The noise is larger than the distance from the bound.
-    Noise,
 }
 
 impl Form {

@@ -58,7 +58,7 @@ impl Kept {
             return Vec::new();
         };
         let checks = cross_checks(&self.groups[at].head.experiment, &self.solved[at]);
-        let say = |values: [(&'static str, String); 6]| {
+        let say = |values: [(&'static str, String); 7]| {
             let values = values.each_ref().map(|(key, value)| (*key, value.as_str()));
             texts.say("check-fails", &[("experiment", name)].into_iter().chain(values).collect::<Vec<_>>())
         };

@@ -174,6 +174,13 @@ pub fn times(runs: &[&Record], unit: Unit, contender: &str, baseline: &str, pass
     Some(Ratio { disturbed: true, ..Ratio::of(&all)? })
 }
 
+/// Whether half of a contender's runs or more were disturbed.
+pub fn is_disturbed(runs: &[&Record], contender: &str) -> bool {
+    let own: Vec<_> = runs.iter().filter(|record| record.run.contender == contender).collect();
+    let disturbed = own.iter().filter(|record| !record.watched.marks.is_empty()).count();
+    disturbed > 0 && 2 * disturbed >= own.len()
+}
+
 /// Whether the device moved bytes of others during a run, or just before it.
 fn has_foreign_bytes(record: &Record) -> bool {
     let is_foreign = |mark: &String| mark.starts_with("foreign I/O") || mark.starts_with("others read");
@@ -242,6 +249,12 @@ pub fn solve(group: &Group) -> Solved {
             .extend(targets(experiment, &cell, &runs).into_iter().map(|target| (words(&cell), target)));
     }
     solved.strike(experiment);
+    let floor = solved.floor();
+    for (_, target) in &mut solved.targets {
+        if let Some(disturbed) = target.disturbed {
+            target.judge(disturbed, floor);
+        }
+    }
     solved.published = beside(experiment, &solved.cells);
     solved
 }
@@ -312,7 +325,13 @@ fn targets(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> Vec<Target
         let holds = target.when.is_none_or(|when| (when == When::Fits) == fits);
         if holds && is_in(&target.only, cell) {
             let among = if target.side == Side::Within { &mut alike } else { &mut held };
+            let before = among.targets.len();
             hold(among, target, cell, runs);
+            // Memory and the number of bytes and runs do not depend on what else runs.
+            let is_time = matches!(target.kind, Kind::Ratio | Kind::Difference | Kind::Scaling | Kind::Bound);
+            let names = [target.of.as_str(), &target.to, &target.device];
+            let disturbed = is_time.then(|| names.iter().any(|name| is_disturbed(runs, name)));
+            among.targets[before..].iter_mut().for_each(|held| held.disturbed = disturbed);
         }
     }
     held.targets.extend(alike.targets);

@@ -5,6 +5,7 @@ use crate::result::language::Texts;
 use crate::result::number::number;
 use crate::result::pairs::PAIRS_LEAST;
 use crate::result::solve::{Solved, SolvedFigure};
+use crate::result::target::{Target, Undecided};
 use terapage_config::Size;
 use terapage_report::Table;
 
@@ -94,10 +95,12 @@ pub fn figures(solved: &Solved, texts: &Texts) -> Option<Table> {
 
 /// The targets and their values.
 pub fn targets(solved: &Solved, texts: &Texts) -> Option<Table> {
-    let met = |met: Option<bool>| match met {
-        Some(true) => texts.say("met", &[]),
-        Some(false) => texts.say("missed", &[]),
-        None => texts.say("not-measured", &[]),
+    let met = |target: &Target| match (target.met, target.undecided) {
+        (Some(true), _) => texts.say("met", &[]),
+        (Some(false), _) => texts.say("missed", &[]),
+        (None, Some(Undecided::Disturbed)) => texts.say("undecided-disturbed", &[]),
+        (None, Some(Undecided::Noise)) => texts.say("undecided-noise", &[]),
+        (None, None) => texts.say("not-measured", &[]),
     };
     let with_cell = solved.targets.iter().any(|(cell, _)| !cell.is_empty());
     let rows: Vec<Vec<String>> = solved
@@ -109,7 +112,7 @@ pub fn targets(solved: &Solved, texts: &Texts) -> Option<Table> {
                 what,
                 target.value.map_or_else(|| "-".into(), number),
                 format!("{} {}", target.side.sign(), number(target.target)),
-                met(target.met),
+                met(target),
             ]
         })
         .collect();

@@ -18,8 +18,54 @@ pub struct Target {
     pub target: f64,
     /// The measured value; `None` if a contender is missing.
     pub value: Option<f64>,
-    /// Whether the target is met; `None` if it was not measured.
+    /// Whether the target is met; `None` if it was not measured, or is not decided.
     pub met: Option<bool>,
+    /// Why the value does not decide.
+    pub undecided: Option<Undecided>,
+    /// Of a target that compares times: whether the runs behind it were disturbed.
+    #[serde(skip)]
+    pub disturbed: Option<bool>,
+}
+
+/// Why a value that was measured does not decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Undecided {
+    /// The runs were disturbed.
+    Disturbed,
+    /// The noise is larger than the distance from the bound.
+    Noise,
+}
+
+impl Target {
+    fn holds(&self, value: f64) -> bool {
+        match self.side {
+            Side::AtLeast => value >= self.target,
+            Side::AtMost => value <= self.target,
+            Side::Below => value < self.target,
+            Side::Within => (value - 1.0).abs() <= self.target,
+        }
+    }
+
+    /// Leaves open what disturbed runs, or a ratio nearer to the bound than the noise floor, would
+    /// decide.
+    pub fn judge(&mut self, disturbed: bool, floor: f64) {
+        let Some(value) = self.value else { return };
+        let (low, high) = (value / floor, value * floor);
+        let misses = match self.side {
+            Side::AtLeast => high < self.target,
+            Side::AtMost => low > self.target,
+            Side::Below => low >= self.target,
+            Side::Within => high < 1.0 - self.target || low > 1.0 + self.target,
+        };
+        let is_clear = misses || self.holds(low) && self.holds(high);
+        self.undecided = match (disturbed, is_clear) {
+            (true, _) => Some(Undecided::Disturbed),
+            (false, false) => Some(Undecided::Noise),
+            (false, true) => return,
+        };
+        self.met = None;
+    }
 }
 
 /// The runs of a cell, to be compared with targets.
@@ -57,13 +103,10 @@ impl<'a> Held<'a> {
 
     /// Holds a value against a target.
     pub fn target(&mut self, what: impl Into<String>, side: Side, target: f64, value: Option<f64>) {
-        let met = value.map(|value| match side {
-            Side::AtLeast => value >= target,
-            Side::AtMost => value <= target,
-            Side::Below => value < target,
-            Side::Within => (value - 1.0).abs() <= target,
-        });
-        self.targets.push(Target { what: what.into(), side, target, value, met });
+        let what = what.into();
+        let mut held = Target { what, side, target, value, met: None, undecided: None, disturbed: None };
+        held.met = value.map(|value| held.holds(value));
+        self.targets.push(held);
     }
 
     /// Holds the median of per-round ratios of two (contender, pass) against a target.
@@ -172,7 +215,7 @@ pub fn median_of_rounds(
 
 #[cfg(test)]
 mod tests {
-    use super::{Held, median_of_rounds};
+    use super::{Held, Undecided, median_of_rounds};
     use crate::contender::run::Run;
     use crate::experiment::unit::{Side, Unit};
     use crate::ground::runner::End;
@@ -245,6 +288,25 @@ mod tests {
             assert!(found.0.zip(wanted.0).is_some_and(|(one, other)| (one - other).abs() < 1e-9));
         }
         assert!(held.targets[0].what.ends_with("as fio") && !held.targets[2].what.contains("fio"));
+    }
+
+    #[test]
+    fn noise_and_disturbed_runs_decide_nothing() {
+        let judged = |value: f64, side: Side, target: f64, disturbed: bool, floor: f64| {
+            let mut held = Held::new(Unit::Rate, &[]);
+            held.target("a / b", side, target, Some(value));
+            let mut one = held.targets.remove(0);
+            one.judge(disturbed, floor);
+            (one.met, one.undecided)
+        };
+        assert_eq!(judged(0.8, Side::AtLeast, 0.7, false, 1.1), (Some(true), None));
+        assert_eq!(judged(0.8, Side::AtLeast, 0.7, false, 1.2), (None, Some(Undecided::Noise)));
+        assert_eq!(judged(0.8, Side::AtLeast, 0.7, true, 1.0), (None, Some(Undecided::Disturbed)));
+        assert_eq!(judged(0.5, Side::AtLeast, 0.7, false, 1.2), (Some(false), None));
+        assert_eq!(judged(1.0, Side::Within, 0.05, false, 1.2), (None, Some(Undecided::Noise)));
+        assert_eq!(judged(1.0, Side::Within, 0.05, false, 1.01), (Some(true), None));
+        assert_eq!(judged(1.06, Side::Within, 0.05, false, 1.2), (None, Some(Undecided::Noise)));
+        assert_eq!(judged(2.0, Side::Within, 0.05, false, 1.2), (Some(false), None));
     }
 
     #[test]
