@@ -1,6 +1,7 @@
 //! How results are shown: in the terminal, as a page, as files.
 
 use crate::commands::quick;
+use crate::result::answers::left_out;
 use crate::result::journal::Group;
 use crate::result::language::Texts;
 use crate::result::prices::prices;
@@ -13,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use terapage_config::can_be_written;
 use terapage_report::{
-    Answer, Language, Study, TextOptions, render_csv, render_html, render_markdown, render_text_with,
+    Language, Study, TextOptions, render_csv, render_html, render_markdown, render_text_with,
 };
 
 /// How results are shown.
@@ -131,11 +132,10 @@ impl Show {
         let title = self.lang.texts().text(title);
         let mut study = study(&title, groups, &solved, self.lang.texts());
         if !self.left_out.is_empty() {
-            let names = self.left_out.join(", ");
-            let text = self.lang.texts().say("quick-left-out", &[("names", &names)]);
             // The noise comes first.
             let at = study.answers.len().min(1);
-            study.answers.insert(at, Answer { text, command: quick::command(&self.left_out) });
+            let command = quick::command(&self.left_out);
+            study.answers.insert(at, left_out(&self.left_out, command, self.lang.texts()));
         }
         if let Some(path) = &self.prices {
             study.tables.push(prices(path, groups, &solved)?);

@@ -169,6 +169,11 @@ pub fn noise(parts: &[Part<'_>], texts: &Texts) -> Option<Answer> {
     Some(Answer { text, ..Answer::default() })
 }
 
+/// The experiments that were left out for lack of time, and the command that runs them.
+pub fn left_out(names: &[String], command: String, texts: &Texts) -> Answer {
+    Answer { text: texts.say("quick-left-out", &[("names", &texts.list(names))]), command }
+}
+
 /// Whose times the table has.
 const SHOWN: [&str; 4] = ["terapage", "far", "mmap", "swap"];
 

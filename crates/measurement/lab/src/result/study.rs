@@ -392,6 +392,15 @@ relative = true
     }
 
     #[test]
+    fn cells_that_were_not_reached_are_said() {
+        let said = |group: &Group| drawn(group, Language::En).summary.join(" ").contains("1 of 2 cells");
+        let mut group = whole(6);
+        assert!(!said(&group));
+        group.runs.retain(|record| record.cell["ratio"] == "1/2");
+        assert!(said(&group));
+    }
+
+    #[test]
     fn figures_have_whiskers_and_ghosts_that_can_be_told_apart() {
         let study = drawn(&whole(6), Language::En);
         let series = &study.plots[0].series;
