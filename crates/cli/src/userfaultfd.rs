@@ -98,7 +98,7 @@ pub fn guards() -> bool {
     let is_forced = std::env::var_os("TERAPAGE_GUARD").is_some_and(|wish| wish == "force");
     let is_upwards =
         || std::fs::read_to_string("/proc/sys/vm/legacy_va_layout").is_ok_and(|text| text.trim() != "0");
-    cfg!(all(target_arch = "x86_64", not(target_env = "musl")))
+    cfg!(target_arch = "x86_64")
         && (is_forced || matches!(features(), Err(Refusal::Permission)))
         && terapage_sys::userfaultfd::may_serve_programs()
         // Guarded programs are known by the layout of their addresses.

@@ -258,7 +258,7 @@ fn faults() -> Vec<Check> {
             ]
         }
         Err(_) if userfaultfd::guards() => {
-            vec![Check::ok("userfaultfd", format!("{} (x86-64, glibc)", userfaultfd::GUARDED))]
+            vec![Check::ok("userfaultfd", userfaultfd::GUARDED)]
         }
         Err(refusal) => {
             let fix = match refusal {

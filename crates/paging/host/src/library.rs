@@ -72,6 +72,10 @@ pub fn find() -> bool {
 /// Finds the library's functions. A static host has them in itself.
 #[cfg(target_env = "musl")]
 pub fn find() -> bool {
+    use terapage_preload::guard::{
+        terapage_hosted_copy, terapage_hosted_forget, terapage_hosted_guards, terapage_hosted_pin,
+        terapage_hosted_thread, terapage_hosted_unpin,
+    };
     use terapage_preload::hosted::{
         terapage_hosted_array, terapage_hosted_call, terapage_hosted_is_back, terapage_hosted_leave,
         terapage_hosted_lend, terapage_hosted_prepare, terapage_hosted_stay,
@@ -83,6 +87,12 @@ pub fn find() -> bool {
     ADD_ARRAY.store(terapage_hosted_array as *const () as usize, Relaxed);
     LEND.store(terapage_hosted_lend as *const () as usize, Relaxed);
     IS_BACK.store(terapage_hosted_is_back as *const () as usize, Relaxed);
+    GUARDS.store(terapage_hosted_guards as *const () as usize, Relaxed);
+    PIN.store(terapage_hosted_pin as *const () as usize, Relaxed);
+    UNPIN.store(terapage_hosted_unpin as *const () as usize, Relaxed);
+    FORGET.store(terapage_hosted_forget as *const () as usize, Relaxed);
+    THREAD.store(terapage_hosted_thread as *const () as usize, Relaxed);
+    COPY.store(terapage_hosted_copy as *const () as usize, Relaxed);
     true
 }
 
@@ -156,8 +166,8 @@ pub fn add_array(start: usize, len: usize) {
 
 /// Whether the filter of guarded mode is in force.
 pub fn guards() -> bool {
-    // For musl there is no guarded mode. SAFETY: the library has this function.
-    cfg!(not(target_env = "musl")) && unsafe { function::<Guards>(&GUARDS)() }
+    // SAFETY: the library has this function.
+    unsafe { function::<Guards>(&GUARDS)() }
 }
 
 /// Pins what a call touches. Returns the call's answer, or that the thread makes the call.

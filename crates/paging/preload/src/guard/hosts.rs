@@ -2,7 +2,7 @@
 //! stack (crate `host`: `guard.rs`): this part pins before and unpins after. It is called in the
 //! host's seat, with all signals blocked, by one thread at a time.
 
-use super::pieces::{self, BUFFERS, FOURTHS, File, SMALLEST};
+use super::pieces::{self, BUFFERS, FOURTHS, File, Header, SMALLEST};
 use super::trap::{self, Limit};
 use super::{copy, gate, is_active, is_on, pins};
 use crate::arena::ARENA;
@@ -37,8 +37,8 @@ pub(super) fn forking() -> usize {
 }
 
 /// Whether the filter of guarded mode is in force.
-#[unsafe(no_mangle)]
-extern "C" fn terapage_hosted_guards() -> bool {
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub extern "C" fn terapage_hosted_guards() -> bool {
     is_active()
 }
 
@@ -47,8 +47,8 @@ extern "C" fn terapage_hosted_guards() -> bool {
 ///
 /// # Safety
 /// The call has no other user.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
     // SAFETY: the host passes its call.
     let call = unsafe { &mut *call };
     if call.done == 0 {
@@ -65,8 +65,8 @@ unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
 ///
 /// # Safety
 /// As for [`terapage_hosted_pin`], which was called before.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn terapage_hosted_unpin(call: *mut GuardedCall, answer: isize) -> isize {
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub unsafe extern "C" fn terapage_hosted_unpin(call: *mut GuardedCall, answer: isize) -> isize {
     // SAFETY: the host passes its call.
     let call = unsafe { &mut *call };
     let Some(pins) = pins() else { return answer };
@@ -89,8 +89,8 @@ unsafe extern "C" fn terapage_hosted_unpin(call: *mut GuardedCall, answer: isize
 ///
 /// # Safety
 /// As for [`terapage_hosted_pin`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn terapage_hosted_forget(call: *mut GuardedCall) {
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub unsafe extern "C" fn terapage_hosted_forget(call: *mut GuardedCall) {
     // SAFETY: the host passes its call.
     let call = unsafe { &*call };
     if let Some(pins) = pins() {
@@ -102,7 +102,7 @@ unsafe extern "C" fn terapage_hosted_forget(call: *mut GuardedCall) {
 fn way(number: c_long, given: &[usize; 6], most: usize) -> usize {
     let (way, is_long) = match number {
         libc::SYS_sendmsg | libc::SYS_recvmsg => {
-            let header = pieces::plain::<libc::msghdr>(given[1]);
+            let header = pieces::plain::<Header>(given[1]);
             let len = header.map_or(0, |header| pieces::total(header.msg_iov as usize, header.msg_iovlen));
             let is_stream = || pieces::kind(given[0]) == File::Stream;
             return if len > most && is_stream() { MESSAGE } else { WHOLE };
@@ -200,16 +200,16 @@ fn buffers(call: &mut GuardedCall, vector: usize, count: usize, most: usize) -> 
 
 /// The next piece of a message on a stream: the address and the control data go with the first.
 fn divide_message(call: &mut GuardedCall, most: usize) {
-    let Some(mut header) = pieces::plain::<libc::msghdr>(call.given[1]) else { return };
+    let Some(mut header) = pieces::plain::<Header>(call.given[1]) else { return };
     let (count, len) = buffers(call, header.msg_iov as usize, header.msg_iovlen, most);
-    (header.msg_iov, header.msg_iovlen) = (call.buffers.as_mut_ptr().cast(), count as _);
+    (header.msg_iov, header.msg_iovlen) = (call.buffers.as_mut_ptr().cast(), count);
     if call.done > 0 {
         (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);
         (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
     }
     call.len = len;
     // SAFETY: a header is seven words, any of which are valid.
-    call.header = unsafe { std::mem::transmute::<libc::msghdr, [usize; 7]>(header) };
+    call.header = unsafe { std::mem::transmute::<Header, [usize; 7]>(header) };
     call.arguments[1] = call.header.as_ptr() as usize;
 }
 
@@ -230,8 +230,8 @@ const ABOVE: usize = 256 << 10;
 /// Before a thread begins: its stack, which begins at `top` and has `most` bytes at most, and its
 /// words stay in memory. The kernel puts frames of signals there, and writes the words, at times
 /// when it cannot wait. Returns an error (`errno`), or 0.
-#[unsafe(no_mangle)]
-extern "C" fn terapage_hosted_thread(top: usize, most: usize, words: &[usize; 2]) -> c_int {
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub extern "C" fn terapage_hosted_thread(top: usize, most: usize, words: &[usize; 2]) -> c_int {
     let mut stack = None;
     if top != 0 {
         let from = top.saturating_sub(most);
@@ -259,8 +259,8 @@ extern "C" fn terapage_hosted_thread(top: usize, most: usize, words: &[usize; 2]
 ///
 /// # Safety
 /// `own` has `len` bytes, of the host.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn terapage_hosted_copy(at: usize, own: usize, len: usize, writes: bool) -> usize {
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub unsafe extern "C" fn terapage_hosted_copy(at: usize, own: usize, len: usize, writes: bool) -> usize {
     let mut done = 0;
     while done < len {
         let Some(place) = at.checked_add(done) else { break };

@@ -30,7 +30,8 @@ pub fn begin() -> bool {
     {
         personality::set(now & !ADDR_COMPAT_LAYOUT).ok();
     }
-    if hosted::is_host() { hosted::is_guarded() } else { has_layout }
+    // For musl, this library is in a host.
+    if hosted::is_host() || cfg!(target_env = "musl") { hosted::is_guarded() } else { has_layout }
 }
 
 /// Whether a program will certainly load this library: it has the loader of this process, and the

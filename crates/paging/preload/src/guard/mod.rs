@@ -22,6 +22,11 @@ mod trap;
 
 pub use copy::is_paged;
 pub use hosts::forks;
+#[cfg(target_env = "musl")]
+pub use hosts::{
+    terapage_hosted_copy, terapage_hosted_forget, terapage_hosted_guards, terapage_hosted_pin,
+    terapage_hosted_thread, terapage_hosted_unpin,
+};
 pub use layout::{executing, stays};
 pub use trap::forget_ended;
 
@@ -126,7 +131,8 @@ pub fn watch(ranges: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
 
 /// The last step of the library's start, when there is memory.
 pub fn end_start() {
-    if is_active() {
+    // A host for musl has no unwinder for the program's threads.
+    if cfg!(not(target_env = "musl")) && is_active() {
         gate::describe();
     }
 }

@@ -1,4 +1,4 @@
-//! Guarded mode exists for glibc on x86-64 only.
+//! Guarded mode exists on x86-64 only.
 
 use std::ffi::CStr;
 use std::ops::Range;

@@ -25,6 +25,22 @@ pub(super) const FOURTHS: usize = 1;
 /// The most buffers of one piece.
 pub(super) use terapage_sys::hosting::BUFFERS;
 
+/// The header of a message as the kernel reads it (`struct user_msghdr`). In musl's `msghdr` the
+/// counts are shorter.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Header {
+    pub(super) msg_name: *mut libc::c_void,
+    pub(super) msg_namelen: u32,
+    padding: u32,
+    pub(super) msg_iov: *mut iovec,
+    pub(super) msg_iovlen: usize,
+    pub(super) msg_control: *mut libc::c_void,
+    pub(super) msg_controllen: usize,
+    msg_flags: u32,
+    padding_at_end: u32,
+}
+
 /// The most bytes that the kernel transfers by one call (`MAX_RW_COUNT`).
 pub(super) const ALL: usize = 0x7fff_f000;
 
@@ -185,7 +201,7 @@ unsafe fn transfer(pins: &Pins, caller: Caller, number: c_long, arguments: [usiz
 /// the first.
 unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [usize; 6]) -> isize {
     let (mut most, at) = (piece_bytes(), arguments[1]);
-    let Some(mut header) = plain::<libc::msghdr>(at) else {
+    let Some(mut header) = plain::<Header>(at) else {
         // SAFETY: the caller answers for the call, which fails.
         return unsafe { trap::whole(pins, caller, number, arguments) };
     };
@@ -208,7 +224,7 @@ unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [u
         if len == 0 {
             return done as isize;
         }
-        (header.msg_iov, header.msg_iovlen) = (buffers.as_mut_ptr(), used as _);
+        (header.msg_iov, header.msg_iovlen) = (buffers.as_mut_ptr(), used);
         // SAFETY: the caller answers for the call, of which this is a piece.
         let Some(answer) = (unsafe { make(pins, caller, number, arguments, &mut most) }) else { continue };
         if answer < 0 {
@@ -216,11 +232,10 @@ unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [u
         }
         done += answer as usize;
         if number == libc::SYS_recvmsg {
-            (header.msg_iov, header.msg_iovlen) = (vector as *mut iovec, count as _);
+            (header.msg_iov, header.msg_iovlen) = (vector as *mut iovec, count);
             // SAFETY: a header is plain data.
-            let bytes = unsafe {
-                std::slice::from_raw_parts((&raw const header).cast::<u8>(), size_of::<libc::msghdr>())
-            };
+            let bytes =
+                unsafe { std::slice::from_raw_parts((&raw const header).cast::<u8>(), size_of::<Header>()) };
             return if copy::write(at, bytes) { answer } else { -(libc::EFAULT as isize) };
         }
         (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);

@@ -30,14 +30,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::BitOr;
-use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How often reasons have changed: what was learnt under the lock holds while this stays the same.
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
 
 /// How often the reasons of any page have changed.
+#[cfg(target_arch = "x86_64")]
 pub fn changes() -> usize {
-    CHANGES.load(Acquire)
+    CHANGES.load(Ordering::Acquire)
 }
 
 /// A set of reasons.
@@ -156,6 +157,7 @@ impl Reasons {
     }
 
     /// The largest range without loose blocks around an address, within `from` to `to`.
+    #[cfg(target_arch = "x86_64")]
     pub fn paged_around(&self, at: usize, from: usize, to: usize) -> Option<(usize, usize)> {
         let before = self.ranges.range(..=at).next_back().map(|(&start, &(end, _))| self.blocks(start, end));
         let after = self.ranges.range(at + 1..).next().map(|(&start, &(end, _))| self.blocks(start, end));
@@ -267,7 +269,7 @@ impl Reasons {
             at = next;
         }
         self.join(to);
-        CHANGES.fetch_add(1, Release);
+        CHANGES.fetch_add(1, Ordering::Release);
     }
 
     /// Takes a part out of the range from `start` to `end`.
