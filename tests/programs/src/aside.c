@@ -1,8 +1,9 @@
 /* A handler makes a call with paged memory while its thread waits in another. The handler runs on a
  * stack that lies above the thread's, and of which the kernel does not know while the handler runs
- * (SS_AUTODISARM). Usage: aside MIB. */
+ * (SS_AUTODISARM). Before, the thread names buffers by memory behind its stack. Usage: aside MIB. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef SS_AUTODISARM
@@ -31,10 +33,23 @@ static void tick(int signal) {
         wrong++;
 }
 
+/* The last bytes that are mapped behind a stack name a buffer, and then bytes of which half are. */
+static void names_at(char *end) {
+    struct iovec buffer = {data + 9000, 8};
+    int zeros = open("/dev/zero", O_RDONLY);
+    memcpy(end - sizeof buffer, &buffer, sizeof buffer);
+    if (syscall(SYS_readv, zeros, end - sizeof buffer, 1) != 8 || data[9000])
+        wrong++, printf("a vector at the end: %s\n", strerror(errno));
+    if (syscall(SYS_readv, zeros, end - sizeof buffer / 2, 1) != -1 || errno != EFAULT)
+        wrong++, puts("a vector beyond the end is read");
+    close(zeros);
+}
+
 static void *waits(void *argument) {
     stack_t stack = {.ss_sp = stacks + SIZE, .ss_size = SIZE, .ss_flags = SS_AUTODISARM};
     sigset_t alarm;
     (void)argument;
+    names_at(stacks + 2 * SIZE);
     sigaltstack(&stack, 0);
     sigemptyset(&alarm), sigaddset(&alarm, SIGALRM);
     for (int i = 0; i < 20; i++) {
@@ -50,10 +65,11 @@ static void *waits(void *argument) {
 
 int main(int count, char **arguments) {
     size_t bytes = count > 1 ? strtoul(arguments[1], 0, 10) << 20 : 0;
-    stacks = mmap(0, 2 * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    stacks = mmap(0, 2 * SIZE + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     data = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bytes < 32 << 20 || stacks == MAP_FAILED || data == MAP_FAILED || pipe(ends))
         return 2;
+    mprotect(stacks + 2 * SIZE, 4096, PROT_NONE);
     memset(data, 1, bytes);
     struct sigaction action = {.sa_handler = tick, .sa_flags = SA_ONSTACK | SA_RESTART};
     sigset_t alarm;

@@ -122,6 +122,43 @@ fn is_on_stack(at: usize, len: usize) -> bool {
     ends.into_iter().any(is_below)
 }
 
+/// In a host: the stack pointer of the program's thread whose call is served; 0 if there is none.
+static DEPTH: AtomicUsize = AtomicUsize::new(0);
+
+/// The depth is known while this lives.
+pub struct Near;
+
+/// In a host's seat, and so in one thread at a time: the call that is served was made at this stack
+/// pointer.
+pub fn near(depth: usize) -> Near {
+    DEPTH.store(depth, Relaxed);
+    Near
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        DEPTH.store(0, Relaxed);
+    }
+}
+
+/// Whether a range within a page can be read, and lies near the stack pointer of the thread that
+/// waits for this host: nobody removes such memory meanwhile. Asking the kernel takes a tenth of
+/// the time of a copy that the kernel makes.
+fn is_on_stack_of_hosted(at: usize, len: usize) -> bool {
+    let depth = DEPTH.load(Relaxed);
+    depth != 0 && at >= depth && at - depth < NEAR && is_readable(at + len - 1)
+}
+
+/// Whether the kernel can read the page of a byte: before it refuses this way of changing the
+/// blocked signals, it reads a set of them there.
+fn is_readable(at: usize) -> bool {
+    const NO_WAY: usize = usize::MAX;
+    let set = at & !(size_of::<u64>() - 1);
+    // SAFETY: the kernel checks the address, and changes nothing.
+    let answer = unsafe { gate::call(libc::SYS_rt_sigprocmask, [NO_WAY, set, 0, size_of::<u64>(), 0, 0]) };
+    answer == -(libc::EINVAL as isize)
+}
+
 /// Calls `each` for the part of a range in each page, with the distance from the start, until a
 /// call fails. Returns whether no call has failed.
 fn by_pages(at: usize, len: usize, mut each: impl FnMut(usize, usize, usize) -> bool) -> bool {
@@ -146,7 +183,7 @@ pub fn read(at: usize, into: &mut [u8]) -> bool {
     }
     let place = into.as_mut_ptr() as usize;
     by_pages(at, into.len(), |from, done, len| {
-        if !is_there(from, len) {
+        if !is_there(from, len) && !is_on_stack_of_hosted(from, len) {
             return carry(from, place + done, len);
         }
         // SAFETY: the memory is there.

@@ -51,6 +51,7 @@ pub extern "C" fn terapage_hosted_guards() -> bool {
 pub unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
     // SAFETY: the host passes its call.
     let call = unsafe { &mut *call };
+    let _near = copy::near(call.depth);
     if call.done == 0 {
         call.way = way(call.number, &call.given, pieces::piece_bytes());
     }
@@ -69,6 +70,7 @@ pub unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
 pub unsafe extern "C" fn terapage_hosted_unpin(call: *mut GuardedCall, answer: isize) -> isize {
     // SAFETY: the host passes its call.
     let call = unsafe { &mut *call };
+    let _near = copy::near(call.depth);
     let Some(pins) = pins() else { return answer };
     pins.forget(call.owner, |_, depth| depth == call.depth);
     if call.way == WHOLE {
@@ -115,8 +117,10 @@ fn way(number: c_long, given: &[usize; 6], most: usize) -> usize {
             Pieces::Whole => return WHOLE,
         },
     };
+    if !is_long {
+        return WHOLE;
+    }
     match pieces::kind(given[0]) {
-        _ if !is_long => WHOLE,
         File::Messages => WHOLE,
         File::Stream if !pieces::is_write(number) => way | ONE_PIECE,
         File::Stream | File::Regular => way,

@@ -6,7 +6,7 @@ use super::trap::Limit;
 use super::{copy, trap};
 use crate::{direct, paged, setup};
 use libc::{c_long, iovec};
-use terapage_calls::Pieces;
+use terapage_calls::{Direction, Pieces, Range};
 use terapage_pager::pins::{Caller, Pins};
 
 /// Bytes of a piece: a part of the budget, within these limits.
@@ -106,6 +106,22 @@ pub(super) fn offset(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
         libc::SYS_preadv2 | libc::SYS_pwritev2 => Some(3).filter(|_| arguments[3] != usize::MAX),
         _ => None,
     }
+}
+
+/// What a call names by its offset, if that may be the address of paged memory: the call may be one
+/// for `/proc/self/mem`.
+pub(super) fn named_by_offset(number: c_long, arguments: &[usize; 6]) -> Option<Range> {
+    let start = arguments[offset(number, arguments)?];
+    if !paged::meets(start, ALL) {
+        return None;
+    }
+    let len = match terapage_calls::pieces(number as usize) {
+        Pieces::Bytes(at) => arguments[usize::from(at) + 1],
+        Pieces::Vector(at) => total(arguments[usize::from(at)], arguments[usize::from(at) + 1]),
+        Pieces::Whole => 0,
+    };
+    let len = len.min(start.wrapping_neg());
+    (len > 0).then_some(Range { start, len, direction: Direction::InOut, kept: false })
 }
 
 /// Makes a call, in pieces if it is long.

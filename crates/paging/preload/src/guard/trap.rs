@@ -354,7 +354,12 @@ pub struct Held {
 /// Pins and touches what a call touches.
 pub fn hold(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6], limit: Limit) -> Held {
     let mut touched = Touched { pins, call: pins.begin(caller), limit, is_crowded: false };
-    let outcome = terapage_calls::visit(number as usize, &arguments, &mut touched);
+    let mut outcome = terapage_calls::visit(number as usize, &arguments, &mut touched);
+    if let Some(range) = pieces::named_by_offset(number, &arguments)
+        && !touched.range(range)
+    {
+        outcome = Outcome::Stopped;
+    }
     let in_arena = || arguments.iter().any(|&argument| paged::meets(argument, 1));
     let refusal = match outcome {
         Outcome::Known | Outcome::Kept | Outcome::Partly => None,
