@@ -1,6 +1,7 @@
 /* A handler makes a call with paged memory while its thread waits in another. The handler runs on a
  * stack that lies above the thread's, and of which the kernel does not know while the handler runs
- * (SS_AUTODISARM). Before, the thread names buffers by memory behind its stack. Usage: aside MIB. */
+ * (SS_AUTODISARM). First, the thread names a buffer by memory behind its stack.
+ * Usage: aside MIB. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
