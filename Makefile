@@ -40,6 +40,7 @@ setup:
 
 build:
 	cargo build --workspace --release --locked
+	tools/static-host
 
 demo:
 	tools/setup build
@@ -75,6 +76,7 @@ test:
 	tools/version
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --release --locked --lib --bins --tests --examples
+	tools/static-host
 	tools/together "$(CARGO_TEST) --workspace" "tests/programs/run-all ci"
 	tests/programs/run-all ci always
 	tests/programs/run-all ci guarded
@@ -110,8 +112,8 @@ arm:
 
 musl:
 	tools/setup musl
-	cargo build --release --locked --target $(MUSL) -p terapage-cli -p terapage-host
-	ln -sf ../$(MUSL)/release/terapage-host target/release/terapage-host-musl
+	tools/static-host
+	cargo build --release --locked --target $(MUSL) -p terapage-cli
 
 guest: build arm
 	tests/guest/run
@@ -161,6 +163,9 @@ install:
 	install -D -m 755 target/release/terapage $(DESTDIR)$(PREFIX)/bin/terapage
 	install -D -m 644 target/release/libterapage_preload.so $(DESTDIR)$(PREFIX)/lib/terapage/libterapage_preload.so
 	install -D -m 755 target/release/terapage-host $(DESTDIR)$(PREFIX)/lib/terapage/terapage-host
+	if [ -e target/release/terapage-host-musl ]; then \
+	    install -m 755 target/release/terapage-host-musl $(DESTDIR)$(PREFIX)/lib/terapage/; \
+	else echo "terapage adopt will not work: the static host is not built (tools/static-host says why)" >&2; fi
 	install -D -m 755 target/release/libterapage.so $(DESTDIR)$(PREFIX)/lib/libterapage.so.$(VERSION)
 	ln -sf libterapage.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libterapage.so

@@ -62,7 +62,7 @@ pub fn static_host() -> anyhow::Result<PathBuf> {
     }
     let host = library.with_file_name(STATIC_HOST);
     if !host.is_file() {
-        bail!("{} was not found (`make musl` makes it; or use the command for musl)", host.display());
+        bail!("{} was not found (tools/static-host builds it; or use the command for musl)", host.display());
     }
     Ok(std::fs::canonicalize(&host).unwrap_or(host))
 }
