@@ -13,7 +13,7 @@ from harness import Child, Skipped, anonymous_bytes, check, need, need_root, wai
 
 MIB = 1 << 20
 SLACK = 40 * MIB
-RUNS = int(os.environ.get("TERAPAGE_RUNS", "5"))
+RUNS = int(os.environ.get("TERAPAGE_RUNS", "2"))
 INTERPRETER = shutil.which("python3", path="/usr/bin") or "python3"
 SORT_LINES = 1_500_000
 PYTHON = """
@@ -103,13 +103,13 @@ def kinds(bench):
 
 
 def at_moments(bench):
-    """Programs of many kinds are adopted at random moments of their runs: the output is the same. TERAPAGE_KINDS names some."""
+    """Programs of many kinds are adopted at random moments of their runs: the output is the same. TERAPAGE_KINDS names the kinds, or is "all"."""
     seed = int(os.environ.get("TERAPAGE_SEED", time.time_ns() % 1000000))
     print(f"seed {seed}", flush=True)
-    wanted = os.environ.get("TERAPAGE_KINDS", "").split()
+    wanted = os.environ.get("TERAPAGE_KINDS", "threads go Serial").split()
     moments, adopted, pauses = random.Random(seed), {}, []
     for kind, (argv, memory) in kinds(bench).items():
-        if wanted and kind not in wanted:
+        if kind not in wanted and wanted != ["all"]:
             continue
         with Child(argv, bench.place, stdout="native") as child:
             check(child.wait(600) == 0, f"{kind}, natively: {child.last_words()}")
@@ -167,6 +167,35 @@ def same_output(bench, argv, began, memory):
         check(status == 0, f"status {status}: {child.last_words()}")
         check(child.output() == native, "the output differs")
     return said
+
+
+INTERRUPTED = (232, 45, 0, 19, 47, 128, 220, 43, 44)
+"""The numbers of epoll_wait, recvfrom, read, readv, recvmsg, rt_sigtimedwait, semtimedop, accept and sendto."""
+
+
+def waiting(pid):
+    """The number of a process's threads that are in such a call."""
+    calls = [read_first(f"/proc/{pid}/task/{thread}/syscall").split(" ")[0] for thread in os.listdir(f"/proc/{pid}/task")]
+    return len([call for call in calls if call.isdigit() and int(call) in INTERRUPTED])
+
+
+def interrupted(bench):
+    """Threads that wait in calls which a stop ends for good (signal(7)): each call is made again, and returns what it waits for."""
+    need_root()
+    program = bench.build("interrupted.c", "-pthread")
+    for run in range(RUNS):
+        happens = bench.path(f"happens-{run}")
+        with Child([program, happens], bench.place) as child:
+            wait_for(lambda: waiting(child.pid) == 11, "all threads wait")
+            said, status = adopt(bench, child.pid, "64M")
+            check(status == 0, said)
+            # The calls that were made again, before what they wait for happens.
+            wait_for(lambda: waiting(child.pid) == 11, "all threads wait again")
+            with open(happens, "w", encoding="ascii"):
+                pass
+            status = bench.end(child)
+            check((status, child.output()) == (0, "0 wrong\n"), f"run {run}: status {status}: {child.output()} {child.last_words()}")
+    return ""
 
 
 def sort(bench):
@@ -342,6 +371,7 @@ BODIES = {
     "adopt": at_random,
     "adopt-moments": at_moments,
     "adopt-undone": undone,
+    "adopt-interrupted": interrupted,
     "adopt-sort": sort,
     "adopt-python": python,
     "adopt-refused": refused,
