@@ -8,8 +8,9 @@ import signal
 import subprocess
 import time
 
-from bench import SOURCES, read_first
-from harness import Child, Skipped, anonymous_bytes, check, need, need_root, wait_for
+from bench import SOURCES, for_everybody, read_first
+from harness import Child, Skipped, anonymous_bytes, check, need, need_restricted, need_root, wait_for
+from oci import own_device
 
 MIB = 1 << 20
 SLACK = 40 * MIB
@@ -38,9 +39,9 @@ print(digest.hexdigest())
 """
 
 
-def adopt(bench, pid, memory, env=None):
-    """Runs `terapage adopt`, and returns what it has said and its status."""
-    argv = [*bench.command, "adopt", "--memory", memory, "--store", bench.store, str(pid)]
+def adopt(bench, pid, memory, env=None, who=()):
+    """Runs `terapage adopt`, by the command `who`, and returns what it has said and its status. `pid` may be --cgroup=PATH."""
+    argv = [*who, *bench.command, "adopt", "--memory", memory, "--store", bench.store, str(pid)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(env or {})})
     if "was not found" in done.stderr and "musl" in done.stderr:
         raise Skipped("there is no static host (make musl)")
@@ -129,7 +130,7 @@ def at_moments(bench):
                 adopted[kind] = adopted.get(kind, 0) + 1
                 pauses += [int(number) for number in re.findall(r"stopped for (\d+) ms", said)]
                 print(f"{where}: {said.rpartition(': ')[2]}", flush=True)
-    return f"{adopted}, stopped for {min(pauses)} to {max(pauses)} ms"
+    return f"{adopted}, stopped for {min(pauses, default=0)} to {max(pauses, default=0)} ms"
 
 
 def undone(bench):
@@ -297,6 +298,33 @@ def of_a_user(bench):
     return ""
 
 
+def by_a_user(bench):
+    """An ordinary user adopts a program of their own, with the device for page faults; without it they are refused, in one line."""
+    need_restricted()
+    need("unshare")
+    program = victim(bench)
+    bench.command = for_everybody(bench)
+    user = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups"]
+    lent = f'mount --bind {own_device(bench.place, 1001)} /dev/userfaultfd && exec "$@"'
+    scope = "/proc/sys/kernel/yama/ptrace_scope"
+    traces = not os.path.exists(scope) or read_first(scope) == "0"
+    with Child([*user, program, "10", "16"], bench.place) as child:
+        wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
+        said, status = adopt(bench, child.pid, "64M", who=user)
+        why = "page faults" if traces else "ptrace_scope"
+        check(status == 125 and why in said and said.count("\n") == 0, f"without the right: status {status}: {said}")
+        said, status = adopt(bench, child.pid, "64M", who=["unshare", "-m", "sh", "-c", lent, "sh", *user])
+        if traces:
+            check(status == 0, said)
+            now = anonymous_bytes(child.pid)
+            check(now < 64 * MIB + SLACK or child.process.poll() is not None, f"{now >> 20} MiB are in memory")
+        else:
+            check(status == 125 and "ptrace_scope" in said, f"status {status}: {said}")
+        status = bench.end(child)
+        check(status == 0 and child.output() == "0 wrong\n", f"status {status}: {child.output()} {child.last_words()}")
+    return said.rpartition(": ")[2]
+
+
 def refused(bench):
     """What cannot be adopted is refused in one line, with status 125."""
     program = victim(bench)
@@ -338,6 +366,105 @@ def cgroup(place):
     raise Skipped("no memory cgroup can be made")
 
 
+def is_paged(pid):
+    """Whether a process has a pager, or the table of a job whose members get one."""
+    try:
+        return any("memfd:terapage" in os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return False
+
+
+def members(*groups):
+    """The processes of cgroups."""
+    return [int(pid) for group in groups for pid in read_first(f"{group}/cgroup.procs").split()]
+
+
+def in_group(group, *argv):
+    """The words that start a program in a cgroup."""
+    return ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh", *argv]
+
+
+STARTS = """
+import subprocess, sys, time
+began, ended = time.monotonic(), 0
+while time.monotonic() - began < 20:
+    done = [subprocess.Popen([sys.argv[1], "1", "1", "2"], stderr=subprocess.DEVNULL, stdout=subprocess.PIPE) for _ in range(2)]
+    ended += sum(one.communicate()[0] == b"0 wrong\\n" and one.returncode == 0 for one in done)
+    time.sleep(0.01)
+print("all right" if ended >= 2 and ended % 2 == 0 else ended)
+"""
+
+
+def of_a_cgroup(bench):
+    """All processes of a cgroup and of one below it are adopted within one budget, and those that appear meanwhile."""
+    program = victim(bench)
+    # Version 1, then version 2, if the machine has both.
+    parents = [path for path in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{path}/cgroup.procs")]
+    for parent in dict.fromkeys((parents[0], parents[-1])):
+        group = f"{parent}/terapage-adopt-{os.getpid()}"
+        below = f"{group}/below"
+        try:
+            os.makedirs(below)
+        except OSError as why:
+            raise Skipped(f"no cgroup can be made: {why}") from None
+        try:
+            places = [bench.path(name + os.path.basename(parent)) for name in "abc"]
+            for place in places:
+                os.mkdir(place)
+            with (
+                Child(in_group(group, program, "25", "16", "5"), places[0]) as one,
+                Child(in_group(below, program, "25", "16", "5"), places[1]) as two,
+                Child(in_group(group, INTERPRETER, "-c", STARTS, program), places[2]) as starter,
+            ):
+                wait_for(lambda: anonymous_bytes(one.pid) + anonymous_bytes(two.pid) > 150 * MIB, "the programs have begun")
+                said, status = adopt(bench, f"--cgroup={group}", "96M")
+                check(status == 0 and said.count("\n") == 0 and " processes of " in said, f"status {status}: {said}")
+                for child in (one, two, starter):
+                    check(is_paged(child.pid) or child.process.poll() is not None, f"{child.argv} is not paged: {said}")
+                now = anonymous_bytes(one.pid) + anonymous_bytes(two.pid)
+                check(now < 96 * MIB + 3 * SLACK, f"{parent}: {now >> 20} MiB are in memory")
+                late = [pid for pid in members(group, below) if not is_paged(pid) and os.path.exists(f"/proc/{pid}/exe")]
+                check(not late or not [pid for pid in late if is_there(pid)], f"not paged: {late}: {said}")
+                for child, says in ((one, "0 wrong\n"), (two, "0 wrong\n"), (starter, "all right\n")):
+                    status = bench.end(child)
+                    check((status, child.output()) == (0, says), f"{parent}: status {status}: {child.output()} {child.last_words()}")
+        finally:
+            wait_for(lambda: not members(group, below), "the cgroup is empty")
+            os.rmdir(below)
+            os.rmdir(group)
+    return said.rpartition("; ")[2]
+
+
+def is_there(pid):
+    """Whether a process still runs, unpaged, a while later: one that was just made has its table soon."""
+    time.sleep(0.5)
+    return os.path.exists(f"/proc/{pid}/exe") and not is_paged(pid)
+
+
+def refused_cgroups(bench):
+    """What is no cgroup, and all of the machine; a cgroup of which one process cannot be adopted: the others are."""
+    program = victim(bench)
+    limit = cgroup(f"terapage-adopt-{os.getpid()}")
+    group = os.path.dirname(limit)
+    try:
+        for path, why in ((bench.place, "is not a cgroup"), (os.path.dirname(group), "all processes"), (f"{group}/none", "No such file"), (group, "no process")):
+            said, status = adopt(bench, f"--cgroup={path}", "64M")
+            check(status == 125 and why in said and said.count("\n") == 0, f"{path}: status {status}: {said}")
+        with Child(in_group(group, program, "6", "16"), bench.place) as child, Child(in_group(group, "sleep", "600"), bench.place, stdout="sleep") as sleep:
+            wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
+            os.kill(sleep.pid, signal.SIGSTOP)
+            wait_for(lambda: "State:\tT" in read_status(sleep.pid), "the other has stopped")
+            said, status = adopt(bench, f"--cgroup={group}", "64M")
+            check(status == 125 and f"process {sleep.pid} is not adopted: it is stopped" in said and "1 process of" in said, f"status {status}: {said}")
+            check(is_paged(child.pid) and not is_paged(sleep.pid), said)
+            status = bench.end(child)
+            check((status, child.output()) == (0, "0 wrong\n"), f"status {status}: {child.output()} {child.last_words()}")
+    finally:
+        wait_for(lambda: not members(group), "the cgroup is empty")
+        os.rmdir(group)
+    return ""
+
+
 def saved(bench):
     """A cgroup's limit would end a program that grows; adopted before, it goes on."""
     need_root()
@@ -377,5 +504,8 @@ BODIES = {
     "adopt-refused": refused,
     "adopt-refused-files": refused_by_files,
     "adopt-user": of_a_user,
+    "adopt-own-user": by_a_user,
+    "adopt-cgroup": of_a_cgroup,
+    "adopt-cgroup-refused": refused_cgroups,
     "adopt-saved": saved,
 }

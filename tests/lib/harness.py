@@ -81,7 +81,7 @@ def copied_for_everybody(command, place):
     """A copy of the command and its libraries in a place that other users may enter: they may not enter the build directory."""
     (program,) = command
     beside = os.path.dirname(os.path.realpath(program))
-    for name in ("terapage-host", "libterapage_preload.so"):
+    for name in ("terapage-host", "terapage-host-musl", "libterapage_preload.so"):
         if os.path.exists(os.path.join(beside, name)):
             shutil.copy(os.path.join(beside, name), place)
     shutil.copy(program, os.path.join(place, "terapage"))

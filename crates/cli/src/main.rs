@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod adopt;
+#[cfg(target_arch = "x86_64")]
+mod cgroup;
 mod completions;
 mod doctor;
 mod far;

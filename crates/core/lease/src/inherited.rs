@@ -73,6 +73,17 @@ impl Inherited {
         Ok(Some(Inherited { number: file.number, job, ..*self }))
     }
 
+    /// The table's descriptor.
+    pub fn number(&self) -> i32 {
+        self.number
+    }
+
+    /// The same table, under the number that its descriptor has in another process.
+    #[must_use]
+    pub fn under(self, number: i32) -> Inherited {
+        Inherited { number, ..self }
+    }
+
     /// Whether the table is open under that number.
     pub fn is_there(&self) -> bool {
         shared::identity(self.number) == Some(self.file)

@@ -4,7 +4,7 @@
 use crate::image::Image;
 use crate::process::Process;
 use crate::remote::Remote;
-use crate::{Why, Wish, device};
+use crate::{Why, Wish, passed};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use terapage_sys::adoption::{Orders, REPORT, TEXT_MOST};
@@ -14,6 +14,9 @@ use terapage_sys::userfaultfd::DEVICE_VARIABLE;
 const STACK: usize = 256 << 10;
 /// Bytes for the report, the orders, and the texts on the stack.
 const DATA: usize = 256 << 10;
+
+/// Names the table in errors.
+const JOB: &str = "the table of the job's memory cannot be passed";
 
 /// What is ready for the host's thread.
 pub struct Start {
@@ -55,13 +58,17 @@ impl Start {
         let len = data + STACK;
         let report = remote.call(what, libc::SYS_mmap, [0, len, rights, private, usize::MAX, 0])?;
         let base = image.map(remote, report)?;
-        let device = if remote.process.user()? == 0 { None } else { device::pass(remote, report)? };
+        let device = if remote.process.user()? == 0 { None } else { passed::pass_device(remote, report)? };
+        let table = match &wish.table {
+            Some(table) => Some((table.setting)(passed::pass(remote, report, &table.fd, JOB)?)),
+            None => None,
+        };
         remote.put(report, &[0; REPORT])?;
         remote.put(report + REPORT, &words)?;
         let auxiliary = auxiliary(remote.process, image, base)?;
         let mut settings: Vec<CString> = wish.settings.to_vec();
         let device = device.and_then(|device| CString::new(format!("{DEVICE_VARIABLE}={device}")).ok());
-        settings.extend(device);
+        settings.extend(device.into_iter().chain(table));
         let path = image.path.as_os_str().as_bytes();
         let texts = texts(report, wish.pid, path, &settings);
         let stack = put_stack(remote, (report + len, report + data), &texts, auxiliary)?;

@@ -59,6 +59,8 @@ impl Image {
         let (count, place) = (usize::from(half(&head, 56)), long(&head, 32));
         let mut table = vec![0; count * PROGRAM_HEADER];
         file.read_exact_at(&mut table, place as u64).map_err(why)?;
+        // The program, while it is stopped, does not wait for the disk.
+        std::io::copy(&mut &file, &mut std::io::sink()).map_err(why)?;
         let is_ours = head.starts_with(b"\x7fELF\x02\x01") && half(&head, 16) == ANYWHERE;
         let has_loader = table.chunks(PROGRAM_HEADER).any(|header| word(header, 0) == INTERPRETER);
         let segments: Vec<Segment> =

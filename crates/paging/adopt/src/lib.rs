@@ -11,10 +11,10 @@
 //! docs/host.md describes it for users.
 #![cfg(target_arch = "x86_64")]
 
-mod device;
 mod host;
 mod image;
 mod memory;
+mod passed;
 mod policy;
 mod process;
 mod remote;
@@ -23,8 +23,10 @@ mod trace;
 mod undo;
 
 use host::Start;
+use memory::Mapping;
 use process::Process;
 use std::ffi::CString;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use terapage_sys::adoption::State;
@@ -41,8 +43,19 @@ pub struct Wish<'a> {
     pub host: &'a Path,
     /// The settings: texts of the form `NAME=value`.
     pub settings: &'a [CString],
+    /// The table in which the processes of a job lease their memory, if there is one.
+    pub table: Option<Table<'a>>,
     /// For tests: the number of a step that fails.
     pub fault: Option<usize>,
+}
+
+/// A descriptor that is passed to the program.
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    /// The descriptor.
+    pub fd: BorrowedFd<'a>,
+    /// The setting that names the descriptor, from its number in the program.
+    pub setting: &'a dyn Fn(i32) -> CString,
 }
 
 /// A program that was adopted, and whose memory is being taken over.
@@ -82,7 +95,7 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
             return Err(why);
         }
     };
-    let entered = enter(&process, &mut threads, &image, wish);
+    let entered = enter(&process, &mut threads, &before.memory, &image, wish);
     let report = match entered {
         Ok(report) => report,
         Err(why) => {
@@ -99,14 +112,18 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
 
 /// Brings in the host, up to the point from which there is no way back. Returns the address of its
 /// report.
-fn enter(process: &Process, threads: &mut Threads, image: &image::Image, wish: &Wish) -> Result<usize, Why> {
-    // The mappings do not change from here on.
-    let memory = process.memory()?;
+fn enter(
+    process: &Process,
+    threads: &mut Threads,
+    memory: &[Mapping],
+    image: &image::Image,
+    wish: &Wish,
+) -> Result<usize, Why> {
     if memory.iter().any(|mapping| mapping.name.starts_with("/[aio]")) {
         return Err("it has asynchronous I/O (io_setup), which may use its memory at any time".into());
     }
-    let ranges = memory::choose(&memory, &threads.stacks());
-    let mut remote = remote::Remote::begin(process, threads.chosen(process)?, &memory, wish.fault)?;
+    let ranges = memory::choose(memory, &threads.stacks());
+    let mut remote = remote::Remote::begin(process, threads.chosen(process)?, memory, wish.fault)?;
     let start = Start::make(&mut remote, image, wish, ranges)?;
     let host = start.begin(&mut remote)?;
     remote.end()?;

@@ -23,6 +23,21 @@ const BARRING: [(&str, &str); 2] = [
 /// bytes, and terminals.
 const PLAIN_DEVICES: [u32; 11] = [1, 4, 5, 136, 137, 138, 139, 140, 141, 142, 143];
 
+/// Why this process may not trace another.
+pub fn may_not_trace(pid: u32) -> Why {
+    // SAFETY: the call only returns a number.
+    let own = unsafe { libc::geteuid() };
+    let is_own = fs::metadata(format!("/proc/{pid}")).is_ok_and(|found| found.uid() == own);
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    match scope.trim() {
+        "3" => "kernel.yama.ptrace_scope is 3: nobody may trace it".to_owned(),
+        scope @ ("1" | "2") if is_own => {
+            format!("kernel.yama.ptrace_scope is {scope}: only root may trace it (try as root)")
+        }
+        _ => "it may not be traced (try as root, or as its user)".to_owned(),
+    }
+}
+
 impl Process {
     /// Finds a process.
     pub fn find(pid: u32) -> Result<Process, Why> {
@@ -30,9 +45,7 @@ impl Process {
         let memory = fs::OpenOptions::new().read(true).write(true).open(path).map_err(|error| {
             match (error.kind(), error.raw_os_error()) {
                 (io::ErrorKind::NotFound, _) => "there is no such process".to_owned(),
-                (io::ErrorKind::PermissionDenied, _) => {
-                    "its memory may not be read (try as root, or as its user)".to_owned()
-                }
+                (io::ErrorKind::PermissionDenied, _) => may_not_trace(pid),
                 (_, Some(libc::ESRCH)) => "it has no memory: it is the kernel's, or has ended".to_owned(),
                 _ => format!("its memory cannot be read ({error})"),
             }

@@ -8,7 +8,7 @@ use crate::Why;
 use crate::host::Seen;
 use crate::memory::Stack;
 use crate::policy::Policy;
-use crate::process::Process;
+use crate::process::{Process, may_not_trace};
 use crate::trace::{self, Registers, Stop};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -60,16 +60,13 @@ struct Stopped {
 /// All threads of a process, stopped.
 pub struct Threads {
     all: Vec<Stopped>,
+    /// Each thread is urgent from the request to stop on, so that it does not wait for a processor
+    /// until it stops, or makes a call for this process.
+    urgent: Vec<Policy>,
 }
 
 fn system(error: &std::io::Error) -> Why {
-    match error.raw_os_error() {
-        Some(libc::EPERM) => {
-            "it may not be traced (try as root; kernel.yama.ptrace_scope may forbid it to its own user)"
-                .into()
-        }
-        _ => format!("its threads cannot be stopped ({error})"),
-    }
+    format!("its threads cannot be stopped ({error})")
 }
 
 impl Threads {
@@ -78,7 +75,7 @@ impl Threads {
     /// # Errors
     /// A thread does not stop, or may not be traced: then none is stopped.
     pub fn stop(process: &Process) -> Result<Threads, Why> {
-        let mut threads = Threads { all: Vec::new() };
+        let mut threads = Threads { all: Vec::new(), urgent: Vec::new() };
         let mut seen = BTreeSet::<u32>::new();
         loop {
             let mut new: Vec<u32> =
@@ -94,9 +91,15 @@ impl Threads {
                 Ok(()) => Some(Ok(*number)),
                 // The thread has ended since, or waits for the others to end.
                 Err(_) if process.has_ended(*number) => None,
+                Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                    Some(Err(may_not_trace(process.pid)))
+                }
                 Err(error) => Some(Err(system(&error))),
             };
             let seized: Result<Vec<u32>, Why> = new.iter().filter_map(is_there).collect();
+            // Not before the request: a thread that makes another then begins again, so none of the
+            // program's inherits this.
+            threads.urgent.extend(new.iter().copied().map(Policy::urgent));
             let stopped = seized.and_then(|all| all.into_iter().try_for_each(|number| threads.add(number)));
             if let Err(why) = stopped {
                 threads.let_go(process, false);
@@ -181,6 +184,7 @@ impl Threads {
                 trace::block(*number, *blocked & !SIGSYS).ok();
             }
         }
+        self.urgent.clear();
         let waits = |thread: &Stopped| WAITS.contains(&(thread.registers.rax as i64));
         all.sort_by_key(|thread| (waits(thread), thread.number != process.pid));
         all.iter().for_each(|thread| drop(trace::detach(thread.number, 0)));
@@ -191,7 +195,6 @@ impl Threads {
     /// # Errors
     /// Why it has not. Its threads are then still there.
     pub fn await_host(&self, process: &Process, host: u32, report: usize) -> Result<(), Why> {
-        let policy = Policy::urgent(host);
         trace::go_on(host, 0).map_err(|error| system(&error))?;
         let until = Instant::now() + HOST_MOST;
         loop {
@@ -200,7 +203,7 @@ impl Threads {
             match seen.state {
                 state if state == State::Failed as u32 => return Err(seen.text),
                 state if state != State::Begins as u32 => {
-                    drop(policy);
+                    self.calm_others(process);
                     let_host_go(host, stop);
                     return Ok(());
                 }
@@ -214,6 +217,17 @@ impl Threads {
                 None => std::thread::sleep(Duration::from_micros(100)),
             }
         }
+    }
+}
+
+impl Threads {
+    /// The host's threads are as urgent from now on as the one that made the first of them.
+    fn calm_others(&self, process: &Process) {
+        let Ok((chosen, _)) = self.chosen(process) else { return };
+        let Some(policy) = self.urgent.iter().find(|policy| policy.thread() == chosen) else { return };
+        let is_new = |number: &u32| self.numbers().all(|known| known != *number);
+        let all = process.threads().unwrap_or_default();
+        all.into_iter().filter(is_new).for_each(|number| policy.end_for(number));
     }
 }
 

@@ -26,7 +26,8 @@ const LIMITS: [Resource; 3] = [libc::RLIMIT_AS, libc::RLIMIT_DATA, libc::RLIMIT_
 /// What a process has before the adoption.
 pub struct Before {
     threads: Vec<u32>,
-    memory: Vec<Mapping>,
+    /// The mappings, which do not change while the threads are stopped.
+    pub memory: Vec<Mapping>,
     descriptors: Vec<u32>,
     limits: Vec<Limit>,
 }

@@ -1,5 +1,5 @@
-//! The device that makes userfaultfds, passed to a process whose user may not open it: root thus
-//! adopts a user's program.
+//! Descriptors that are passed to the process: the table of a job's memory; and the device that
+//! makes userfaultfds, to a process whose user may not open it: root thus adopts a user's program.
 
 use crate::Why;
 use crate::remote::Remote;
@@ -22,17 +22,22 @@ const NUMBER: usize = 16;
 /// The least number that the descriptor gets, if the limit on open files allows it.
 const HIGH: usize = 700;
 
-/// Passes the device. `scratch` is a page of the process. `None` if this process may not open the
-/// device either.
-pub fn pass(remote: &mut Remote, scratch: usize) -> Result<Option<Inherited>, Why> {
+/// Passes the device. `None` if this process may not open the device either.
+pub fn pass_device(remote: &mut Remote, scratch: usize) -> Result<Option<Inherited>, Why> {
     let Ok(device) = std::fs::OpenOptions::new().read(true).write(true).open(PATH) else { return Ok(None) };
-    let what = "the userfaultfd device cannot be passed";
+    let number = pass(remote, scratch, &device, "the userfaultfd device cannot be passed")?;
+    Ok(Inherited::of(&device, number))
+}
+
+/// Passes a descriptor, which stays open on exec. `scratch` is a page of the process. Returns its
+/// number there. `what` names it in errors.
+pub fn pass(remote: &mut Remote, scratch: usize, given: &impl AsRawFd, what: &str) -> Result<i32, Why> {
     let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as usize;
     let pair = [libc::AF_UNIX as usize, kind, 0, scratch, 0, 0];
     remote.call(what, libc::SYS_socketpair, pair)?;
     let ends = [number(remote, scratch)?, number(remote, scratch + size_of::<i32>())?];
     let own = taken(remote.process.pid, ends[1]).map_err(|error| format!("{what} ({error})"))?;
-    send(&own, &device).map_err(|error| format!("{what} ({error})"))?;
+    send(&own, given).map_err(|error| format!("{what} ({error})"))?;
     remote.put(scratch, &message(scratch))?;
     let close_on_exec = libc::MSG_CMSG_CLOEXEC as usize;
     remote.call(what, libc::SYS_recvmsg, [ends[0], scratch + MESSAGE, close_on_exec, 0, 0, 0])?;
@@ -43,7 +48,7 @@ pub fn pass(remote: &mut Remote, scratch: usize) -> Result<Option<Inherited>, Wh
     for fd in [low, ends[0], ends[1]] {
         remote.call(what, libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
     }
-    Ok(Inherited::of(&device, high as i32))
+    Ok(high as i32)
 }
 
 /// A descriptor's number in the process's memory.
