@@ -136,6 +136,24 @@ def forks_while_servers_hang(bench):
     servers[0].check_empty()
 
 
+def forks_while_one_is_away(bench):
+    """A server of a mirror is away while a program forks: its children, too, are in sync once it is back."""
+    servers = [bench.server(name=name) for name in ("one", "other")]
+    family = Family(bench, mirror_of(servers))
+    family.until_in_sync()
+    servers[0].stop()
+    family.until_in_sync(False)
+    for how in "rsw":
+        family.fork(how)
+    servers[0] = bench.server(port=servers[0].port, name="again")
+    family.until_in_sync()
+    # What they have is there.
+    servers[1].stop()
+    family.end_children()
+    family.good()
+    servers[0].check_empty()
+
+
 def upgraded_with_workers(bench):
     """Both servers of a mirror are restarted in turn, each when all processes say that all is in sync: workers go on."""
     servers = [bench.server(name=name) for name in ("one", "other")]
@@ -335,6 +353,7 @@ def families_and_kills(bench):
 CI = [
     child_ends,
     forks_while_servers_hang,
+    forks_while_one_is_away,
     upgraded_with_workers,
     upgraded_without_parent,
     spares_in_use,

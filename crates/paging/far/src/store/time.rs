@@ -243,10 +243,13 @@ impl Far {
         }
     }
 
-    /// The server is known not to answer: no operation waits for it for long.
+    /// The server is known not to answer: no operation waits for it for long. Each connection is
+    /// tried until it is there, though no operation needs it: the copy counts again only then.
     pub(super) fn is_known_away(&mut self) {
         let since_ns = now_ns().saturating_sub(QUICK_NS + 1).max(1);
-        self.lanes.iter_mut().for_each(|lane| lane.down_since_ns = since_ns);
+        for lane in &mut self.lanes {
+            (lane.down_since_ns, lane.wanted) = (since_ns, true);
+        }
     }
 
     /// A child needs nothing there any more: takes its claim back.
