@@ -104,9 +104,27 @@ def mapped_kept(bench):
     return "6 ways"
 
 
+def mapped_passes(bench):
+    """Passes over a file that is longer than the budget: large reads ahead, and few reads for which the program waits."""
+    program, file = prepared(bench)
+    passes = 12
+    now, _ = mapped(bench, [program, "passes", file, "1", str(passes)])
+    check(now["page_in_bytes"] > MIB << 20 and now["major_faults"] <= 40 * passes, f"{now}")
+    return f"{now['major_faults']} reads were waited for, {now['page_in_bytes'] >> 20} MiB read"
+
+
+def mapped_random(bench):
+    """MADV_RANDOM for most of the memory: the file is read page by page, and nothing is read ahead."""
+    program, file = prepared(bench)
+    now, _ = mapped(bench, [program, "random", file, "1", "20000"])
+    check(now["block_bytes"] == 4096 and now["prefetched_blocks"] == 0 and now["companions"] == 0, f"{now}")
+    check(0 < now["page_in_bytes"] <= now["major_faults"] * 4096, f"{now}")
+    return f"{now['page_in_bytes'] >> 20} MiB read"
+
+
 def mapped_longer(bench):
     """A mapping longer than the file, as LMDB makes: the file's part is paged, the rest is a bus error until the file grows, and advice for the
-    whole mapping is heard. The program opens the file for writing with O_NONBLOCK."""
+    whole mapping is heard. The program opens the file for writing with O_NONBLOCK. A second thread and children see the same."""
     program, file = prepared(bench)
     seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
     now, said = mapped(bench, [program, "longer", file, seed])
@@ -176,6 +194,8 @@ BODIES = {
     "mapped-guarded": mapped_guarded,
     "mapped-changes": mapped_changes,
     "mapped-kept": mapped_kept,
+    "mapped-passes": mapped_passes,
+    "mapped-random": mapped_random,
     "mapped-longer": mapped_longer,
     "mapped-beside": mapped_beside,
     "mapped-beside-guarded": mapped_beside_guarded,

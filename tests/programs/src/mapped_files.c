@@ -5,6 +5,8 @@
 //   mapped_files change FILE SEED S       another process changes the file for S seconds
 //   mapped_files once FILE SEED           only reads it; `cached`: as it lies in the page cache
 //   mapped_files longer FILE SEED         maps more than the file has, as LMDB does
+//   mapped_files passes FILE SEED PASSES  reads all of it again and again
+//   mapped_files random FILE SEED WORDS   reads words here and there, as it has advised
 //   mapped_files beside FILE SEED         reads in a signal handler, beside a second process
 //
 // The words of FILE follow from their places. A twin shows what must be there: the kernel's own
@@ -268,6 +270,35 @@ static void same_words(uint64_t *paged, uint64_t *right, size_t len) {
     }
 }
 
+static void *same_words_again(void *argument) {
+    struct pair *pair = argument;
+    for (int i = 0; i < 20000; i++) {
+        size_t word = mix(pair->seed++) % (pair->len / 8);
+        CHECK(look((uint64_t *)pair->paged + word) == look((uint64_t *)pair->twin + word));
+    }
+    return NULL;
+}
+
+// The same by a second thread, and by children that are forked meanwhile.
+static void same_words_by_others(uint64_t *paged, uint64_t *right, size_t len) {
+    struct pair pair = {(char *)paged, (char *)right, len, mix(state++)};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, same_words_again, &pair) == 0);
+    same_words(paged, right, len);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            same_words(paged, right, len);
+            _exit(0);
+        }
+        same_words(paged, right, len);
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void longer(const char *path) {
     expect();
     size_t all = size_of(path), pages = (all + PAGE - 1) / PAGE * PAGE, len = 2 * pages + 5 * PAGE;
@@ -290,6 +321,7 @@ static void longer(const char *path) {
     CHECK(other != MAP_FAILED && (other >= (char *)paged + len || other + len <= (char *)paged));
     memset(other, 7, len);
     same_words(paged, right, len);
+    same_words_by_others(paged, right, len);
     CHECK(munmap(other, len) == 0 && munmap(paged, len) == 0 && munmap(right, len) == 0);
     // The program's own lease is not the reason for an error.
     paged = map(path, all, MAP_SHARED, 0);
@@ -297,6 +329,22 @@ static void longer(const char *path) {
     write_word(path, O_NONBLOCK, word, 8);
     CHECK(paged[1] == word);
     CHECK(munmap(paged, all) == 0);
+}
+
+static void passes(const char *path, int count) {
+    size_t len = size_of(path);
+    char *paged = map(path, len, MAP_SHARED, 0), *right = twin(path, len, 0);
+    for (int pass = 0; pass < count; pass++) CHECK(memcmp(paged, right, len) == 0);
+}
+
+static void random_words(const char *path, int count) {
+    size_t len = size_of(path);
+    uint64_t *paged = map(path, len, MAP_SHARED, 0), *right = twin(path, len, 0);
+    CHECK(madvise(paged, len, MADV_RANDOM) == 0);
+    for (int i = 0; i < count; i++) {
+        size_t word = random_below(len / 8);
+        CHECK(paged[word] == right[word]);
+    }
 }
 
 static struct pair handled;
@@ -490,6 +538,8 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "once") == 0) once(arguments[2], 1);
     if (strcmp(arguments[1], "cached") == 0) once(arguments[2], 0);
     if (strcmp(arguments[1], "longer") == 0) longer(arguments[2]);
+    if (strcmp(arguments[1], "passes") == 0) passes(arguments[2], atoi(arguments[4]));
+    if (strcmp(arguments[1], "random") == 0) random_words(arguments[2], atoi(arguments[4]));
     if (strcmp(arguments[1], "beside") == 0) beside(arguments[0], arguments[2], arguments[3]);
     if (strcmp(arguments[1], "change") == 0) change(arguments[0], arguments[2], arguments[3], arguments[4]);
     if (strcmp(arguments[1], "changes") == 0) changes(arguments[2], atoi(arguments[4]));

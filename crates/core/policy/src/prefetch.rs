@@ -43,6 +43,10 @@ pub trait Prefetch: Send {
     /// should be further ahead.
     fn late(&mut self) {}
 
+    /// The block that is touched next is neither in memory nor being read, though it may have been
+    /// requested.
+    fn missing(&mut self) {}
+
     /// After [`touched`](Prefetch::touched): another run of the same stream, if the stream is
     /// steady enough to read more runs at the same time.
     fn more(&mut self) -> Option<Ahead> {

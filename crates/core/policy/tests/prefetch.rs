@@ -39,7 +39,9 @@ impl Pager {
     fn touch(&mut self, block: u32) {
         let fault = self.present.insert(block);
         self.faults += u32::from(fault);
-        if !fault && !self.markers.remove(&block) {
+        if fault {
+            self.policy.missing();
+        } else if !self.markers.remove(&block) {
             return;
         }
         let Some(ahead) = self.policy.touched(block) else { return };
@@ -125,6 +127,21 @@ fn a_program_that_goes_back_is_followed_again() {
             }
         }
         assert!(asked.iter().all(|&asked| asked >= 20), "{name}: {asked:?}");
+    }
+}
+
+#[test]
+fn passes_over_what_has_left_memory_are_followed_at_once() {
+    for name in ["auto", "sequential"] {
+        let mut policy = policy(name, 16, 64);
+        for pass in 0..40 {
+            // In each pass, the same two parts of an array are no longer in memory.
+            let mut pager = Pager { overlaps: true, ..Pager::new(policy) };
+            (1000..1032).chain(1100..1132).for_each(|block| pager.touch(block));
+            let misses = pager.faults;
+            policy = pager.policy;
+            assert!(misses <= 8, "{name}, pass {pass}: {misses}");
+        }
     }
 }
 

@@ -245,15 +245,13 @@ impl Pager {
         self.mailbox.ask_for(start, len, Engine::will_need)
     }
 
-    /// Says whether the range will be touched in random order: then nothing in it is read ahead.
+    /// Says whether the range will be touched in random order: then nothing in it is read ahead, and
+    /// blocks are split if most belong to it and it is a file that is only read.
     ///
     /// # Errors
     /// The range is not completely paged.
     pub fn set_random(&self, start: usize, len: usize, random: bool) -> Result<(), Error> {
-        self.mailbox.ask_for(start, len, move |engine, first, end| {
-            engine.ahead.set_random(first, end, random);
-            Ok(())
-        })
+        self.mailbox.ask_for(start, len, move |engine, first, end| engine.set_random(first, end, random))
     }
 
     /// Says that the range will not be touched soon: its frames are evicted first.

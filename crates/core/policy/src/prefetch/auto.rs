@@ -70,6 +70,10 @@ impl Prefetch for Auto {
         self.streams.late();
     }
 
+    fn missing(&mut self) {
+        self.streams.missing();
+    }
+
     fn more(&mut self) -> Option<Ahead> {
         let ahead = self.streams.more().filter(|_| !self.accuracy.is_stopped());
         self.come(ahead.map_or(0, |ahead| ahead.count));

@@ -35,6 +35,10 @@ impl Prefetch for Sequential {
         self.streams.late();
     }
 
+    fn missing(&mut self) {
+        self.streams.missing();
+    }
+
     fn more(&mut self) -> Option<Ahead> {
         self.streams.more()
     }

@@ -6,8 +6,10 @@ use super::Ahead;
 /// longest.
 const STREAMS: usize = 32;
 
-/// Blocks asked for if a stream was just found.
+/// Blocks asked for if a stream was just found, at first. While nearly all blocks read ahead are
+/// used, the number doubles now and then, up to the maximum. Chosen, not measured.
 const WINDOW_FIRST: u32 = 2;
+const WINDOW_FIRST_MAX: u32 = 16;
 
 /// The number of runs by which a stream is ahead of the program at first; more if the runs arrive
 /// too late.
@@ -67,12 +69,16 @@ pub struct Streams {
     run_max: u32,
     ahead_max: u32,
     run: u32,
+    /// The window of a stream that was just found.
+    first: u32,
     clock: u64,
     streams: Vec<Stream>,
     /// The stream touched last.
     current: Option<usize>,
     /// Whether the next touch had to wait for a read under way.
     late: bool,
+    /// Whether the block of the next touch is neither in memory nor being read.
+    missing: bool,
 }
 
 impl Streams {
@@ -84,7 +90,17 @@ impl Streams {
         let ahead_max = ahead.max(1);
         let run_max = run.clamp(1, ahead_max.div_ceil(2));
         let streams = Vec::with_capacity(STREAMS);
-        Streams { run_max, ahead_max, run: run_max, clock: 0, streams, current: None, late: false }
+        Streams {
+            run_max,
+            ahead_max,
+            run: run_max,
+            first: WINDOW_FIRST,
+            clock: 0,
+            streams,
+            current: None,
+            late: false,
+            missing: false,
+        }
     }
 
     /// The block that is touched next was requested, but has not arrived.
@@ -92,9 +108,15 @@ impl Streams {
         self.late = true;
     }
 
+    /// The block that is touched next is neither in memory nor being read.
+    pub fn missing(&mut self) {
+        self.missing = true;
+    }
+
     /// Halves the longest run, down to one block.
     pub fn shrink(&mut self) {
         self.run = (self.run / 2).max(1);
+        self.first = WINDOW_FIRST;
         for stream in &mut self.streams {
             stream.window = stream.window.min(self.run);
         }
@@ -103,20 +125,24 @@ impl Streams {
     /// Doubles the longest run, up to the maximum that was set at the start.
     pub fn grow(&mut self) {
         self.run = (self.run * 2).min(self.run_max);
+        self.first = (self.first * 2).min(WINDOW_FIRST_MAX);
     }
 
     /// Follows the stream that passes `block`.
     ///
     /// A stream passes the blocks up to one step beyond the last request, and back over the last
-    /// `ahead` blocks: threads that share a stream touch it out of order.
+    /// `ahead` blocks: threads that share a stream touch it out of order. A missing block that it
+    /// has passed belongs to another stream: to another pass over the same data, perhaps.
     pub fn follow(&mut self, block: u32) -> Follow {
         self.clock += 1;
         let late = std::mem::take(&mut self.late);
+        let missing = std::mem::take(&mut self.missing);
         let block = i64::from(block);
         let mut nearest: Option<(usize, i64)> = None;
         for (index, stream) in self.streams.iter().enumerate() {
             let Some(steps) = stream.steps_to(block) else { continue };
-            let on_way = (-i64::from(self.ahead_max)..=stream.asked() + 2).contains(&steps);
+            let least = if missing { 1 } else { -i64::from(self.ahead_max) };
+            let on_way = (least..=stream.asked() + 2).contains(&steps);
             let rank = if steps > 0 { steps } else { i64::from(u32::MAX) - steps };
             if on_way && nearest.is_none_or(|(_, other)| rank < other) {
                 nearest = Some((index, rank));
@@ -140,6 +166,10 @@ impl Streams {
         stream.reach = if late { stream.reach * 2 } else { stream.reach - run / DECAY };
         stream.reach = stream.reach.max(least).min(most);
         stream.behind = 0;
+        if missing && stream.steps_to(block).is_some_and(|steps| steps <= stream.asked()) {
+            // It was asked for in an earlier pass, and has left memory since.
+            (stream.next, stream.window) = (block + stream.step, self.first);
+        }
         stream.last = block;
         if stream.asked() < 0 {
             stream.next = block + stream.step;
@@ -158,7 +188,7 @@ impl Streams {
     /// Starts a stream at `block` with `step`, which is not 0; returns the run to request.
     pub fn open(&mut self, block: u32, step: i32) -> Option<Ahead> {
         let (last, step) = (i64::from(block), i64::from(step));
-        let window = WINDOW_FIRST;
+        let window = self.first;
         let reach = (i64::from(self.run) * RUNS_FIRST).min(i64::from(self.ahead_max));
         let fresh = Stream { last, next: last + step, step, window, reach, behind: 0, at: self.clock };
         let index = if self.streams.len() < STREAMS {

@@ -36,6 +36,10 @@ impl Prefetch for Stride {
         self.streams.late();
     }
 
+    fn missing(&mut self) {
+        self.streams.missing();
+    }
+
     fn more(&mut self) -> Option<Ahead> {
         self.streams.more()
     }

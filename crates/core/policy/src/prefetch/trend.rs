@@ -85,6 +85,10 @@ impl Prefetch for Trend {
         self.streams.late();
     }
 
+    fn missing(&mut self) {
+        self.streams.missing();
+    }
+
     fn more(&mut self) -> Option<Ahead> {
         self.streams.more()
     }

@@ -26,6 +26,16 @@ const SAMPLES: usize = 4096;
 #[cfg(not(terapage_model))]
 const _: () = assert!(EXTENT == pace::RUN_BYTES, "the simulator's runs are those of the store");
 
+/// A touch, as the prefetch policy sees it.
+pub(crate) enum Touch {
+    /// The block was requested, and has come or waits for frames.
+    Here,
+    /// The block's read is still under way.
+    Late,
+    /// The block is not in memory, or is only there as another block's companion.
+    Missing,
+}
+
 /// A stream of first touches, upwards or downwards: where it continues, and the number of blocks to
 /// install next.
 #[derive(Clone, Copy, Default)]

@@ -3,6 +3,7 @@
 //! touched.
 
 use super::Engine;
+use super::ahead::Touch;
 use super::table::{COMPANION, State, WANTED};
 use terapage_stats::Counters;
 
@@ -28,12 +29,13 @@ impl Engine {
     fn companions_of(&mut self, block: u32) -> Option<std::ops::Range<u32>> {
         let entry = self.table.get(block);
         let (slot, origin) = (entry.slot()?, entry.origin);
-        let may = origin == self.io.own_origin() && self.forks_ahead == 0 && self.recorder.is_none();
+        let own = origin == self.io.own_origin();
+        let may = (own || self.is_file(origin)) && self.forks_ahead == 0 && self.recorder.is_none();
         if !may || self.ahead.is_random(block) {
             return None;
         }
         let together = self.companions.together(&self.io.disk, self.block);
-        if together < 2 || self.io.wants_back(slot) {
+        if together < 2 || own && self.io.wants_back(slot) {
             return None;
         }
         let region = self.table.block_range_of(block)?;
@@ -80,7 +82,7 @@ impl Engine {
         Counters::add(&self.table.usage.of(block).minor_faults, 1);
         self.policy.insert(block);
         // Without the companion, the thread would have waited for a read.
-        self.prefetch_after(block, false);
+        self.prefetch_after(block, Touch::Missing);
         self.learn_miss(block, at);
     }
 

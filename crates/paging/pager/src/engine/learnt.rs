@@ -5,6 +5,7 @@
 //! first page, counted through all regions; the regions of the two runs are matched by their order.
 
 use super::Engine;
+use super::ahead::Touch;
 use super::table::{LEARNT, State, Table};
 use crate::trace::Kind;
 use std::collections::BTreeMap;
@@ -201,7 +202,7 @@ impl Engine {
         self.read_learnt();
         // The prefetch policy follows its streams as if the threads had waited.
         for (block, _) in here {
-            self.prefetch_after(block, false);
+            self.prefetch_after(block, Touch::Here);
         }
     }
 

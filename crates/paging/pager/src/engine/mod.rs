@@ -34,7 +34,7 @@ use crate::io::{self, Event, Io, Poll};
 use crate::mailbox::Mailbox;
 use crate::options::Options;
 use crate::trace::{Kind, Recorder};
-use ahead::Ahead;
+use ahead::{Ahead, Touch};
 use grace::Grace;
 use learnt::Learning;
 use pagein::Stall;
@@ -496,7 +496,8 @@ impl Engine {
                 if first {
                     self.stall.begin(self.now());
                     // No stream has asked for a companion.
-                    self.prefetch_after(block, !self.table.get(block).has(COMPANION));
+                    let missing = self.table.get(block).has(COMPANION);
+                    self.prefetch_after(block, if missing { Touch::Missing } else { Touch::Late });
                 }
             }
             State::Writing => {

@@ -1,6 +1,7 @@
 //! Page-ins: first touches, minor faults, major faults, prefetch.
 
 use super::Engine;
+use super::ahead::Touch;
 use super::files::UNKNOWN;
 use super::table::{COMPANION, LEARNT, MARKER, SAMPLE, State, WANTED};
 use crate::carry::{Arrival, LoadIn, Run};
@@ -165,7 +166,7 @@ impl Engine {
         }
         if marker {
             self.used_marker(block);
-            self.prefetch_after(block, false);
+            self.prefetch_after(block, Touch::Here);
         } else if !sample && !learnt {
             self.record(Kind::MinorFault, [block]);
             self.note_minor_fault(block);
@@ -186,8 +187,8 @@ impl Engine {
         self.stall.begin(since_ns);
         self.begin_trial(block, at);
         self.demand(block, place, self.waits.began_ns().max(1));
-        self.hurry(block);
-        self.prefetch_after(block, false);
+        let touch = if self.hurry(block) { Touch::Here } else { Touch::Missing };
+        self.prefetch_after(block, touch);
         self.learn_miss(block, at);
     }
 
@@ -240,14 +241,14 @@ impl Engine {
     }
 
     /// Prefetches what the policy asks for after a touch.
-    ///
-    /// `late` says that the block's read was still under way.
-    pub(crate) fn prefetch_after(&mut self, block: u32, late: bool) {
+    pub(crate) fn prefetch_after(&mut self, block: u32, touch: Touch) {
         if self.ahead.is_random(block) {
             return;
         }
-        if late {
-            self.ahead.policy.late();
+        match touch {
+            Touch::Here => {}
+            Touch::Late => self.ahead.policy.late(),
+            Touch::Missing => self.ahead.policy.missing(),
         }
         if let Some(ahead) = self.ahead.policy.touched(block) {
             self.read_ahead(ahead);
@@ -297,16 +298,17 @@ impl Engine {
         }
     }
 
-    /// The program has reached a block of a postponed run: reads as much of the rest as possible
-    /// now.
-    fn hurry(&mut self, block: u32) {
-        let Some(run) = self.ahead.take_behind(block) else { return };
+    /// Reads as much as possible of a postponed run now, if the program has reached a block of one.
+    /// Returns whether it has.
+    fn hurry(&mut self, block: u32) -> bool {
+        let Some(run) = self.ahead.take_behind(block) else { return false };
         let left = self.read_run(&run);
         if !left.is_empty() {
             // The rest is read once there are frames for all of it: otherwise each of its blocks
             // would need a separate fault.
             self.ahead.postponed.push_front(left);
         }
+        true
     }
 
     /// Begins to read the stored blocks of a run, in the program's direction, as many as there are

@@ -250,6 +250,7 @@ impl<'a> Pager<'a> {
         self.forecast.demand_us += waited;
         self.enter(block);
         self.blocks[block as usize].arrives = 0.0;
+        self.prefetch.missing();
         self.prefetch_after(block);
     }
 
