@@ -58,13 +58,32 @@ class Family:
         return self.pids[-1]
 
     def states(self):
-        """What `stat` tells of all its processes."""
+        """What `stat` tells of all its processes, none of which has ended."""
+        ended = [pid for pid in self.pids if has_ended(pid)]
+        check(self.child.process.poll() is None and not ended, f"{ended or 'it'} ends: {self.child.last_words()} {self.child.output()!r}")
         return [stat(self.bench, self.child), *[stat_of(self.bench, pid) for pid in self.pids]]
 
     def until_in_sync(self, wanted=True):
-        """Waits until all its processes say so."""
-        check(self.child.process.poll() is None, f"it ends: {self.child.last_words()} {self.child.output()!r}")
-        wait_for(lambda: all(state["in_sync"] is wanted for state in self.states()), f"in sync: {wanted}", TIMEOUT_S)
+        """Waits until all its processes say so, and have written nothing for a second if they are to be in sync.
+
+        A server that is slow for half a second lacks what is written in that time. If the other server is stopped
+        just then, this is lost.
+        """
+        before = None
+
+        def is_so():
+            nonlocal before
+            now = self.states()
+            if not all(state["in_sync"] is wanted for state in now):
+                before = None
+                return False
+            written = [(state["page_out_bytes"], state["resynced_bytes"]) for state in now]
+            is_quiet, before = written == before, written
+            if wanted and not is_quiet:
+                time.sleep(1)
+            return is_quiet or not wanted
+
+        wait_for(is_so, f"in sync: {wanted}", TIMEOUT_S)
 
     def end_children(self):
         """Has its children look at their memory, and end."""
@@ -89,6 +108,12 @@ def stat_of(bench, pid):
         return {"in_sync": None}
     check(ran.returncode == 0, f"stat {pid}: {ran.stderr}")
     return json.loads(ran.stdout)
+
+
+def has_ended(pid):
+    """Whether a child has ended that its parent has not waited for."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"
 
 
 def blocks(server):
@@ -285,6 +310,31 @@ def drained_with_workers(bench):
         server.check_empty()
 
 
+def list_drained_with_workers(bench):
+    """A server of a list is emptied while workers read there: `drain` names them, and ends when they have ended."""
+    servers = [bench.server(name=f"server{number}") for number in range(2)]
+    file = os.path.join(bench.place, "servers")
+    with open(file, "w", encoding="ascii") as lines:
+        lines.writelines(f"127.0.0.1:{server.port}\n" for server in servers)
+    family = Family(bench, f"valkey+list://{file}")
+    for how in "rs":
+        family.fork(how)
+    drain = lambda: subprocess.run([*bench.command, "far", "drain", servers[0].url], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    # It ends by itself if nothing moves for a minute.
+    ran = drain()
+    check(ran.returncode != 0 and len(ran.stderr.splitlines()) == 1, f"status {ran.returncode}: {ran.stdout + ran.stderr}")
+    pids = ", ".join(map(str, sorted(family.pids)))
+    check("forked children" in ran.stderr and f"PID {pids} on" in ran.stderr and "no spare" not in ran.stderr, ran.stderr)
+    conditions = [state["condition"] or "" for state in family.states()]
+    check(all("parent's blocks" in said for said in conditions[1:]) and "no other server" not in str(conditions), f"{conditions}")
+    family.end_children()
+    ran = drain()
+    check("is empty" in ran.stdout and not blocks(servers[0]), ran.stdout + ran.stderr)
+    servers[0].stop()
+    family.good()
+    servers[1].check_empty()
+
+
 def refused_by_one(bench):
     """A server of a mirror refuses writes: the other one goes on at once, and `stat` names the first."""
     servers = [bench.server(name=name) for name in ("one", "other")]
@@ -360,6 +410,7 @@ CI = [
     forks_after_new_password,
     killed_families,
     drained_with_workers,
+    list_drained_with_workers,
     refused_by_one,
     shown_while_it_hangs,
 ]

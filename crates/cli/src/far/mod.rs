@@ -484,6 +484,24 @@ impl Sweep {
     }
 }
 
+/// Why blocks stay on a server that is to be emptied.
+fn why_kept<'a>(kept: impl Iterator<Item = &'a Listed>) -> String {
+    let (read, others): (Vec<&Listed>, Vec<&Listed>) = kept.partition(|one| !one.children.is_empty());
+    let processes = |all: &[&Listed]| all.iter().map(|one| one.processes()).collect::<Vec<_>>().join("; ");
+    let mut words = Vec::new();
+    if !read.is_empty() {
+        let pids = processes(&read);
+        words.push(format!(
+            "forked children read there until they end ({pids}: end them, and run this again)"
+        ));
+    }
+    if !others.is_empty() {
+        let pids = processes(&others);
+        words.push(format!("there is no spare, or it is full ({pids}: terapage stat PID says which)"));
+    }
+    words.join("; ")
+}
+
 /// The arguments of `terapage far drain`.
 #[derive(Args)]
 #[command(after_help = "\
@@ -494,7 +512,7 @@ Examples:
 Programs hear of it within ten seconds. A mirror that has a spare (spare= in the name of a server)
 fills the spare, and gives up what it keeps on this server; a program with a list of servers moves
 it to the others. The command ends when no running program keeps anything there. It fails if that
-gets no further: other programs have no spare.")]
+gets no further: a program has no spare, or forked children still read what a list kept there.")]
 pub struct Drain {
     /// The server
     #[arg(value_name = "URL")]
@@ -530,15 +548,13 @@ impl Drain {
                 (least, since) = (bytes, std::time::Instant::now());
             }
             if since.elapsed() > DRAIN_PATIENCE {
-                let held = |one: &&Listed| !one.is_dead && one.bytes > 0;
-                let pids: Vec<String> = all.iter().filter(held).map(Listed::processes).collect();
+                let held = all.iter().filter(|one| !one.is_dead && one.bytes > 0);
                 bail!(
-                    "{}: {} of {} programs stay there: they have no spare, it is full, or forked children still read there, \
-                     which a list cannot move ({}; terapage stat PID says which)",
+                    "{}: {} of {} programs stay there: {}",
                     server.shown(),
                     Size(bytes),
                     kept.len(),
-                    pids.join("; ")
+                    why_kept(held)
                 );
             }
             std::thread::sleep(DRAIN_PAUSE);

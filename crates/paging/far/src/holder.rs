@@ -115,6 +115,11 @@ pub(crate) fn this_process() -> String {
     known.1.clone()
 }
 
+/// Whether the field of a claim is that of a forked process.
+pub(crate) fn is_of_child(field: &str) -> bool {
+    field.contains('.')
+}
+
 /// Whether the process in a holder's field has certainly ended.
 pub(crate) fn is_gone(field: &str) -> bool {
     let mut words = field.split(' ');

@@ -8,7 +8,7 @@
 
 use crate::client::{self, Client, Error};
 use crate::fleet::Fleet;
-use crate::holder::{FIELD, Holder, VALUES, has_left, is_gone};
+use crate::holder::{FIELD, Holder, VALUES, has_left, is_gone, is_of_child};
 use crate::info::Info;
 use crate::namespace::{self, Namespace};
 use crate::resp::Reply;
@@ -220,10 +220,12 @@ fn holders_of(described: &HashMap<String, String>) -> impl Iterator<Item = &Stri
     described.iter().filter(|(name, _)| name.starts_with(FIELD)).map(|(_, holder)| holder)
 }
 
-/// The numbers of its processes, ascending.
-fn numbers_of(described: &HashMap<String, String>) -> Vec<u32> {
-    let number = |field: &String| field.split(' ').nth(1)?.parse().ok();
-    let mut numbers: Vec<u32> = holders_of(described).filter_map(number).collect();
+/// The numbers of its processes, or only of forked children, ascending.
+fn numbers_of(described: &HashMap<String, String>, only_children: bool) -> Vec<u32> {
+    let number = |claim: &String| claim.split(' ').nth(1)?.parse().ok();
+    let fits = |field: &String| field.starts_with(FIELD) && (!only_children || is_of_child(field));
+    let claims = described.iter().filter(|(field, _)| fits(field)).map(|(_, claim)| claim);
+    let mut numbers: Vec<u32> = claims.filter_map(number).collect();
     numbers.sort_unstable();
     numbers.dedup();
     numbers
@@ -263,13 +265,17 @@ pub struct Listed {
     pub is_dead: bool,
     /// The numbers of the processes that hold it, as far as they have said so.
     pub held_by: Vec<u32>,
+    /// Those of them that were forked, and read what the process that made it wrote.
+    pub children: Vec<u32>,
     values: u32,
 }
 
 impl Listed {
-    /// Where its processes are, and their numbers.
+    /// Where those of its processes are that hold up its removal: forked children, if there are
+    /// any.
     pub fn processes(&self) -> String {
-        let numbers: Vec<String> = self.held_by.iter().map(u32::to_string).collect();
+        let all = if self.children.is_empty() { &self.held_by } else { &self.children };
+        let numbers: Vec<String> = all.iter().map(u32::to_string).collect();
         format!("PID {} on {}", numbers.join(", "), self.host)
     }
 }
@@ -305,7 +311,8 @@ fn listed(client: &mut Fleet, server: &Server, grace: Duration) -> Result<Vec<Li
             started_s: number(&described, "started"),
             beat_age_s: beat_age_s(&described, now_s),
             holders: holders_of(&described).count(),
-            held_by: numbers_of(&described),
+            held_by: numbers_of(&described, false),
+            children: numbers_of(&described, true),
             bytes: number(&described, "made") * (EXTENT as u64).saturating_sub(block).max(block),
             is_dead: is_dead(&described, now_s, grace),
             values: values_of(&described),

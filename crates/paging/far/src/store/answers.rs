@@ -41,6 +41,7 @@ impl Far {
         ring: &mut StoreRing<'_>,
         ended: &mut Vec<Ended>,
     ) {
+        self.is_deaf = false;
         let answer = match answer {
             Answer::Filled => None,
             Answer::Reply(reply) => Some(reply),

@@ -19,7 +19,7 @@ impl Far {
     /// The store as a fork's child has it in its copy of memory.
     fn copied(&self) -> Far {
         let mut copy = Far::new(self.server.clone(), self.block).unwrap();
-        copy.is_copy = self.is_copy;
+        (copy.is_copy, copy.is_deaf) = (self.is_copy, self.is_deaf);
         (copy.space, copy.holder, copy.role) = (self.space.clone(), self.holder.clone(), self.role);
         (copy.claims, copy.is_registered) = (self.claims, self.is_registered);
         (copy.announced, copy.announce, copy.created) = (self.announced, self.announce, self.created);
@@ -175,4 +175,28 @@ fn a_family_keeps_its_blocks_until_the_last_one_ends() {
         all.into_iter().for_each(|one| one.pager.rest());
         result.unwrap_or_else(|why| panic!("TERAPAGE_SEED={seed}: {why}"));
     }
+}
+
+#[test]
+fn a_server_that_did_not_note_a_fork_is_not_waited_for_again() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    // Whoever connects gets no answer.
+    let connections = || std::iter::from_fn(|| listener.accept().ok()).count();
+    let port = listener.local_addr().unwrap().port();
+    let server = Server::parse(&format!("valkey://127.0.0.1:{port}")).unwrap();
+    let mut parent = Far::new(server, 4096).unwrap();
+    (parent.is_copy, parent.is_registered) = (true, true);
+    assert!(matches!(parent.share(1), Err(Error::Later { .. })));
+    assert_eq!(connections(), 1);
+    let mut child = parent.copied();
+    child.inherit().unwrap();
+    assert!(!child.presence().answers, "its mirror would read there first");
+    assert!(child.lanes.iter().all(|lane| lane.wanted), "it would never hear that the server answers");
+    child.close();
+    assert!(matches!(parent.share(2), Err(Error::Later { .. })));
+    assert_eq!(connections(), 0, "the child's end, or the next fork, waits for it");
+    // Where no other copy notes it, this one is asked again.
+    assert!(parent.share(2).is_err());
+    assert_eq!(connections(), 1);
 }

@@ -199,7 +199,7 @@ impl Store for Far {
         let is_first = self.asked_to_note.is_none_or(|(last, _)| last != fork);
         let since = if is_first { now } else { self.asked_to_note.map_or(now, |(_, since)| since) };
         self.asked_to_note = Some((fork, since));
-        let is_deaf = self.trouble_now().is_some() || now_ns() < self.deaf_until_ns;
+        let is_deaf = self.trouble_now().is_some() || self.is_deaf;
         if self.is_copy && is_first && is_deaf {
             return Err(Error::Later { name: self.name(), why: self.trouble.clone() });
         }
@@ -208,13 +208,13 @@ impl Store for Far {
         let time = if self.is_copy { quick } else { CLOSE_TIME }.min(self.server.stall);
         loop {
             let shared = life::share(&self.reach(), &self.space, &mut self.holder, time);
+            self.is_deaf = self.is_copy && shared.is_err();
             let Err(error) = shared else { return Ok(()) };
             let (name, why) = (self.name(), format!("cannot note a fork: the server {error}"));
             if since.elapsed() > self.server.stall {
                 return Err(Error::Unfit { name, why });
             }
             if self.is_copy {
-                self.deaf_until_ns = now_ns() + BACKOFF_NS_MAX;
                 return Err(Error::Later { name, why });
             }
             std::thread::sleep(Duration::from_nanos(PAUSE_NS));
@@ -256,8 +256,8 @@ impl Store for Far {
         self.untold.clear();
         (self.open, self.ticks, self.beats) = (0, false, false);
         (self.has_beat, self.is_doubtful, self.refusing) = (false, false, None);
-        (self.asked_to_note, self.deaf_until_ns) = (None, 0);
-        if self.is_copy && self.away_since_ns != 0 {
+        self.asked_to_note = None;
+        if self.is_copy && (self.away_since_ns != 0 || std::mem::take(&mut self.is_deaf)) {
             self.is_known_away();
         }
         Ok(())
@@ -280,11 +280,12 @@ impl Store for Far {
         self.guide.connection.hang_up();
         let is_away = self.is_copy && self.trouble_now().is_some();
         // The claim of a child is removed by its parent, too.
+        let is_childs = self.is_copy && self.role == Role::Reader;
         if !self.holds() || is_away && self.role != Role::Owner {
             return;
         }
         shelf::read_again(&mut self.server);
-        let time = if is_away { Duration::from_nanos(QUICK_NS) } else { CLOSE_TIME };
+        let time = if is_away || is_childs { Duration::from_nanos(QUICK_NS) } else { CLOSE_TIME };
         let gone = life::let_go(&self.reach(), &self.space, &self.holder, time, &clients);
         let leaves_some = self.role == Role::Owner && self.created > 0 && self.trouble_now().is_none();
         if let (Err(error), true) = (gone, leaves_some) {

@@ -230,9 +230,9 @@ pub struct Far {
     is_fresh: bool,
     /// The last fork that servers are asked to note, and since when.
     asked_to_note: Option<(u32, Instant)>,
-    /// Until then no server is asked to note a fork, if another copy's server can be: the last one
-    /// gave no answer.
-    deaf_until_ns: u64,
+    /// The server gave no answer when it was asked to note a fork, and none to anything since: it
+    /// is not asked again, if another copy's server can be.
+    is_deaf: bool,
     pub(crate) is_registered: bool,
     /// In a cluster: the missing answers to its registration, and when registration may be
     /// repeated.
@@ -327,7 +327,7 @@ impl Far {
             is_left: false,
             is_fresh: false,
             asked_to_note: None,
-            deaf_until_ns: 0,
+            is_deaf: false,
             is_registered: false,
             acks: 0,
             register_ns: 0,

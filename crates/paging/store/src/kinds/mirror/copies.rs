@@ -236,8 +236,9 @@ impl Copies {
         all.map(of_copy).fold(Redundancy::default(), std::ops::Add::add)
     }
 
-    /// What is wrong, if anything; for copies of a mirror, or of a store that is `alone`.
-    pub fn condition(&self, alone: bool) -> Option<String> {
+    /// What is wrong, if anything; for copies of a mirror, or of a store that is `alone`, in this
+    /// process or inherited.
+    pub fn condition(&self, alone: bool, inherited: bool) -> Option<String> {
         let Redundancy { copies, missing, behind, .. } = self.redundancy();
         let in_use = self.0.iter().filter(|copy| !copy.is_retired);
         let mut words: Vec<String> = in_use.filter_map(|copy| copy.store.condition()).collect();
@@ -246,8 +247,12 @@ impl Copies {
         }
         let waits = |copy: &&Side| copy.store.presence().drains && copy.successor.is_none();
         if let Some(full) = self.0.iter().find(waits) {
-            let other = if alone { "other server" } else { "spare" };
-            words.push(format!("{} is to be emptied, and there is no {other}", full.store.name()));
+            let why = match (alone, inherited) {
+                (true, true) => "but this forked process reads its parent's blocks there until it ends",
+                (true, false) => "and there is no other server",
+                (false, _) => "and there is no spare",
+            };
+            words.push(format!("{} is to be emptied, {why}", full.store.name()));
         }
         if alone && behind > 0 && copies > 1 {
             words.push(format!("{behind} slots are on their way to another server"));

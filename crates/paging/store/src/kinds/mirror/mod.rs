@@ -627,7 +627,7 @@ impl Store for Mirror {
     }
 
     fn condition(&self) -> Option<String> {
-        self.copies.condition(self.is_alone)
+        self.copies.condition(self.is_alone, self.inherited)
     }
 
     /// A store that is alone has no copies to count: what it is behind is on its way.
