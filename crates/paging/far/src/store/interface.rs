@@ -280,12 +280,11 @@ impl Store for Far {
         self.guide.connection.hang_up();
         let is_away = self.is_copy && self.trouble_now().is_some();
         // The claim of a child is removed by its parent, too.
-        let is_childs = self.is_copy && self.role == Role::Reader;
         if !self.holds() || is_away && self.role != Role::Owner {
             return;
         }
         shelf::read_again(&mut self.server);
-        let time = if is_away || is_childs { Duration::from_nanos(QUICK_NS) } else { CLOSE_TIME };
+        let time = if is_away { Duration::from_nanos(QUICK_NS) } else { CLOSE_TIME };
         let gone = life::let_go(&self.reach(), &self.space, &self.holder, time, &clients);
         let leaves_some = self.role == Role::Owner && self.created > 0 && self.trouble_now().is_none();
         if let (Err(error), true) = (gone, leaves_some) {
