@@ -245,8 +245,8 @@ impl Pager {
         self.mailbox.ask_for(start, len, Engine::will_need)
     }
 
-    /// Says whether the range will be touched in random order: then nothing in it is read ahead, and
-    /// blocks are split if most belong to it and it is a file that is only read.
+    /// Says whether the range will be touched in random order: then nothing in it is read ahead. If
+    /// the range is a file that is only read, and has most of the blocks, blocks are split.
     ///
     /// # Errors
     /// The range is not completely paged.

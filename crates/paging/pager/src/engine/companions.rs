@@ -29,13 +29,12 @@ impl Engine {
     fn companions_of(&mut self, block: u32) -> Option<std::ops::Range<u32>> {
         let entry = self.table.get(block);
         let (slot, origin) = (entry.slot()?, entry.origin);
-        let own = origin == self.io.own_origin();
-        let may = (own || self.is_file(origin)) && self.forks_ahead == 0 && self.recorder.is_none();
+        let may = origin == self.io.own_origin() && self.forks_ahead == 0 && self.recorder.is_none();
         if !may || self.ahead.is_random(block) {
             return None;
         }
         let together = self.companions.together(&self.io.disk, self.block);
-        if together < 2 || own && self.io.wants_back(slot) {
+        if together < 2 || self.io.wants_back(slot) {
             return None;
         }
         let region = self.table.block_range_of(block)?;
