@@ -1,7 +1,7 @@
 //! `terapage adopt`: pages a program that is already running.
 
 use crate::cgroup::Cgroup;
-use crate::{complain, library, options::Options};
+use crate::{complain, library, options::Options, release};
 use anyhow::{Context, bail};
 use clap::{Args, ValueHint};
 use rustix::fs::{stat, statvfs};
@@ -31,10 +31,10 @@ Examples:
   terapage stat 4711
 
 The program is stopped for some milliseconds. From then on it is paged, and so are the processes
-that it starts. Its memory leaves for the store while it runs, until the rest fits into the budget,
-which all these processes share. So do all of a cgroup.
-This is experimental, and there is no way back: docs/host.md has the limits. Do not adopt shells,
-make, or others that start very many programs.
+that it starts. Its memory leaves for the store while it runs, until the rest fits into the budget.
+Each child has the whole budget; all processes of a cgroup, and their children, share one.
+`terapage release` undoes the adoption of a process. This is experimental: docs/host.md has the
+limits. Do not adopt shells, make, or others that start very many programs.
 
 Exit status:
   0; 125 if the program, or one of the cgroup's, was not adopted: then it goes on as before."
@@ -67,7 +67,7 @@ const NOT_ADOPTED: u8 = 125;
 impl Adopt {
     /// Adopts the program, or all of a cgroup, and waits until their memory is within the budget.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let settings = self.options.settings()?;
+        let mut settings = self.options.settings()?;
         if settings.stores.iter().any(|store| store.is_far()) {
             bail!("--store: an adopted program has its store in files or on devices (name a directory)");
         }
@@ -75,10 +75,15 @@ impl Adopt {
             bail!("--per-process: the processes of a cgroup share one budget (leave it out, or name a PID)");
         }
         let cgroup = self.cgroup.as_deref().map(Cgroup::find).transpose()?;
+        if cgroup.is_none() {
+            // A process that has a budget of its own can be released.
+            settings = Settings { per_process: true, ..settings }.settled();
+        }
         let processes = match &cgroup {
             Some(cgroup) => cgroup.processes()?,
             None => self.pid.into_iter().collect(),
         };
+        processes.iter().try_for_each(|&pid| release::refuse_again(pid))?;
         has_room(&settings, &processes)?;
         let table = (!settings.per_process)
             .then(|| Inherited::make(settings.memory.size.0, settings.memory.is_auto))

@@ -14,6 +14,8 @@ mod library;
 mod manual;
 mod options;
 mod program;
+#[cfg(target_arch = "x86_64")]
+mod release;
 mod ring;
 mod run;
 mod userfaultfd;
@@ -56,6 +58,9 @@ enum Command {
     /// Page a program that is already running (experimental).
     #[cfg(target_arch = "x86_64")]
     Adopt(Box<adopt::Adopt>),
+    /// Take all memory of an adopted program back, and let it go on unpaged (experimental).
+    #[cfg(target_arch = "x86_64")]
+    Release(release::Release),
     /// Show the counters of a paged process.
     Stat(watch::stat::Stat),
     /// Watch paged processes live.
@@ -114,6 +119,8 @@ fn command() -> ExitCode {
         Command::Run(run) => run.run(),
         #[cfg(target_arch = "x86_64")]
         Command::Adopt(adopt) => adopt.run(),
+        #[cfg(target_arch = "x86_64")]
+        Command::Release(release) => release.run(),
         Command::Stat(stat) => stat.run(),
         Command::Top(top) => top.run(),
         Command::Metrics(metrics) => metrics.run(),

@@ -4,6 +4,7 @@ use anyhow::{Context, bail};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -73,6 +74,12 @@ impl Paged {
     /// What is wrong at present, in words.
     pub fn condition(&self) -> Option<String> {
         Condition::from_bytes(&self.bytes())
+    }
+
+    /// The memory file of the counters, opened for writing, too.
+    pub fn writable(&self) -> std::io::Result<File> {
+        let path = format!("/proc/self/fd/{}", self.counters.as_raw_fd());
+        File::options().read(true).write(true).open(path)
     }
 
     /// Its regions now, the largest first; none if it does not count regions.

@@ -117,12 +117,21 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ),
         ("retries", count(now.retries)),
         ("I/O", io(now).to_owned()),
-        ("mode", if now.guarded == 1 { GUARDED } else { "with the right to handle page faults" }.to_owned()),
+        ("mode", mode(now).to_owned()),
         ("forks", count(now.forks)),
     ] {
         let _ = writeln!(text, "{what:<20}{value}");
     }
     text
+}
+
+/// How the process is paged.
+fn mode(now: &Snapshot) -> &'static str {
+    match (now.released, now.guarded) {
+        (1, _) => "released: nothing is paged any more",
+        (_, 1) => GUARDED,
+        _ => "with the right to handle page faults",
+    }
 }
 
 /// How long threads waited for memory, why, and what part of their time that is.

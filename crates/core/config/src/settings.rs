@@ -95,7 +95,8 @@ impl Settings {
 
     /// Only a shared budget follows the free memory: with `auto`, each process that has a budget of
     /// its own has half of the memory.
-    pub(crate) fn settled(mut self) -> Settings {
+    #[must_use]
+    pub fn settled(mut self) -> Settings {
         if self.per_process && self.memory.is_auto {
             self.memory = Budget { size: Size(self.memory.size.0 / 2), is_auto: false };
         }

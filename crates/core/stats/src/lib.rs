@@ -5,9 +5,11 @@
 //! without help from the process. Nothing is left behind when the process ends.
 
 mod condition;
+mod control;
 mod regions;
 
 pub use condition::{CONDITION_AT, Condition};
+pub use control::{CONTROL_AT, Control, Stage};
 pub use regions::{FILE_BYTES, REGIONS, REGIONS_AT, Region, RegionCounters, RegionTable};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const FILE_NAME: &str = "terapage-stats";
 
 /// "TERASTA" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x0a");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x0b");
 
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
@@ -29,7 +31,9 @@ pub const BYTES: usize = size_of::<Counters>();
 pub struct Shared {
     /// The counters.
     pub counters: Counters,
-    unused: [u64; (CONDITION_AT - BYTES) / 8],
+    unused: [u64; (CONTROL_AT - BYTES) / 8],
+    /// What `terapage release` asks of the process.
+    pub control: Control,
     /// What is wrong, in words.
     pub condition: Condition,
     /// The counters of the process's regions.
@@ -40,7 +44,8 @@ impl Default for Shared {
     fn default() -> Shared {
         Shared {
             counters: Counters::default(),
-            unused: [0; (CONDITION_AT - BYTES) / 8],
+            unused: [0; (CONTROL_AT - BYTES) / 8],
+            control: Control::default(),
             condition: Condition::default(),
             regions: RegionTable::default(),
         }
@@ -248,6 +253,8 @@ counters! {
     files_left,
     /// Whether the budget follows the free memory (1, or 0).
     budget_auto,
+    /// Whether `terapage release` was done, so nothing is paged any more (1, or 0).
+    released,
 }
 
 impl Counters {

@@ -244,6 +244,14 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
     })
 }
 
+/// Does `work` in a thread that another process has begun in this one: the thread counts in
+/// [`ours`] meanwhile.
+pub fn counted(work: impl FnOnce()) {
+    census::mine().fetch_add(1, Relaxed);
+    work();
+    census::mine().fetch_sub(1, Relaxed);
+}
+
 /// The name of a short-lived thread, by which others recognise it.
 pub const FOR_NOW: &std::ffi::CStr = c"terapage-fork";
 

@@ -3,13 +3,13 @@
 //!
 //! The thread begins the library and the pager, and sets the handler and the filter, as for any
 //! hosted program. Until the filter is set, an error is only reported: the program goes on as it
-//! was. Then the program's threads run, and this thread takes over their memory piece by piece. At
-//! the end it goes, and its seat stays.
+//! was. Then the program's threads run, and this thread takes over their memory piece by piece, and
+//! then waits for `terapage release`. At the end it goes, and its seat stays.
 
 use crate::hosting::{AT_MINSIGSTKSZ, least_descriptor, random};
 use crate::raw::raw;
 use crate::start::Passed;
-use crate::{filter, frame, library, place, seat, signals, slots, trap};
+use crate::{filter, frame, library, place, release, seat, signals, slots, trap};
 use std::ffi::c_char;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -66,8 +66,12 @@ pub unsafe fn adopt(passed: &Passed, report: &'static Report, environment: *cons
         seat::give();
         seat::take();
     });
+    let control = terapage_preload::release::control();
     seat::give();
     report.state.store(State::Done as u32, Release);
+    if let Some(control) = control {
+        release::serve(control);
+    }
     leave()
 }
 

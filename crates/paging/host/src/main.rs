@@ -36,6 +36,8 @@ mod place;
 mod program;
 #[cfg(target_arch = "x86_64")]
 mod raw;
+#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+mod release;
 #[cfg(target_arch = "x86_64")]
 mod seat;
 #[cfg(target_arch = "x86_64")]

@@ -118,13 +118,17 @@ impl Pager {
         let is_ready = ready.clone();
         thread::spawn(c"terapage", move || {
             let engine = engine;
-            // SAFETY: the engine is never freed, and has no other user while this thread is not
-            // parked.
+            // SAFETY: the engine is not freed before it has ended, and has no other user while this
+            // thread is not parked.
             unsafe { (*engine.0).prepare() };
             is_ready.store(1, SeqCst);
             thread::wake(&is_ready);
-            // SAFETY: the engine is never freed, and this thread has it alone unless parked.
-            unsafe { (*engine.0).run() }
+            // SAFETY: the engine is freed only below, and this thread has it alone unless parked.
+            let over = unsafe { (*engine.0).run() };
+            // SAFETY: the engine has ended: nobody asks it for anything any more.
+            unsafe { Box::from_raw(engine.0) }.close();
+            over.store(1, SeqCst);
+            thread::wake(&over);
         })?;
         // The thread opens descriptors. Forked children often close all descriptors that they did
         // not open, and would close these before they are known as the pager's.
@@ -364,6 +368,21 @@ impl Pager {
     /// have.
     pub fn leaving(&self, leaves: bool) -> bool {
         self.mailbox.ask(move |engine| Ok(engine.io.leaving(leaves))).unwrap_or(true)
+    }
+
+    /// Ends the pager: its thread, its store and its userfaultfd. The counters stay. Nothing may be
+    /// asked of it afterwards.
+    ///
+    /// # Errors
+    /// Not all ranges were [released](Self::release): then the pager goes on.
+    pub fn end(&self) -> Result<(), Error> {
+        let over = Arc::new(AtomicU32::new(0));
+        let ended = over.clone();
+        self.mailbox.ask(move |engine| engine.end(over))?;
+        while ended.load(SeqCst) == 0 {
+            thread::wait(&ended, 0);
+        }
+        Ok(())
     }
 
     /// The number of times that the pager has waited for the trace to be written; 0 without a

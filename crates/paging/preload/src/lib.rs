@@ -41,6 +41,8 @@ mod space;
 
 #[cfg(target_env = "musl")]
 pub use process::{adopted, hosted, setup::begin};
+#[cfg(target_env = "musl")]
+pub use space::arena::release;
 
 use hooks::{advise, brk, caches, direct, heap, locked, malloc, maps, own_memory, remap, rights, shm};
 #[cfg(not(target_env = "musl"))]

@@ -6,6 +6,7 @@ mod advice;
 pub(crate) mod ahead;
 mod budget;
 mod companions;
+mod end;
 pub(crate) mod files;
 mod fork;
 mod grace;
@@ -39,6 +40,8 @@ use grace::Grace;
 use learnt::Learning;
 use pagein::Stall;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use table::{COMPANION, State, Table, WANTED};
 use terapage_policy::companions::Companions;
@@ -169,6 +172,8 @@ pub(crate) struct Engine {
     pub ticks: Ticks,
     /// The stores are closed.
     pub closed: bool,
+    /// Nothing is paged any more, and the pager's thread ends. This word says when it has.
+    pub over: Option<Arc<AtomicU32>>,
     /// Children that still read this process's slots: the snapshot of each, and the pipe that the
     /// child keeps open.
     pub children: Vec<(u32, Fd)>,
@@ -227,6 +232,7 @@ impl Engine {
             requests_ready: false,
             ticks: Ticks::default(),
             closed: false,
+            over: None,
             children: Vec::new(),
             counters: &shared.counters,
             condition: ReportedCondition::new(&shared.condition),
@@ -283,8 +289,9 @@ impl Engine {
         self.io.enter(0);
     }
 
-    /// Serves until the process ends, after [`prepare`](Self::prepare).
-    pub fn run(&mut self) {
+    /// Serves until the process ends, or nothing is paged any more, after
+    /// [`prepare`](Self::prepare). Returns the word that is 1 once the engine has ended.
+    pub fn run(&mut self) -> Arc<AtomicU32> {
         loop {
             self.take_ends();
             // One completion at a time: checking and installing a long run takes as long as reading
@@ -324,6 +331,9 @@ impl Engine {
                     loop {
                         thread::sleep_ms(1000);
                     }
+                }
+                if let Some(over) = self.over.take() {
+                    return over;
                 }
                 continue;
             }

@@ -116,6 +116,11 @@ impl Pool {
         mover.register_pool(self.base, self.places * self.block)
     }
 
+    /// The start of the pool, and its bytes.
+    pub fn whole(&self) -> (usize, usize) {
+        (self.base, self.places * self.block)
+    }
+
     pub fn address(&self, place: u32) -> usize {
         self.base + place as usize * self.block
     }

@@ -66,9 +66,10 @@ fn pages(len: usize, prot: c_int, flags: c_int) -> bool {
         && flags & MAP_ANONYMOUS != 0
 }
 
-/// Whether mappings of this thread are served: those of the pager's threads are not.
+/// Whether mappings of this thread are served: those of the pager's threads are not, and none are
+/// once the program was released.
 pub fn is_served() -> bool {
-    setup::settings().is_some() && !thread::is_internal(thread::own_name())
+    setup::settings().is_some() && !arena::is_released() && !thread::is_internal(thread::own_name())
 }
 
 /// # Safety

@@ -327,6 +327,8 @@ unsafe extern "C" fn in_child() {
     }
     // A child does not inherit locks.
     arena.unlock_all();
+    // Only its parent is being released.
+    arena.let_go();
     crate::untracked::in_child(arena.pager.as_ref().map(Pager::shared));
     crate::summary::in_child();
     drop(internal);

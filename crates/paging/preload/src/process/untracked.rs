@@ -237,7 +237,8 @@ pub fn look_last() {
 
 /// Reads the sums, and reports them if necessary. Does nothing if another thread is just reading.
 pub fn look() {
-    if setup::settings().is_none() || !exit::is_owner() || crate::adopted::is_taking_over() {
+    let has_budget = setup::settings().is_some() && !crate::arena::is_without_budget();
+    if !has_budget || !exit::is_owner() || crate::adopted::is_taking_over() {
         return;
     }
     let budget = setup::budget() as u64;
@@ -343,8 +344,8 @@ pub fn fill(snapshot: &mut terapage_stats::Snapshot) {
 /// paged. A forked child does not count the memory with which it began.
 pub fn last_line() -> Option<String> {
     let settings = setup::settings()?;
-    // An unpaged process has said so before.
-    if setup::goes_unpaged() {
+    // An unpaged process has said so before, and a released one has no budget.
+    if setup::goes_unpaged() || crate::arena::is_released() {
         return None;
     }
     let (most, began_with) = (MOST.get(), BEGAN_WITH.load(Relaxed));

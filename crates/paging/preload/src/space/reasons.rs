@@ -24,6 +24,9 @@
 //! `unkeep` removes only KEPT: the page stays CLOSED until `plain_again`, which skips pages that
 //! are KEPT.
 //!
+//! HELD is beside these, too, and makes no page special. It stays until `let_go`, `free` or
+//! `set_unused`.
+//!
 //! WIPED and LOCKED are beside these: `wipe` and `lock` add them to any page, `unwipe` and `unlock`
 //! remove them, and leave what the page was before. `plain_again` leaves them; after `forget`,
 //! which removes them, the page is CLOSED.
@@ -59,6 +62,9 @@ impl Why {
     const UNUSED: Why = Why(16);
     /// The program has locked the page into memory.
     pub const LOCKED: Why = Why(32);
+
+    /// `terapage release` has taken the page back.
+    pub const HELD: Why = Why(64);
 
     /// Any of these makes a page special.
     pub const SPECIAL: Why = Why(1 | 2 | 4 | 8 | 32);
@@ -202,6 +208,16 @@ impl Reasons {
         self.add(from, to, Why::LOCKED);
     }
 
+    /// The pages stay with the kernel from now on, as they are.
+    pub fn hold(&mut self, from: usize, to: usize) {
+        self.change(from, to, |old| old | Why::HELD);
+    }
+
+    /// The pages may be paged again.
+    pub fn let_go(&mut self, from: usize, to: usize) {
+        self.change(from, to, |old| old.without(Why::HELD));
+    }
+
     fn add(&mut self, from: usize, to: usize, why: Why) {
         self.change(from, to, |old| old.without(Why::UNUSED) | why);
     }
@@ -229,9 +245,10 @@ impl Reasons {
         });
     }
 
-    /// The pages are readable and writable again. Pages that are kept, wiped or locked stay loose.
+    /// The pages are readable and writable again. Pages that are kept, wiped, locked or held stay
+    /// loose.
     pub fn plain_again(&mut self, from: usize, to: usize) {
-        self.change(from, to, |old| if old.has(Why::KEPT) { old } else { old.only(Why::BESIDE) });
+        self.change(from, to, |old| if old.has(Why::KEPT) { old } else { old.only(Why::BESIDE | Why::HELD) });
     }
 
     /// The pages are not in use any more, and plain.
@@ -357,6 +374,7 @@ mod tests {
         locked: bool,
         mapped: bool,
         unused: bool,
+        held: bool,
     }
 
     impl Page {
@@ -379,8 +397,9 @@ mod tests {
             }
             2 => {
                 reasons.keep_mapped(from, to);
-                let mapped = Page { closed: true, kept: true, mapped: true, ..Page::default() };
-                pages.for_each(|page| *page = Page { wiped: page.wiped, locked: page.locked, ..mapped });
+                pages.for_each(|page| {
+                    *page = Page { closed: true, kept: true, mapped: true, unused: false, ..*page };
+                });
             }
             3 => {
                 reasons.wipe(from, to);
@@ -394,12 +413,13 @@ mod tests {
                 reasons.forget(from, to);
                 pages.for_each(|page| {
                     let closed = page.closed || page.wiped || page.locked;
-                    *page = Page { closed, unused: page.unused, ..Page::default() };
+                    *page = Page { closed, unused: page.unused, held: page.held, ..Page::default() };
                 });
             }
             6 => {
                 reasons.plain_again(from, to);
-                let again = |page: Page| Page { wiped: page.wiped, locked: page.locked, ..Page::default() };
+                let again =
+                    |page: Page| Page { closed: false, kept: false, mapped: false, unused: false, ..page };
                 pages.filter(|page| !page.kept).for_each(|page| *page = again(*page));
             }
             7 => {
@@ -413,6 +433,14 @@ mod tests {
             9 => {
                 reasons.unlock(from, to);
                 pages.for_each(|page| page.locked = false);
+            }
+            11 => {
+                reasons.hold(from, to);
+                pages.for_each(|page| page.held = true);
+            }
+            12 => {
+                reasons.let_go(from, to);
+                pages.for_each(|page| page.held = false);
             }
             _ if first >= WIDE => {
                 reasons.set_unused(from, to);
@@ -438,7 +466,9 @@ mod tests {
             (0..PAGES).map(|page| (low..high).contains(&page) && is(page)).collect()
         };
         let loose = |page: usize| {
-            pages[page / BLOCK * BLOCK..][..BLOCK].iter().any(|page| page.is_special() || page.unused)
+            pages[page / BLOCK * BLOCK..][..BLOCK]
+                .iter()
+                .any(|page| page.is_special() || page.unused || page.held)
         };
         let within = |any| marked(&reasons.within(from, to, any));
         assert_eq!(within(Why::SPECIAL), among(&|page| pages[page].is_special()));
@@ -449,6 +479,7 @@ mod tests {
         assert_eq!(marked(&reasons.loose_within(from, to)), among(&loose));
         assert_eq!(marked(&reasons.paged_within(from, to)), among(&|page| !loose(page)));
         assert_eq!(reasons.any_loose(from, to), (low..high).any(loose));
+        assert_eq!(within(Why::HELD), among(&|page| pages[page].held));
         assert_eq!(within(Why::LOCKED), among(&|page| pages[page].locked));
         assert_eq!(reasons.locked_bytes(), pages.iter().filter(|page| page.locked).count() * PAGE);
         assert_eq!(reasons.special_bytes(), pages.iter().filter(|page| page.is_special()).count() * PAGE);
@@ -463,7 +494,7 @@ mod tests {
     proptest! {
         #[test]
         fn they_are_as_page_by_page(
-            calls in prop::collection::vec((0usize..11, 0..PAGES, 0usize..20, 0..PAGES, 0usize..PAGES), 1..100),
+            calls in prop::collection::vec((0usize..13, 0..PAGES, 0usize..20, 0..PAGES, 0usize..PAGES), 1..100),
         ) {
             let mut reasons = Reasons::new(BLOCK * PAGE);
             let mut pages = [Page::default(); PAGES];

@@ -220,7 +220,10 @@ pub(in crate::process) unsafe fn with_library(
     };
     // SAFETY: the caller passes an environment that ends in a null pointer.
     let found = unsafe { Found::of(environment) };
-    let Some(kept) = KEPT.get().filter(|_| !found.off) else { return execute(None, environment) };
+    let is_left = crate::arena::is_released() && !path.is_some_and(instead::is_barred);
+    let Some(kept) = KEPT.get().filter(|_| !found.off && !is_left) else {
+        return execute(None, environment);
+    };
     let seen = path.and_then(|path| look(kept, path));
     let hosted = match (seen, path) {
         (Some(Seen { is_hosted: true, .. }), Some(path)) => instead::Hosted::of(path),

@@ -6,7 +6,10 @@
 
 mod emptying;
 mod mappings;
+pub mod release;
 mod unpaged;
+
+pub use release::{is_released, is_without_budget};
 
 use crate::brk::Break;
 use crate::files::Files;
@@ -340,7 +343,7 @@ impl Arena {
     pub fn begin_child(&mut self) {
         // Its store is another one.
         self.backed = 0;
-        if self.pager.is_none() {
+        if self.pager.is_none() && !is_released() {
             self.start_at = job::start_of_child(self.start_at, self.in_use());
         }
     }

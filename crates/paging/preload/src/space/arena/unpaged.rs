@@ -78,7 +78,7 @@ impl Arena {
     }
 
     /// Lets the pager release every block that the range touches. The caller then notes why.
-    fn stop(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
+    pub(super) fn stop(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         let block = setup::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
         self.leave_files(first, last);
@@ -103,7 +103,7 @@ impl Arena {
     }
 
     /// Takes a reason from pages of a range, and pages the blocks that have none left.
-    fn end_reason(&mut self, at: usize, to: usize, end: fn(&mut Reasons, usize, usize)) {
+    pub(super) fn end_reason(&mut self, at: usize, to: usize, end: fn(&mut Reasons, usize, usize)) {
         let block = setup::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
         let loose = self.reasons.loose_within(first, last);

@@ -1,0 +1,287 @@
+"""Adopted programs that are given back while they run: `terapage release`."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import adopt
+from bench import read_first
+from harness import Child, anonymous_bytes, check, need, need_root, wait_for
+
+MIB = 1 << 20
+RUNS = int(os.environ.get("TERAPAGE_RUNS", "3"))
+OURS = ("terapage", "terapage-make", "terapage-files")
+
+
+def release(bench, pid):
+    """Runs `terapage release`, and returns what it has said and its status."""
+    done = subprocess.run([*bench.command, "release", str(pid)], capture_output=True, text=True, timeout=300, check=False)
+    return done.stderr.strip(), done.returncode
+
+
+def counters(bench, pid):
+    """The counters of a process; None if it has ended."""
+    done = subprocess.run([*bench.command, "stat", "--json", str(pid)], capture_output=True, text=True, timeout=60, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def threads(pid):
+    """The names of a process's threads."""
+    return [read_first(f"/proc/{pid}/task/{number}/comm") for number in os.listdir(f"/proc/{pid}/task")]
+
+
+def open_files(pid):
+    """What the descriptors of a process are."""
+    folder = f"/proc/{pid}/fd"
+    return [os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder) if os.path.islink(f"{folder}/{fd}")]
+
+
+def start_of(bench):
+    seed = int(os.environ.get("TERAPAGE_SEED", time.time_ns() % 1000000))
+    print(f"seed {seed}", flush=True)
+    return random.Random(seed)
+
+
+def check_released(bench, child, where):
+    """Nothing of the pager is left in a released program, and it cannot be adopted again."""
+    now = counters(bench, child.pid)
+    if now is None or child.process.poll() is not None:
+        return
+    check(now["released"] == 1 and now["resident_bytes"] == 0 and now["store_bytes"] == 0, f"{where}: {now}")
+    left = [name for name in threads(child.pid) if name.strip() in OURS]
+    links = open_files(child.pid)
+    check(not left and not [link for link in links if "userfaultfd" in link or "io_uring" in link], f"{where}: {left} {links}")
+    for said, status in (adopt.adopt(bench, child.pid, "64M"), release(bench, child.pid)):
+        ended = "ended" in said or "no process" in said or "no such process" in said
+        check(status == 125 and said.count("\n") == 0 and ("released" in said or ended), f"{where}: status {status}: {said}")
+
+
+def at_random(bench):
+    """8 threads that check each word, allocate, map, fork and wait: adopted and released at random moments, dynamic and static."""
+    moments = start_of(bench)
+    for run in range(RUNS):
+        program = adopt.victim(bench, *(["-static"] if run % 2 else []))
+        with Child([program, "14", "16"], bench.place) as child:
+            time.sleep(moments.uniform(0, 3))
+            said, status = adopt.adopt(bench, child.pid, "64M")
+            check(status == 0, f"run {run}: {said}")
+            time.sleep(moments.uniform(0, 2))
+            said, status = release(bench, child.pid)
+            check(status == 0 and "no longer paged" in said and said.count("\n") == 0, f"run {run}: status {status}: {said}")
+            check_released(bench, child, f"run {run}")
+            wait_for(lambda: anonymous_bytes(child.pid) > 120 * MIB or child.process.poll() is not None, "all is in memory")
+            status = bench.end(child)
+            check(status == 0 and child.output() == "0 wrong\n", f"run {run}: status {status}: {child.output()} {child.last_words()}")
+    return ""
+
+
+def at_moments(bench):
+    """Programs of many kinds are adopted and released at random moments: the output is the same. TERAPAGE_KINDS names some."""
+    moments, wanted = start_of(bench), os.environ.get("TERAPAGE_KINDS", "").split()
+    released = {}
+    for kind, (argv, memory) in adopt.kinds(bench).items():
+        if wanted and kind not in wanted:
+            continue
+        with Child(argv, bench.place, stdout="native") as child:
+            check(child.wait(600) == 0, f"{kind}, natively: {child.last_words()}")
+            native, seconds = child.output(), child.seconds
+        for run in range(RUNS):
+            where, said = f"{kind}, run {run}", []
+            with Child(argv, bench.place) as child:
+                time.sleep(moments.uniform(0, 0.6 * seconds))
+                words, status = adopt.adopt(bench, child.pid, memory)
+                said.append(words)
+                if status == 0:
+                    time.sleep(moments.uniform(0, 0.4 * seconds))
+                    words, status = release(bench, child.pid)
+                    said.append(words)
+                    ended = "has ended" in words or "there is no process" in words or "is not paged" in words
+                    check(status == 0 or ended, f"{where}: {said}")
+                    released[kind] = released.get(kind, 0) + (status == 0)
+                end = bench.end(child)
+                check(end == 0, f"{where}: status {end}: {child.last_words()}; {said}")
+                check(child.output() == native, f"{where}: the output differs: {child.output()[:300]} {child.last_words()}; {said}")
+                print(f"{where}: {said[-1].rpartition(': ')[2]}", flush=True)
+    return f"released: {released}"
+
+
+def cancelled(bench):
+    """Ctrl-C at random moments of a release: the program stays paged and whole, and is released by the next one."""
+    moments, undone = start_of(bench), 0
+    program = adopt.victim(bench)
+    with Child([program, "40", "24"], bench.place) as child:
+        wait_for(lambda: anonymous_bytes(child.pid) > 180 * MIB, "the program has begun")
+        said, status = adopt.adopt(bench, child.pid, "64M")
+        check(status == 0, said)
+        for attempt in range(8):
+            argv = [*bench.command, "release", str(child.pid)]
+            with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as command:
+                time.sleep(moments.uniform(0.05, 0.4))
+                command.send_signal(signal.SIGINT)
+                said = command.communicate(timeout=120)[1].strip()
+            if command.returncode == 0:
+                break
+            check(said.count("\n") == 0 and (command.returncode == -signal.SIGINT or "paged as before" in said), f"attempt {attempt}: status {command.returncode}: {said}")
+            undone += "paged as before" in said
+            wait_for(lambda: anonymous_bytes(child.pid) < 64 * MIB + adopt.SLACK or child.process.poll() is not None, "it is within its budget again")
+        else:
+            said, status = release(bench, child.pid)
+            check(status == 0, f"at last: {said}")
+        check_released(bench, child, "at last")
+        status = bench.end(child)
+        check(status == 0 and child.output() == "0 wrong\n", f"status {status}: {child.output()} {child.last_words()}")
+    check(undone, "no release was undone")
+    return f"{undone} undone"
+
+
+STARTS = """
+import os, subprocess, sys, time
+data = bytearray(os.urandom(1 << 20)) * 150
+print("filled", flush=True)
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    more = bytearray(data[: 64 << 20])
+    print("child", more[-1] == data[(64 << 20) - 1], "stat" if "terapage" in "".join(os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{fd}") and "userfaultfd" in os.readlink(f"/proc/self/fd/{fd}")) else "unpaged", flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+program = "import os; x = bytearray(80 << 20); maps = open('/proc/self/maps').read(); print('terapage' in maps, 'TERAPAGE_ROOT' in os.environ)"
+subprocess.run([sys.executable, "-c", program])
+print(subprocess.run(["busybox" if len(sys.argv) > 1 else "echo", *(["echo"] if len(sys.argv) > 1 else []), "hello"], capture_output=True, text=True).stdout.strip(), flush=True)
+more = bytearray(100 << 20)
+print(len(data) + len(more), flush=True)
+"""
+
+
+def children(bench):
+    """Children of a released program, and programs that it starts, are not paged."""
+    need_root()
+    words = ["busybox"] if shutil.which("busybox") else []
+    os.mkfifo(bench.path("fifo"))
+    with open(bench.path("fifo"), "r+b", buffering=0) as pipe:
+        with Child([adopt.INTERPRETER, "-c", STARTS, *words], bench.place, stdin=bench.path("fifo")) as child:
+            wait_for(lambda: "filled" in child.output(), "the program has begun")
+            said, status = adopt.adopt(bench, child.pid, "64M")
+            check(status == 0, said)
+            said, status = release(bench, child.pid)
+            check(status == 0, said)
+            pipe.write(b"\n")
+            status = bench.end(child)
+            expected = f"filled\nchild True unpaged\nFalse False\nhello\n{250 << 20}\n"
+            check(status == 0 and child.output() == expected, f"status {status}: {child.output()} {child.last_words()}")
+    return ""
+
+
+def refused(bench):
+    """What cannot be released is refused in one line, with status 125, and stays paged."""
+    program = adopt.victim(bench)
+    with bench.start([program, "6", "16"], "--memory", "64M") as paged:
+        wait_for(lambda: anonymous_bytes(paged.pid) > 40 * MIB, "the program has begun")
+        for pid, why in ((paged.pid, "only programs that were adopted"), (999_999_999, "no process"), (os.getpid(), "is not paged")):
+            said, status = release(bench, pid)
+            check(status == 125 and why in said and said.count("\n") == 0, f"{why}: status {status}: {said}")
+        check(bench.end(paged) == 0, paged.last_words())
+    limit = adopt.cgroup(f"terapage-release-{os.getpid()}")
+    group = os.path.dirname(limit)
+    try:
+        with open(limit, "w", encoding="ascii") as file:
+            file.write(str(260 * MIB))
+        enter = f"echo $$ > {group}/cgroup.procs; exec {program} 30 20"
+        with Child(["sh", "-c", enter], bench.place) as child:
+            wait_for(lambda: anonymous_bytes(child.pid) > 170 * MIB, "the program has begun")
+            said, status = adopt.adopt(bench, child.pid, "48M")
+            check(status == 0, said)
+            with open(limit, "w", encoding="ascii") as file:
+                file.write(str(150 * MIB))
+            said, status = release(bench, child.pid)
+            check(status == 125 and "its cgroup has only" in said and said.count("\n") == 0, f"status {status}: {said}")
+            check(counters(bench, child.pid)["released"] == 0, "it was released")
+            with open(limit, "w", encoding="ascii") as file:
+                file.write(str(500 * MIB))
+            released, status = release(bench, child.pid)
+            check(status == 0, released)
+            check(bench.end(child) == 0 and child.output() == "0 wrong\n", child.last_words())
+    finally:
+        wait_for(lambda: not read_first(f"{group}/cgroup.procs"), "the cgroup is empty")
+        os.rmdir(group)
+    return said
+
+
+class Client(threading.Thread):
+    """Sets and gets keys of a Redis server, and compares, until it is told to stop."""
+
+    def __init__(self, path, number):
+        super().__init__(daemon=True)
+        self.path, self.number, self.done, self.wrong, self.stops = path, number, 0, [], False
+
+    def run(self):
+        numbers, keys = random.Random(self.number), {}
+        with socket.socket(socket.AF_UNIX) as server:
+            server.connect(self.path)
+            file = server.makefile("rb")
+            while not self.stops:
+                key = f"{self.number}:{numbers.randrange(3000)}"
+                if key in keys and numbers.random() < 0.6:
+                    self.send(server, "GET", key)
+                    got = file.read(int(file.readline()[1:]) + 2)[:-2]
+                    if got != keys[key]:
+                        self.wrong.append(key)
+                else:
+                    keys[key] = (f"{numbers.randrange(1 << 60):x} " * numbers.randrange(40, 900)).encode()
+                    self.send(server, "SET", key, keys[key])
+                    if file.readline() != b"+OK\r\n":
+                        self.wrong.append(key)
+                self.done += 1
+
+    @staticmethod
+    def send(server, *words):
+        words = [word if isinstance(word, bytes) else word.encode() for word in words]
+        server.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+
+
+def redis(bench):
+    """Redis under load is adopted and released at random moments, and saves by fork meanwhile: no answer is wrong."""
+    need_root()
+    need("redis-server")
+    moments, answers = start_of(bench), 0
+    for run in range(RUNS):
+        path = bench.path(f"socket-{run}")
+        argv = ["redis-server", "--port", "0", "--unixsocket", path, "--dir", bench.place, "--save", "3 100", "--dbfilename", f"dump-{run}"]
+        with Child(argv, bench.place) as child:
+            wait_for(lambda: os.path.exists(path), "the server has begun")
+            clients = [Client(path, number) for number in range(4)]
+            for client in clients:
+                client.start()
+            wait_for(lambda: anonymous_bytes(child.pid) > 60 * MIB or child.process.poll() is not None, "the server has data")
+            time.sleep(moments.uniform(0, 2))
+            said, status = adopt.adopt(bench, child.pid, "48M")
+            check(status == 0, f"run {run}: {said}")
+            time.sleep(moments.uniform(0, 6))
+            said, status = release(bench, child.pid)
+            check(status == 0, f"run {run}: {said}")
+            time.sleep(4)
+            for client in clients:
+                client.stops = True
+            for client in clients:
+                client.join(60)
+                check(not client.is_alive() and client.done and not client.wrong, f"run {run}: client {client.number}: {client.done} done, wrong {client.wrong[:5]}; {child.last_words()}")
+                answers += client.done
+            check(child.process.poll() is None, f"run {run}: the server has ended: {child.last_words()}")
+            print(f"run {run}: {said.rpartition(': ')[2]}", flush=True)
+    return f"{answers} answers"
+
+
+BODIES = {
+    "release": at_random,
+    "release-moments": at_moments,
+    "release-cancelled": cancelled,
+    "release-children": children,
+    "release-refused": refused,
+    "release-redis": redis,
+}
