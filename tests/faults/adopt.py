@@ -14,7 +14,7 @@ from oci import own_device
 
 MIB = 1 << 20
 SLACK = 40 * MIB
-RUNS = int(os.environ.get("TERAPAGE_RUNS", "2"))
+RUNS = int(os.environ.get("TERAPAGE_RUNS", "1"))
 INTERPRETER = shutil.which("python3", path="/usr/bin") or "python3"
 SORT_LINES = 1_500_000
 PYTHON = """
@@ -107,7 +107,7 @@ def at_moments(bench):
     """Programs of many kinds are adopted at random moments of their runs: the output is the same. TERAPAGE_KINDS names the kinds, or is "all"."""
     seed = int(os.environ.get("TERAPAGE_SEED", time.time_ns() % 1000000))
     print(f"seed {seed}", flush=True)
-    wanted = os.environ.get("TERAPAGE_KINDS", "threads go Serial").split()
+    wanted = os.environ.get("TERAPAGE_KINDS", "threads python").split()
     moments, adopted, pauses = random.Random(seed), {}, []
     for kind, (argv, memory) in kinds(bench).items():
         if kind not in wanted and wanted != ["all"]:

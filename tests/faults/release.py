@@ -15,7 +15,7 @@ from bench import read_first
 from harness import Child, anonymous_bytes, check, need, need_root, wait_for
 
 MIB = 1 << 20
-RUNS = int(os.environ.get("TERAPAGE_RUNS", "3"))
+RUNS = int(os.environ.get("TERAPAGE_RUNS", "1"))
 OURS = ("terapage", "terapage-make", "terapage-files")
 
 
@@ -82,11 +82,11 @@ def at_random(bench):
 
 
 def at_moments(bench):
-    """Programs of many kinds are adopted and released at random moments: the output is the same. TERAPAGE_KINDS names some."""
-    moments, wanted = start_of(bench), os.environ.get("TERAPAGE_KINDS", "").split()
+    """Programs of many kinds are adopted and released at random moments: the output is the same. TERAPAGE_KINDS names the kinds, or is "all"."""
+    moments, wanted = start_of(bench), os.environ.get("TERAPAGE_KINDS", "sort go Serial").split()
     released = {}
     for kind, (argv, memory) in adopt.kinds(bench).items():
-        if wanted and kind not in wanted:
+        if kind not in wanted and wanted != ["all"]:
             continue
         with Child(argv, bench.place, stdout="native") as child:
             check(child.wait(600) == 0, f"{kind}, natively: {child.last_words()}")
@@ -119,7 +119,7 @@ def cancelled(bench):
         wait_for(lambda: anonymous_bytes(child.pid) > 180 * MIB, "the program has begun")
         said, status = adopt.adopt(bench, child.pid, "64M")
         check(status == 0, said)
-        for attempt in range(8):
+        for attempt in range(4 * RUNS):
             argv = [*bench.command, "release", str(child.pid)]
             with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as command:
                 time.sleep(moments.uniform(0.05, 0.4))
