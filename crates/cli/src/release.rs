@@ -20,8 +20,8 @@ Examples:
   terapage release 4711
   terapage stat 4711
 
-The program was adopted by `terapage adopt`, and goes on meanwhile. All its memory comes back, and it
-is not paged any more, nor are programs that it starts. Ctrl-C undoes what was done: the program
+The program was adopted by `terapage adopt`, and goes on meanwhile. All its memory comes back, and
+neither it nor programs that it starts are paged any more. Ctrl-C undoes what was done: the program
 stays paged. This is experimental: docs/host.md has the limits.
 
 Exit status:

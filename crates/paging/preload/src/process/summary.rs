@@ -363,8 +363,18 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
         }
         None => (format!("{} processes", collected.ended.len()), most, " each (the largest)", "at most "),
     };
+    if all.paged == 0 && run.is_auto && !run.goes_unpaged {
+        // The library does not count memory that it leaves to the kernel.
+        return format!(
+            "terapage: summary: {:.1} s, {many}; nothing was paged, since the data fit into free memory; \
+             {at_most}{} MiB untracked{}\n",
+            run.seconds,
+            mib(all.untracked_peak),
+            not_counted(collected, is_alive),
+        );
+    }
     if all.paged == 0 {
-        let fits = !run.goes_unpaged && (run.is_auto || peak + all.untracked_peak <= run.budget);
+        let fits = !run.goes_unpaged && peak + all.untracked_peak <= run.budget;
         return format!(
             "terapage: summary: {:.1} s, {many}; nothing was paged{}: peak {} MiB in the budget of {}{each}, {at_most}{} MiB untracked{}\n",
             run.seconds,
@@ -618,6 +628,10 @@ mod tests {
         for other in [shown(small, true), shown(Numbers { untracked_peak: 100 << 20, ..small }, false)] {
             assert!(other.contains("nothing was paged: peak 2 MiB") && other.lines().count() == 1, "{other}");
         }
+        let collected = Collected { ended: vec![small], others: Vec::new() };
+        let auto = show(&collected, &Run { is_auto: true, ..run(None, 16 << 10) }, |_| false);
+        let line = "terapage: summary: 4.0 s, 1 process; nothing was paged, since the data fit into free memory; 3 MiB untracked\n";
+        assert_eq!(auto, line);
     }
 
     #[test]
