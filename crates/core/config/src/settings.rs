@@ -204,6 +204,7 @@ mod tests {
     fn absent_variables_get_defaults() {
         let settings = Settings::from_variables(&AnyStore, |_| None).unwrap();
         assert_eq!((&*settings.policy, &*settings.prefetch, settings.block), ("auto", "auto", None));
-        assert_eq!(settings.memory.size.0, crate::memory_bytes().unwrap() / 2);
+        let all = crate::memory_bytes().unwrap();
+        assert_eq!((settings.memory.size.0, settings.memory.is_auto), (all, true));
     }
 }
