@@ -313,7 +313,7 @@ mod tests {
         let snapshot = Snapshot::from_bytes(&bytes).unwrap();
         assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
-        assert_eq!((snapshot.files_left, snapshot.budget_auto), (names - 1, names));
+        assert_eq!((snapshot.budget_auto, snapshot.released), (names - 1, names));
         assert_eq!(snapshot.major_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
     }
 
