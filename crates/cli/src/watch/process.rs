@@ -4,7 +4,6 @@ use anyhow::{Context, bail};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -77,8 +76,10 @@ impl Paged {
     }
 
     /// The memory file of the counters, opened for writing, too.
+    #[cfg(target_arch = "x86_64")]
     pub fn writable(&self) -> std::io::Result<File> {
-        let path = format!("/proc/self/fd/{}", self.counters.as_raw_fd());
+        let number = std::os::fd::AsRawFd::as_raw_fd(&self.counters);
+        let path = format!("/proc/self/fd/{number}");
         File::options().read(true).write(true).open(path)
     }
 
