@@ -103,6 +103,13 @@ def kinds(bench):
     return all_kinds
 
 
+def natively(bench, kind, argv):
+    """What a program says without Terapage, and how long it takes."""
+    with Child(argv, bench.place, stdout="native") as child:
+        check(child.wait(600) == 0, f"{kind}, natively: {child.last_words()}")
+        return child.output(), child.seconds
+
+
 def at_moments(bench):
     """Programs of many kinds are adopted at random moments of their runs: the output is the same. TERAPAGE_KINDS names the kinds, or is "all"."""
     seed = int(os.environ.get("TERAPAGE_SEED", time.time_ns() % 1000000))
@@ -112,9 +119,7 @@ def at_moments(bench):
     for kind, (argv, memory) in kinds(bench).items():
         if kind not in wanted and wanted != ["all"]:
             continue
-        with Child(argv, bench.place, stdout="native") as child:
-            check(child.wait(600) == 0, f"{kind}, natively: {child.last_words()}")
-            native, seconds = child.output(), child.seconds
+        native, seconds = natively(bench, kind, argv)
         for run in range(RUNS):
             with Child(argv, bench.place) as child:
                 time.sleep(moments.uniform(0, 0.8 * seconds))

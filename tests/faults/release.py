@@ -88,9 +88,7 @@ def at_moments(bench):
     for kind, (argv, memory) in adopt.kinds(bench).items():
         if kind not in wanted and wanted != ["all"]:
             continue
-        with Child(argv, bench.place, stdout="native") as child:
-            check(child.wait(600) == 0, f"{kind}, natively: {child.last_words()}")
-            native, seconds = child.output(), child.seconds
+        native, seconds = adopt.natively(bench, kind, argv)
         for run in range(RUNS):
             where, said = f"{kind}, run {run}", []
             with Child(argv, bench.place) as child:

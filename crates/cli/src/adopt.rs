@@ -88,7 +88,7 @@ impl Adopt {
         let table = (!settings.per_process)
             .then(|| Inherited::make(settings.memory.size.0, settings.memory.is_auto))
             .transpose()
-            .context("the table of the job's memory (try: --per-process)")?;
+            .context("the table of the memory of all processes (name a PID instead)")?;
         let plan = Plan { host: library::static_host()?, texts: texts(&settings)?, table };
         match (cgroup, self.pid) {
             (Some(cgroup), _) => plan.adopt_all(&cgroup, processes),
