@@ -446,6 +446,36 @@ def is_there(pid):
     return os.path.exists(f"/proc/{pid}/exe") and not is_paged(pid)
 
 
+VFORK = 58
+"""The number of the call."""
+
+
+def in_vfork(pid):
+    """Whether a thread of a process is inside vfork."""
+    return any(read_first(f"/proc/{pid}/task/{thread}/syscall").startswith(f"{VFORK} ") for thread in os.listdir(f"/proc/{pid}/task"))
+
+
+def inside_vfork(bench):
+    """A program one of whose threads is inside vfork when it is adopted, by its number or in a cgroup: that waits for the child."""
+    need_root()
+    program = bench.build("vfork_waits.c", "-pthread")
+    limit = cgroup(f"terapage-adopt-{os.getpid()}")
+    group = os.path.dirname(limit)
+    try:
+        for thread in "01":
+            for target in ("", f"--cgroup={group}"):
+                with Child(in_group(group, program, "6", "60", "300", thread), bench.place) as child:
+                    wait_for(lambda: anonymous_bytes(child.pid) > 50 * MIB and in_vfork(child.pid), "it is inside vfork")
+                    said, status = adopt(bench, target or child.pid, "32M")
+                    check(status == 0 and is_paged(child.pid), f"thread {thread} {target}: status {status}: {said}")
+                    status = bench.end(child)
+                    check((status, child.output()) == (0, "0 wrong\n"), f"thread {thread} {target}: status {status}: {child.output()} {child.last_words()}")
+    finally:
+        wait_for(lambda: not members(group), "the cgroup is empty")
+        os.rmdir(group)
+    return said.rpartition("; ")[2]
+
+
 def refused_cgroups(bench):
     """What is no cgroup, and all of the machine; a cgroup of which one process cannot be adopted: the others are."""
     program = victim(bench)
@@ -512,5 +542,6 @@ BODIES = {
     "adopt-own-user": by_a_user,
     "adopt-cgroup": of_a_cgroup,
     "adopt-cgroup-refused": refused_cgroups,
+    "adopt-vfork": inside_vfork,
     "adopt-saved": saved,
 }

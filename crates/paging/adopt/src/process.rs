@@ -5,6 +5,7 @@ use crate::memory::{self, Mapping};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::time::{Duration, Instant};
 
 /// A process.
 pub struct Process {
@@ -22,6 +23,11 @@ const BARRING: [(&str, &str); 2] = [
 /// The numbers of character devices that copy at once what is read and written: zeros and random
 /// bytes, and terminals.
 const PLAIN_DEVICES: [u32; 11] = [1, 4, 5, 136, 137, 138, 139, 140, 141, 142, 143];
+
+/// The longest time in which a child of `vfork` must execute a program, and the time between two
+/// looks at it.
+const VFORK_MOST: Duration = Duration::from_secs(2);
+const VFORK_LOOK: Duration = Duration::from_millis(1);
 
 /// Why this process may not trace another.
 pub fn may_not_trace(pid: u32) -> Why {
@@ -145,15 +151,25 @@ impl Process {
         user.ok_or_else(|| "its user is not known".to_owned())
     }
 
-    /// Refuses a process with a child that has the same memory (CLONE_VM without CLONE_THREAD).
+    /// Refuses a process with a child that has the same memory (CLONE_VM without CLONE_THREAD). A
+    /// child of `vfork` soon executes a program, or ends: until then this waits for a while.
     fn shares_memory(&self) -> Result<(), Why> {
-        let children = self.read(&format!("task/{}/children", self.pid)).unwrap_or_default();
-        for child in children.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()) {
-            if self.is_same_memory(child) {
+        let until = Instant::now() + VFORK_MOST;
+        while let Some(child) = self.child_with_same_memory()? {
+            if Instant::now() > until {
                 return Err(format!("process {child} shares its memory"));
             }
+            std::thread::sleep(VFORK_LOOK);
         }
         Ok(())
+    }
+
+    /// A child of any of the threads that has the same memory.
+    fn child_with_same_memory(&self) -> Result<Option<u32>, Why> {
+        let children = |thread: u32| self.read(&format!("task/{thread}/children")).unwrap_or_default();
+        let shares = |child: &str| child.parse().ok().filter(|&child| self.is_same_memory(child));
+        let first = |thread: u32| children(thread).split_ascii_whitespace().find_map(shares);
+        Ok(self.threads()?.into_iter().find_map(first))
     }
 
     /// Whether two processes have the same memory (`kcmp`).
