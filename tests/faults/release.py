@@ -1,5 +1,6 @@
 """Adopted programs that are given back while they run: `terapage release`."""
 
+import contextlib
 import json
 import os
 import random
@@ -12,7 +13,7 @@ import time
 
 import adopt
 from bench import read_first
-from harness import Child, anonymous_bytes, check, need, need_root, wait_for
+from harness import Child, Failed, anonymous_bytes, check, need, need_root, wait_for
 
 MIB = 1 << 20
 RUNS = int(os.environ.get("TERAPAGE_RUNS", "1"))
@@ -54,9 +55,10 @@ def check_released(bench, child, where):
     if now is None or child.process.poll() is not None:
         return
     check(now["released"] == 1 and now["resident_bytes"] == 0 and now["store_bytes"] == 0, f"{where}: {now}")
-    left = [name for name in threads(child.pid) if name.strip() in OURS]
-    links = open_files(child.pid)
-    check(not left and not [link for link in links if "userfaultfd" in link or "io_uring" in link], f"{where}: {left} {links}")
+    # The pager's thread is just ending.
+    wait_for(lambda: not [name for name in threads(child.pid) if name.strip() in OURS], f"{where}: the pager's threads have ended")
+    links = [link for link in open_files(child.pid) if "userfaultfd" in link or "io_uring" in link]
+    check(not links, f"{where}: {links}")
     for said, status in (adopt.adopt(bench, child.pid, "64M"), release(bench, child.pid)):
         ended = "ended" in said or "no process" in said or "no such process" in said
         check(status == 125 and said.count("\n") == 0 and ("released" in said or ended), f"{where}: status {status}: {said}")
@@ -81,32 +83,54 @@ def at_random(bench):
     return ""
 
 
+COUNTED = ("adopted", "released", "refused", "ended before", "hung", "wrong")
+
+
 def at_moments(bench):
     """Programs of many kinds are adopted and released at random moments: the output is the same. TERAPAGE_KINDS names the kinds, or is "all"."""
     moments, wanted = start_of(bench), os.environ.get("TERAPAGE_KINDS", "sort go Serial").split()
-    released = {}
+    table, wrong = {}, []
     for kind, (argv, memory) in adopt.kinds(bench).items():
         if kind not in wanted and wanted != ["all"]:
             continue
         native, seconds = adopt.natively(bench, kind, argv)
+        counts = table[kind] = dict.fromkeys(COUNTED, 0)
         for run in range(RUNS):
-            where, said = f"{kind}, run {run}", []
-            with Child(argv, bench.place) as child:
-                time.sleep(moments.uniform(0, 0.6 * seconds))
-                words, status = adopt.adopt(bench, child.pid, memory)
-                said.append(words)
-                if status == 0:
-                    time.sleep(moments.uniform(0, 0.4 * seconds))
-                    words, status = release(bench, child.pid)
-                    said.append(words)
-                    ended = "has ended" in words or "there is no process" in words or "is not paged" in words
-                    check(status == 0 or ended, f"{where}: {said}")
-                    released[kind] = released.get(kind, 0) + (status == 0)
-                end = bench.end(child)
-                check(end == 0, f"{where}: status {end}: {child.last_words()}; {said}")
-                check(child.output() == native, f"{where}: the output differs: {child.output()[:300]} {child.last_words()}; {said}")
-                print(f"{where}: {said[-1].rpartition(': ')[2]}", flush=True)
-    return f"released: {released}"
+            said = one_at_a_moment(bench, (argv, memory, native, seconds), moments, counts)
+            print(f"{kind}, run {run}: {said[-1].rpartition(': ')[2]}", flush=True)
+            if counts["hung"] or counts["wrong"]:
+                wrong.append(f"{kind}, run {run}: {said}")
+                break
+    for name, counts in {**table, "all": {what: sum(counts[what] for counts in table.values()) for what in COUNTED}}.items():
+        print(f"{name:8}" + "".join(f"  {counts[what]:3} {what}" for what in COUNTED), flush=True)
+    check(not wrong, "; ".join(wrong))
+    return ""
+
+
+def one_at_a_moment(bench, program, moments, counts):
+    """Adopts and releases a program once, and counts what became of it. Returns what was said."""
+    (argv, memory, native, seconds), said = program, []
+
+    def note(done, words, status):
+        said.append(words)
+        ended = any(text in words for text in ("ended", "no process", "no such process", "is not paged"))
+        counts[done if status == 0 else "ended before" if ended else "refused"] += 1
+        return status == 0
+
+    with Child(argv, bench.place) as child:
+        time.sleep(moments.uniform(0, 0.6 * seconds))
+        if note("adopted", *adopt.adopt(bench, child.pid, memory)):
+            time.sleep(moments.uniform(0, 0.4 * seconds))
+            note("released", *release(bench, child.pid))
+        try:
+            end = bench.end(child)
+        except Failed as why:
+            counts["hung"] += 1
+            return [*said, str(why)]
+        if end != 0 or child.output() != native:
+            counts["wrong"] += 1
+            said.append(f"status {end}: {child.output()[:300]} {child.last_words()}")
+    return said
 
 
 def cancelled(bench):
@@ -173,6 +197,118 @@ def children(bench):
             status = bench.end(child)
             expected = f"filled\nchild True unpaged\nFalse False\nhello\n{250 << 20}\n"
             check(status == 0 and child.output() == expected, f"status {status}: {child.output()} {child.last_words()}")
+    return ""
+
+
+def of_a_cgroup(bench):
+    """Programs that share a budget, and fork all the time, are released one by one: the others stay paged, within the budget."""
+    moments, program = start_of(bench), adopt.victim(bench)
+    for run in range(RUNS):
+        limit = adopt.cgroup(f"terapage-release-{os.getpid()}")
+        group = os.path.dirname(limit)
+        places = [bench.path(f"{name}-{run}") for name in "abc"]
+        try:
+            with contextlib.ExitStack() as stack:
+                every = []
+                for place in places:
+                    os.mkdir(place)
+                    every.append(stack.enter_context(Child(adopt.in_group(group, program, "24", "12", "5"), place)))
+                wait_for(lambda: sum(anonymous_bytes(child.pid) for child in every) > 150 * MIB, "the programs have begun")
+                said, status = adopt.adopt(bench, f"--cgroup={group}", "72M")
+                check(status == 0, said)
+                paged = every[:]
+                moments.shuffle(paged)
+                for number in (1, 2, 3):
+                    time.sleep(moments.uniform(0, 1))
+                    child = paged.pop()
+                    said, status = release(bench, child.pid)
+                    check(status == 0 and "no longer paged" in said, f"run {run}: status {status}: {said}")
+                    check_released(bench, child, f"run {run}, release {number}")
+                    now = counters(bench, child.pid)
+                    check((now["job"], now["job_processes"], now["lease_bytes"]) == (0, 0, 0), f"run {run}: it is still in the job: {now}")
+                    check(not paged or counters(bench, paged[0].pid)["released"] == 0, "another was released, too")
+                    if paged:
+                        check_has_budget(bench, paged, 72 * MIB, f"run {run}, release {number}")
+                again, status = adopt.adopt(bench, f"--cgroup={group}", "72M")
+                is_refused = all(f"process {child.pid} is not adopted: it was released" in again for child in every if is_alive(child))
+                check(status == 125 and is_refused, f"run {run}: adopted again: status {status}: {again}")
+                for child in every:
+                    status = bench.end(child)
+                    check((status, child.output()) == (0, "0 wrong\n"), f"run {run}: status {status}: {child.output()} {child.last_words()}")
+        finally:
+            wait_for(lambda: not adopt.members(group), "the cgroup is empty")
+            os.rmdir(group)
+    return said.rpartition(": ")[2]
+
+
+def is_alive(child):
+    return child.process.poll() is None
+
+
+def check_has_budget(bench, paged, budget, where):
+    """Those that are still paged come to have the budget between them, and no more. Their children have the rest for moments."""
+
+    def leased():
+        return sum(counters(bench, child.pid)["lease_bytes"] for child in paged)
+
+    wait_for(lambda: leased() > budget * 0.7, f"{where}: the lease of the released one is taken")
+    check(leased() <= budget, f"{where}: {leased() >> 20} MiB are leased")
+    wait_for(lambda: sum(anonymous_bytes(child.pid) for child in paged) < budget + len(paged) * adopt.SLACK, f"{where}: they are within the budget")
+
+
+FORKS = """
+import hashlib, os, sys
+data = bytearray(os.urandom(1 << 20)) * 120
+for at in range(0, len(data), 4096):
+    data[at] = at * 7 >> 12 & 255
+wanted = hashlib.sha256(data).hexdigest()
+ends, writes = os.pipe()
+print("filled", flush=True)
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    os.close(writes)
+    for number in range(15):
+        data[number * 99991] ^= number
+        data[number * 99991] ^= number
+        if hashlib.sha256(data).hexdigest() != wanted:
+            print("wrong", flush=True)
+    os.read(ends, 1)
+    print(hashlib.sha256(data).hexdigest() == wanted, flush=True)
+    os._exit(0)
+print(child, flush=True)
+sys.stdin.readline()
+print(hashlib.sha256(data).hexdigest() == wanted, flush=True)
+os.close(writes)
+print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+def with_a_child(bench):
+    """An adopted program shares its budget with the child that it forks, which keeps all of it when the program is released."""
+    need_root()
+    os.mkfifo(bench.path("fifo"))
+    with open(bench.path("fifo"), "r+b", buffering=0) as pipe:
+        with Child([adopt.INTERPRETER, "-c", FORKS], bench.place, stdin=bench.path("fifo")) as child:
+            wait_for(lambda: "filled" in child.output(), "the program has begun")
+            said, status = adopt.adopt(bench, child.pid, "64M")
+            check(status == 0, said)
+            pipe.write(b"\n")
+            forked = int(wait_for(lambda: child.output().split()[1:], "it has forked")[0])
+            job = wait_for(lambda: counters(bench, forked)["job"], "the child has its share")
+            check(job == counters(bench, child.pid)["job"], "they do not share a budget")
+            wait_for(lambda: sum(counters(bench, pid)["lease_bytes"] for pid in (child.pid, forked)) <= 64 * MIB, "they lease no more than the budget")
+            said, status = release(bench, forked)
+            check(status == 125 and "children" in said, f"the child: status {status}: {said}")
+            said, status = release(bench, child.pid)
+            check(status == 0, said)
+            check_released(bench, child, "the program")
+            wait_for(lambda: counters(bench, forked)["lease_bytes"] > 60 * MIB, "the child has the budget")
+            check(anonymous_bytes(forked) < 64 * MIB + adopt.SLACK, f"{anonymous_bytes(forked) >> 20} MiB of the child are in memory")
+            pipe.write(b"\n")
+            status = bench.end(child)
+            expected = ["filled", str(forked), "True", "True", "0"]
+            check(status == 0 and child.output().split() == expected, f"status {status}: {child.output()} {child.last_words()}")
     return ""
 
 
@@ -280,6 +416,8 @@ BODIES = {
     "release-moments": at_moments,
     "release-cancelled": cancelled,
     "release-children": children,
+    "release-cgroup": of_a_cgroup,
+    "release-child": with_a_child,
     "release-refused": refused,
     "release-redis": redis,
 }

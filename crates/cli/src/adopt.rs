@@ -31,10 +31,9 @@ Examples:
   terapage stat 4711
 
 The program is stopped for some milliseconds. From then on it is paged, and so are the processes
-that it starts. Its memory leaves for the store while it runs, until the rest fits into the budget.
-Each child has the whole budget; all processes of a cgroup, and their children, share one.
-`terapage release` undoes the adoption of a process. This is experimental: docs/host.md has the
-limits. Do not adopt shells, make, or others that start very many programs.
+that it starts, which share the budget. Its memory leaves for the store while it runs, until the
+rest fits into the budget. `terapage release` undoes the adoption of a process. This is experimental:
+docs/host.md has the limits. Do not adopt shells, make, or others that start very many programs.
 
 Exit status:
   0; 125 if the program, or one of the cgroup's, was not adopted: then it goes on as before."
@@ -67,7 +66,7 @@ const NOT_ADOPTED: u8 = 125;
 impl Adopt {
     /// Adopts the program, or all of a cgroup, and waits until their memory is within the budget.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let mut settings = self.options.settings()?;
+        let settings = self.options.settings()?;
         if settings.stores.iter().any(|store| store.is_far()) {
             bail!("--store: an adopted program has its store in files or on devices (name a directory)");
         }
@@ -75,20 +74,16 @@ impl Adopt {
             bail!("--per-process: the processes of a cgroup share one budget (leave it out, or name a PID)");
         }
         let cgroup = self.cgroup.as_deref().map(Cgroup::find).transpose()?;
-        if cgroup.is_none() {
-            // A process that has a budget of its own can be released.
-            settings = Settings { per_process: true, ..settings }.settled();
-        }
         let processes = match &cgroup {
             Some(cgroup) => cgroup.processes()?,
             None => self.pid.into_iter().collect(),
         };
-        processes.iter().try_for_each(|&pid| release::refuse_again(pid))?;
+        self.pid.into_iter().try_for_each(release::refuse_again)?;
         has_room(&settings, &processes)?;
         let table = (!settings.per_process)
             .then(|| Inherited::make(settings.memory.size.0, settings.memory.is_auto))
             .transpose()
-            .context("the table of the memory of all processes (name a PID instead)")?;
+            .context("the table of the memory of all processes (--per-process needs none)")?;
         let plan = Plan { host: library::static_host()?, texts: texts(&settings)?, table };
         match (cgroup, self.pid) {
             (Some(cgroup), _) => plan.adopt_all(&cgroup, processes),
@@ -138,6 +133,11 @@ impl Plan {
                 break;
             }
             for pid in processes.drain(..).filter(|&pid| !self.has_table(pid)) {
+                if let Err(why) = release::refuse_again(pid) {
+                    complain(&why.to_string());
+                    all_are = false;
+                    continue;
+                }
                 match self.adopt(pid) {
                     Ok(one) => adopted.push(one),
                     Err(_) if has_ended(pid) => {}

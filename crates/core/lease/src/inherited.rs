@@ -94,6 +94,11 @@ impl Inherited {
         shared::take(self.number);
     }
 
+    /// Keeps the table from programs that this process executes from now on.
+    pub fn withhold(&self) {
+        shared::close_on_exec(self.number).ok();
+    }
+
     /// The most that the budget of the job can be, bytes.
     ///
     /// # Errors

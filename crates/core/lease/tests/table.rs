@@ -100,6 +100,12 @@ impl Machine<'_> {
         self.kernel.owners.borrow_mut().retain(|_, owner| *owner != process.id);
     }
 
+    /// The process goes on, but its memory is in no budget any more.
+    fn leave(&mut self, at: usize) {
+        let process = self.processes.swap_remove(at);
+        self.table.leave(&self.way(process.id), process.slot);
+    }
+
     fn resident(&self) -> u64 {
         self.processes.iter().map(|process| process.resident).sum()
     }
@@ -135,6 +141,7 @@ enum Step {
     Take(usize, u64),
     Unpaged(usize, u64),
     Kill(usize),
+    Leave(usize),
     /// In the next steps another process holds the table's lock.
     Busy(bool),
 }
@@ -146,6 +153,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (any::<usize>(), 0..300u64).prop_map(|(at, most)| Step::Take(at, most * MIB)),
         1 => (any::<usize>(), 0..100u64).prop_map(|(at, lease)| Step::Unpaged(at, lease * MIB)),
         1 => any::<usize>().prop_map(Step::Kill),
+        1 => any::<usize>().prop_map(Step::Leave),
         1 => any::<bool>().prop_map(Step::Busy),
     ]
 }
@@ -173,6 +181,7 @@ proptest! {
                         }
                     }
                     Step::Kill(at) if count > 0 => machine.kill(at % count),
+                    Step::Leave(at) if count > 0 => machine.leave(at % count),
                     Step::Busy(true) => drop(machine.way(SOMEBODY).take(TABLE_BYTE)),
                     Step::Busy(false) => machine.way(SOMEBODY).give(TABLE_BYTE),
                     _ => {}
@@ -220,6 +229,24 @@ fn leases_of_the_dead_come_back() {
         settle(machine, 400 * MIB);
         assert!(machine.processes[0].resident > 399 * MIB, "{:?}", machine.processes);
         assert_eq!(machine.table.overview(0).processes, 1);
+    });
+}
+
+#[test]
+fn the_lease_of_a_process_that_leaves_is_free_at_once_and_its_slot_is_used_again() {
+    with_machine(400 * MIB, |machine| {
+        (0..2).for_each(|_| machine.start(0));
+        settle(machine, 400 * MIB);
+        let left = machine.processes[0];
+        machine.leave(0);
+        let all = machine.table.overview(0);
+        assert_eq!((all.processes, all.leased), (1, machine.processes[0].allowed));
+        assert!(machine.way(SOMEBODY).is_free(left.slot.number() as u64));
+        machine.start(0);
+        assert_eq!(machine.processes[1].slot, left.slot);
+        machine.kill(1);
+        settle(machine, 400 * MIB);
+        assert!(machine.processes[0].resident > 399 * MIB, "{:?}", machine.processes);
     });
 }
 

@@ -46,8 +46,17 @@ pub fn hand_on(fd: OwnedFd) -> Result<RawFd> {
 
 /// A descriptor stays open on exec from now on.
 pub fn keep_on_exec(number: RawFd) -> Result<()> {
+    set_flags(number, 0)
+}
+
+/// A descriptor is closed on exec from now on.
+pub fn close_on_exec(number: RawFd) -> Result<()> {
+    set_flags(number, libc::FD_CLOEXEC)
+}
+
+fn set_flags(number: RawFd, flags: i32) -> Result<()> {
     // SAFETY: no memory is touched.
-    check("fcntl(F_SETFD)", unsafe { libc::fcntl(number, libc::F_SETFD, 0) }.into()).map(|_| ())
+    check("fcntl(F_SETFD)", unsafe { libc::fcntl(number, libc::F_SETFD, flags) }.into()).map(|_| ())
 }
 
 /// Closes a descriptor that was [opened again](reopen), and that no value owns.

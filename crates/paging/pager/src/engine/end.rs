@@ -40,6 +40,8 @@ impl Engine {
             &counters.books_bytes,
             &counters.store_bytes,
             &counters.lease_bytes,
+            &counters.job,
+            &counters.job_processes,
             &counters.region_bytes,
             &counters.regions,
         ] {

@@ -41,6 +41,8 @@ static LOST: AtomicBool = AtomicBool::new(false);
 static FILE: AtomicI32 = AtomicI32::new(-1);
 /// The slot of this process, plus 1; 0 for none.
 static SLOT: AtomicUsize = AtomicUsize::new(0);
+/// This process was released, and belongs to the job no longer.
+static LEFT: AtomicBool = AtomicBool::new(false);
 /// Some thread is at the table.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
@@ -84,9 +86,37 @@ pub fn begin(inherited: Option<OsString>, root: Option<OsString>) {
     }
 }
 
+/// The job that this process belongs to.
+fn job() -> Option<&'static Job> {
+    JOB.get().filter(|_| !LEFT.load(SeqCst))
+}
+
 /// Whether the budget is shared with other processes.
 pub fn is_shared() -> bool {
-    JOB.get().is_some() || LOST.load(SeqCst)
+    job().is_some() || LOST.load(SeqCst)
+}
+
+/// Gives this process's slot and its lease back for good: the process was released, and so was its
+/// memory. Children that it forks later are in no job either. The table stays open, since earlier
+/// children may need it.
+#[cfg_attr(not(target_env = "musl"), allow(dead_code, reason = "only adopted programs are released"))]
+pub fn leave() {
+    let Some(job) = job() else { return };
+    // Another thread may be at the table, for a moment.
+    while BUSY.swap(true, SeqCst) {
+        std::thread::yield_now();
+    }
+    LEFT.store(true, SeqCst);
+    job.inherited.withhold();
+    let (file, slot) = (FILE.swap(-1, SeqCst), SLOT.swap(0, SeqCst));
+    if file >= 0 {
+        let file = File::from_number(file);
+        if let Some(slot) = slot.checked_sub(1) {
+            job.table.leave(&file, Slot::from_number(slot));
+        }
+        file.close();
+    }
+    BUSY.store(false, SeqCst);
 }
 
 /// Paging starts when more bytes than this are in use.
@@ -102,7 +132,7 @@ pub fn share(in_use: usize) -> Option<&'static dyn Share> {
     }
     BEGAN_WITH.store(in_use as u64, Relaxed);
     BEGAN_NS.store(thread::now_ns(), Relaxed);
-    if JOB.get().is_some_and(|job| job.table.is_auto()) {
+    if job().is_some_and(|job| job.table.is_auto()) {
         // As much of it as the process had a lease for was counted until now.
         let leased = at_table(|job, _, slot| job.table.lease(slot)).unwrap_or(0);
         BEGAN_LEASED.store(leased.min(in_use as u64), Relaxed);
@@ -120,7 +150,7 @@ pub fn share(in_use: usize) -> Option<&'static dyn Share> {
 
 /// The part of `bytes` that a process of the job can have: an outer job may have less.
 pub fn most(bytes: u64) -> u64 {
-    JOB.get().map_or(bytes, |job| bytes.min(job.ceiling))
+    job().map_or(bytes, |job| bytes.min(job.ceiling))
 }
 
 /// The budget that is in force, if it follows the machine, and has been computed.
@@ -131,19 +161,21 @@ pub fn in_force() -> Option<u64> {
 /// The least that this process can work with, bytes, if `fixed` bytes are not frames.
 fn least(fixed: u64) -> u64 {
     let budget =
-        JOB.get().map_or_else(|| setup::settings().map_or(0, |all| all.memory.size.0), |job| job.ceiling);
+        job().map_or_else(|| setup::settings().map_or(0, |all| all.memory.size.0), |job| job.ceiling);
     least_of(budget, setup::block() as u64) + fixed
 }
 
 /// Calls `use_it` with the table and this process's slot there, which it takes if it has none.
 /// `None` if there is no slot, or if another thread uses the table.
 fn at_table<R>(use_it: impl FnOnce(&'static Job, File, Slot) -> R) -> Option<R> {
-    let job = JOB.get()?;
+    JOB.get()?;
     // A child of vfork only borrows the memory.
     if !exit::is_owner() || BUSY.swap(true, SeqCst) {
         return None;
     }
-    let found = join(job).map(|(file, slot)| use_it(job, file, slot));
+    // Asked only now: the process may have left the job meanwhile.
+    let joined = job().and_then(|job| Some((job, join(job)?)));
+    let found = joined.map(|(job, (file, slot))| use_it(job, file, slot));
     BUSY.store(false, SeqCst);
     found
 }
@@ -293,15 +325,15 @@ impl Share for Member {
     }
 
     fn is_auto(&self) -> bool {
-        JOB.get().is_some_and(|job| job.table.is_auto())
+        job().is_some_and(|job| job.table.is_auto())
     }
 
     fn grows(&self) -> bool {
-        JOB.get().is_some_and(|job| job.table.grows())
+        job().is_some_and(|job| job.table.grows())
     }
 
     fn is_near(&self) -> bool {
-        JOB.get().is_some_and(|job| job.table.is_auto() && job.table.is_near())
+        job().is_some_and(|job| job.table.is_auto() && job.table.is_near())
     }
 }
 
@@ -309,7 +341,7 @@ impl Share for Member {
 /// there was memory for more at the last look, that is a step more, so that nothing is paged
 /// out only because the table is in use.
 fn step_without_table(resident: u64) -> u64 {
-    match JOB.get().filter(|job| job.table.grows()) {
+    match job().filter(|job| job.table.grows()) {
         Some(job) => (resident + STEP_LEAST).min(job.ceiling),
         None => 0,
     }
@@ -334,17 +366,17 @@ fn used_ns() -> u64 {
 
 /// The peak of the memory of all processes of the job together; `None` if there is no job.
 pub fn peak() -> Option<u64> {
-    JOB.get().map(|job| job.table.peak(job.inherited.job()))
+    job().map(|job| job.table.peak(job.inherited.job()))
 }
 
 /// The budget of the job now, if it follows the machine.
 pub fn auto_budget() -> Option<u64> {
-    let job = JOB.get().filter(|job| job.table.is_auto())?;
+    let job = job().filter(|job| job.table.is_auto())?;
     Some(job.table.budget(job.inherited.job()))
 }
 
 /// The job's number, and the number of its processes that have a lease; zeros if there is none.
 pub fn numbers() -> (u64, u64) {
     let of = |job: &Job| (job.inherited.file(), job.table.overview(job.inherited.job()).processes);
-    JOB.get().map_or((0, 0), of)
+    job().map_or((0, 0), of)
 }

@@ -68,9 +68,6 @@ pub fn control() -> Option<&'static Control> {
 
 fn release_all(control: &Control, pause: &mut impl FnMut()) -> Result<(), Undone> {
     let refused = || Undone::Refused(FEW_MAPPINGS);
-    if job::is_shared() {
-        return Err(Undone::Refused("it shares its budget with other processes"));
-    }
     control.done_bytes.store(0, Relaxed);
     control.all_bytes.store(ARENA.lock().contents(0).1 as u64, Relaxed);
     for _ in 0..ROUNDS {
@@ -187,6 +184,7 @@ impl Arena {
         self.start_at = usize::MAX;
         self.named.clear();
         RELEASED.store(true, Relaxed);
+        job::leave();
         self.set_forkable(true);
         for (from, to) in self.reasons.within(0, usize::MAX, Why::HELD) {
             self.note(from, |reasons| reasons.let_go(from, to));
