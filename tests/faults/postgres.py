@@ -9,9 +9,8 @@ import time
 
 import adopt
 import release
-from harness import Child, Skipped, anonymous_bytes, check, need, need_root, wait_for
+from harness import Child, Skipped, check, need, need_root, wait_for
 
-MIB = 1 << 20
 USER = ["runuser", "-u", "postgres", "--"]
 SETTINGS = {
     "listen_addresses": "", "work_mem": "192MB", "shared_buffers": "16MB", "fsync": "off",
@@ -22,11 +21,11 @@ CREATE TEMP TABLE a AS SELECT i, i::bigint * 7919 %% 10007 AS k, md5((i * %(fact
 SELECT count(*), sum(a.i) FROM a JOIN a b ON a.k = b.k AND a.i < b.i;
 SELECT md5(string_agg(t, '' ORDER BY t)) FROM a;
 SELECT count(*), max(c), md5(string_agg(m, '' ORDER BY k)) FROM (SELECT k, count(*) c, max(t) m FROM a GROUP BY k) g;
-SELECT i, t FROM (SELECT i, t, row_number() OVER (ORDER BY t DESC) n FROM a) s WHERE n %% 20000 = 0;
+SELECT i, t FROM (SELECT i, t, row_number() OVER (ORDER BY t DESC) n FROM a) s WHERE n %% 10000 = 0;
 CREATE INDEX by_text ON a (t);
 SELECT count(*), min(t), max(t) FROM a WHERE t BETWEEN '4' AND '8';
 """
-ROWS = 120_000
+ROWS = 100_000
 
 
 class Client(threading.Thread):
@@ -36,7 +35,6 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.place, self.factor, self.answers, self.backend, self.errors = place, factor, None, 0, ""
         self.start()
-        wait_for(lambda: self.backend or self.answers is not None, "the backend has begun")
 
     def run(self):
         words = [*USER, "psql", "-h", self.place, "-d", "postgres", "-AtqX", "-v", "ON_ERROR_STOP=1"]
@@ -51,6 +49,14 @@ class Client(threading.Thread):
         self.join(120)
         check(not self.is_alive() and self.answers is not None, f"backend {self.backend} gives no answer")
         return self.answers + self.errors
+
+
+def begun(server, factors):
+    """Clients whose backends have begun."""
+    clients = [Client(server.place, factor) for factor in factors]
+    for client in clients:
+        wait_for(lambda: client.backend or client.answers is not None, "the backend has begun")
+    return clients
 
 
 class Server:
@@ -83,19 +89,21 @@ class Server:
 
 
 def takes_turns(bench, server, moments, wanted, seconds):
-    """Two backends are adopted and released at random moments; returns how often that was done."""
-    clients, counts = [Client(server.place, factor) for factor in wanted], [0, 0]
+    """Two backends are adopted and released at random moments; returns how often that was done, and the bytes that left."""
+    clients, counts = begun(server, wanted), [0, 0, 0]
     for client in clients:
-        time.sleep(moments.uniform(0, 0.3 * seconds))
-        said, status = adopt.adopt(bench, client.backend, "32M")
+        time.sleep(moments.uniform(0, 0.2 * seconds))
+        said, status = adopt.adopt(bench, client.backend, "24M")
         check(status == 0 or client.answers is not None, said)
         counts[0] += status == 0
     for client in clients:
-        time.sleep(moments.uniform(0, 0.3 * seconds))
-        if client.answers is None:
+        time.sleep(moments.uniform(0, 0.4 * seconds))
+        now = release.counters(bench, client.backend) if client.answers is None else None
+        if now:
             said, status = release.release(bench, client.backend)
             check(status == 0 or client.answers is not None, said)
             counts[1] += status == 0
+            counts[2] += now["page_out_bytes"]
     check_answers(clients, wanted, "adopted by number")
     return counts
 
@@ -110,25 +118,25 @@ def backends(bench):
     """Backends are adopted and released while they answer; then the whole server is, by its cgroup, with backends that it forks later: the answers are the same."""
     need_root()
     need("psql", "runuser", "setpriv")
-    if not glob.glob("/usr/lib/postgresql/*/bin/postgres"):
-        raise Skipped("not installed: PostgreSQL's server")
+    if not glob.glob("/usr/lib/postgresql/*/bin/postgres") or subprocess.run(["id", "postgres"], capture_output=True, check=False).returncode:
+        raise Skipped("not installed: PostgreSQL's server, with a user postgres")
     moments = release.start_of(bench)
     group = os.path.dirname(adopt.cgroup(f"terapage-postgres-{os.getpid()}"))
     try:
         with Server(bench, group) as server:
             began = time.monotonic()
-            wanted = {client.factor: client.answer() for client in [Client(server.place, factor) for factor in (1, 3)]}
+            wanted = {client.factor: client.answer() for client in begun(server, (1, 3))}
             seconds = time.monotonic() - began
-            check(all(answer.count("\n") == 10 for answer in wanted.values()), f"natively: {wanted}")
-            counts = [0, 0]
+            check(all(answer.count("\n") == 14 for answer in wanted.values()), f"natively: {wanted}")
+            counts = [0, 0, 0]
             for _ in range(release.RUNS):
                 counts = [a + b for a, b in zip(counts, takes_turns(bench, server, moments, wanted, seconds))]
-            clients = [Client(server.place, factor) for factor in wanted]
+            clients = begun(server, wanted)
             time.sleep(moments.uniform(0, 0.5 * seconds))
             said, status = adopt.adopt(bench, f"--cgroup={group}", "64M")
             check(status == 0, said)
             check_answers(clients, wanted, "adopted by the cgroup")
-            clients = [Client(server.place, factor) for factor in wanted]
+            clients = begun(server, wanted)
             paged = [adopt.is_paged(client.backend) for client in clients]
             check(all(paged) or any(client.answers is not None for client in clients), "a backend that began later is not paged")
             check_answers(clients, wanted, "forked by an adopted server")
@@ -137,7 +145,7 @@ def backends(bench):
     finally:
         wait_for(lambda: not adopt.members(group), "the cgroup is empty")
         os.rmdir(group)
-    return f"{counts[0]} backends adopted and {counts[1]} released by number; {said.rpartition('; ')[2]}"
+    return f"{counts[0]} backends adopted and {counts[1]} released by number, {counts[2] >> 20} MiB paged out; {said.rpartition('; ')[2]}"
 
 
 BODIES = {"adopt-postgres": backends}
