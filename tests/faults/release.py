@@ -57,7 +57,7 @@ def check_released(bench, child, where):
     check(now["released"] == 1 and now["resident_bytes"] == 0 and now["store_bytes"] == 0, f"{where}: {now}")
     # The pager's thread is just ending.
     wait_for(lambda: not [name for name in threads(child.pid) if name.strip() in OURS], f"{where}: the pager's threads have ended")
-    links = [link for link in open_files(child.pid) if "userfaultfd" in link or "io_uring" in link]
+    links = [link for link in open_files(child.pid) if "[userfaultfd]" in link or "io_uring" in link]
     check(not links, f"{where}: {links}")
     for said, status in (adopt.adopt(bench, child.pid, "64M"), release(bench, child.pid)):
         ended = "ended" in said or "no process" in said or "no such process" in said
@@ -201,8 +201,11 @@ def children(bench):
 
 
 def of_a_cgroup(bench):
-    """Programs that share a budget, and fork all the time, are released one by one: the others stay paged, within the budget."""
+    """Programs that share a budget, two of an ordinary user, and fork all the time, are released one by one: the others stay paged, within the budget."""
     moments, program = start_of(bench), adopt.victim(bench)
+    os.chmod(bench.place, 0o755)
+    os.chmod(bench.store, 0o777)
+    user = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups"]
     for run in range(RUNS):
         limit = adopt.cgroup(f"terapage-release-{os.getpid()}")
         group = os.path.dirname(limit)
@@ -212,7 +215,8 @@ def of_a_cgroup(bench):
                 every = []
                 for place in places:
                     os.mkdir(place)
-                    every.append(stack.enter_context(Child(adopt.in_group(group, program, "24", "12", "5"), place)))
+                    words = [*(user if every else []), program, "24", "12", "5"]
+                    every.append(stack.enter_context(Child(adopt.in_group(group, *words), place)))
                 wait_for(lambda: sum(anonymous_bytes(child.pid) for child in every) > 150 * MIB, "the programs have begun")
                 said, status = adopt.adopt(bench, f"--cgroup={group}", "72M")
                 check(status == 0, said)
