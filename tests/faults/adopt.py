@@ -501,7 +501,7 @@ def refused_cgroups(bench):
 
 
 def saved(bench):
-    """A cgroup's limit would end a program that grows; adopted before, it goes on."""
+    """A cgroup's limit would end a program that grows; adopted before, with a budget or with one that follows the free memory, it goes on."""
     need_root()
     need("python3")
     limit = cgroup(f"terapage-adopt-{os.getpid()}")
@@ -510,19 +510,20 @@ def saved(bench):
         with open(limit, "w", encoding="ascii") as file:
             file.write(str(200 * MIB))
 
-        def run(adopted):
+        def run(memory):
             enter = f"echo $$ > {group}/cgroup.procs; exec python3 -c '{GROWS}'"
             with Child(["sh", "-c", enter], bench.place) as child:
                 wait_for(lambda: anonymous_bytes(child.pid) > 40 * MIB, "the program has begun")
-                if adopted:
-                    said, status = adopt(bench, child.pid, "64M")
+                if memory:
+                    said, status = adopt(bench, child.pid, memory)
                     check(status == 0, said)
                 return child.wait(300), child.output()
 
-        status, output = run(False)
+        status, output = run(None)
         check(status == -9, f"natively it was not ended: status {status}: {output}")
-        status, output = run(True)
-        check((status, output) == (0, "320\n"), f"status {status}: {output}")
+        for memory in ("64M", "auto"):
+            status, output = run(memory)
+            check((status, output) == (0, "320\n"), f"{memory}: status {status}: {output}")
     finally:
         wait_for(lambda: not read_first(f"{group}/cgroup.procs"), "the cgroup is empty")
         os.rmdir(group)
