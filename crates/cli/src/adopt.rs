@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use terapage_adopt::{Adopted, Progress, Table, Wish, adopt};
 use terapage_config::{Group, Settings, Size, StoreSpec};
-use terapage_lease::{Inherited, JOB_VARIABLE};
+use terapage_lease::{File, Inherited, JOB_VARIABLE};
 
 /// The arguments of `terapage adopt`.
 #[derive(Args)]
@@ -67,9 +67,7 @@ impl Adopt {
     /// Adopts the program, or all of a cgroup, and waits until their memory is within the budget.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let settings = self.options.settings()?;
-        if settings.stores.iter().any(|store| store.is_far()) {
-            bail!("--store: an adopted program has its store in files or on devices (name a directory)");
-        }
+        refuse_far(&settings)?;
         if self.cgroup.is_some() && settings.per_process {
             bail!("--per-process: the processes of a cgroup share one budget (leave it out, or name a PID)");
         }
@@ -80,11 +78,7 @@ impl Adopt {
         };
         self.pid.into_iter().try_for_each(release::refuse_again)?;
         has_room(&settings, &processes)?;
-        let table = (!settings.per_process)
-            .then(|| Inherited::make(settings.memory.size.0, settings.memory.is_auto))
-            .transpose()
-            .context("the table of the memory of all processes (--per-process needs none)")?;
-        let plan = Plan { host: library::static_host()?, texts: texts(&settings)?, table };
+        let plan = Plan::make(&settings)?;
         match (cgroup, self.pid) {
             (Some(cgroup), _) => plan.adopt_all(&cgroup, processes),
             (None, pid) => plan.adopt_one(pid.unwrap_or(0)),
@@ -93,20 +87,39 @@ impl Adopt {
 }
 
 /// What all processes that are adopted have in common.
-struct Plan {
+pub struct Plan {
     host: PathBuf,
     texts: Vec<CString>,
     /// The table of their memory, unless each has a budget of its own.
     table: Option<Inherited>,
 }
 
+impl Drop for Plan {
+    fn drop(&mut self) {
+        if let Some(table) = self.table {
+            File::from_number(table.number()).close();
+        }
+    }
+}
+
 impl Plan {
-    fn adopt(&self, pid: u32) -> Result<Adopted, String> {
+    /// Finds the host, and makes the table.
+    pub fn make(settings: &Settings) -> anyhow::Result<Plan> {
+        let (host, texts) = (library::static_host()?, texts(settings)?);
+        let table = (!settings.per_process)
+            .then(|| Inherited::make(settings.memory.size.0, settings.memory.is_auto))
+            .transpose()
+            .context("the table of the memory of all processes (--per-process needs none)")?;
+        Ok(Plan { host, texts, table })
+    }
+
+    /// Adopts a process.
+    pub fn adopt(&self, pid: u32) -> Result<Adopted, String> {
         let setting = |number: i32| {
             let text = self.table.map(|table| format!("{JOB_VARIABLE}={}", table.under(number)));
             CString::new(text.unwrap_or_default()).unwrap_or_default()
         };
-        // SAFETY: the table's descriptor stays open as long as this process.
+        // SAFETY: the table's descriptor stays open as long as the plan.
         let fd = self.table.map(|table| unsafe { BorrowedFd::borrow_raw(table.number()) });
         let table = fd.map(|fd| Table { fd, setting: &setting });
         let fault = std::env::var("TERAPAGE_ADOPT_FAULT").ok().and_then(|number| number.parse().ok());
@@ -166,7 +179,7 @@ impl Plan {
 }
 
 /// Whether a process has ended, or is about to: then it has no executable any more.
-fn has_ended(pid: u32) -> bool {
+pub fn has_ended(pid: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
@@ -181,17 +194,27 @@ fn texts(settings: &Settings) -> anyhow::Result<Vec<CString>> {
     settings.to_variables().into_iter().map(text).collect()
 }
 
+/// Refuses far stores: their connections would be the program's.
+pub fn refuse_far(settings: &Settings) -> anyhow::Result<()> {
+    if settings.stores.iter().any(|store| store.is_far()) {
+        bail!("--store: an adopted program has its store in files or on devices (name a directory)");
+    }
+    Ok(())
+}
+
 /// Refuses if a directory on a disk too small for the programs' memory is the only store: a store
 /// that fills would end a program.
-fn has_room(settings: &Settings, processes: &[u32]) -> anyhow::Result<()> {
+pub fn has_room(settings: &Settings, processes: &[u32]) -> anyhow::Result<()> {
     let [StoreSpec::File(path)] = &settings.stores[..] else { return Ok(()) };
     if !path.is_dir() {
         return Ok(());
     }
     let used = processes.iter().copied().map(used_bytes);
+    // A budget that follows the memory may shrink.
+    let stays = if settings.memory.is_auto { 0 } else { settings.memory.size.0 };
     let leaves = match settings.per_process {
-        true => used.map(|used| used.saturating_sub(settings.memory.size.0)).sum::<u64>(),
-        false => used.sum::<u64>().saturating_sub(settings.memory.size.0),
+        true => used.map(|used| used.saturating_sub(stays)).sum::<u64>(),
+        false => used.sum::<u64>().saturating_sub(stays),
     };
     let free = statvfs(path).map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize));
     if free < leaves {
@@ -205,7 +228,7 @@ fn has_room(settings: &Settings, processes: &[u32]) -> anyhow::Result<()> {
 }
 
 /// The private memory of a process, swapped or not.
-fn used_bytes(pid: u32) -> u64 {
+pub fn used_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let kib = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

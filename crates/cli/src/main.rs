@@ -10,6 +10,8 @@ mod cgroup;
 mod completions;
 mod doctor;
 mod far;
+#[cfg(target_arch = "x86_64")]
+mod guard;
 mod library;
 mod manual;
 mod options;
@@ -61,6 +63,9 @@ enum Command {
     /// Take all memory of an adopted program back, and let it go on unpaged (experimental).
     #[cfg(target_arch = "x86_64")]
     Release(release::Release),
+    /// Adopt the largest program of a list when memory is short (experimental).
+    #[cfg(target_arch = "x86_64")]
+    Guard(Box<guard::Guard>),
     /// Show the counters of a paged process.
     Stat(watch::stat::Stat),
     /// Watch paged processes live.
@@ -121,6 +126,8 @@ fn command() -> ExitCode {
         Command::Adopt(adopt) => adopt.run(),
         #[cfg(target_arch = "x86_64")]
         Command::Release(release) => release.run(),
+        #[cfg(target_arch = "x86_64")]
+        Command::Guard(guard) => guard.run(),
         Command::Stat(stat) => stat.run(),
         Command::Top(top) => top.run(),
         Command::Metrics(metrics) => metrics.run(),

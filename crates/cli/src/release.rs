@@ -115,12 +115,8 @@ fn has_room(pid: u32, now: &Snapshot) -> anyhow::Result<()> {
     // The store also has bytes that are in memory.
     let out = now.store_bytes.min(now.region_bytes.saturating_sub(now.resident_bytes));
     let needed = out + out / BESIDE_PART;
-    let read = |path: &Path| {
-        let of_process = format!("/proc/{pid}/cgroup");
-        let path = if path == Path::new("/proc/self/cgroup") { Path::new(&of_process) } else { path };
-        fs::read_to_string(path).ok()
-    };
-    for (index, level) in Machine::here(&read).levels(&read).iter().enumerate() {
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    for (index, level) in Machine::of(&pid.to_string(), &read).levels(&read).iter().enumerate() {
         if level.available < needed {
             let whose = if index == 0 { "the machine has" } else { "its cgroup has" };
             let [out, free] = [out, level.available].map(|bytes| Size(bytes >> 20 << 20));

@@ -61,7 +61,12 @@ const UNLIMITED: u64 = 1 << 60;
 impl Machine {
     /// The machine around this process, with the cgroups that it is in now.
     pub fn here(read: Read<'_>) -> Machine {
-        let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+        Machine::of("self", read)
+    }
+
+    /// The machine around another process, by its number.
+    pub fn of(process: &str, read: Read<'_>) -> Machine {
+        let groups = read(&Path::new("/proc").join(process).join("cgroup")).unwrap_or_default();
         Machine { groups: groups_of(Path::new("/sys/fs/cgroup"), &groups, read) }
     }
 
