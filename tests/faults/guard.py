@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
+import time
 
 from adopt import is_paged, read_status
 from bench import for_everybody, read_first
@@ -52,9 +54,9 @@ def guard(bench, *options, who=(), before=()):
         check(child.wait(PATIENCE_S) == -signal.SIGINT, f"the guard: {child.last_words()}")
 
 
-def adopted(child, name):
-    """The lines that say that a program of this name was adopted."""
-    return [line for line in child.errors().splitlines() if f" ({name}) is adopted: " in line]
+def adopted(child, which):
+    """The lines that say that a process of this number, or processes of this name, were adopted."""
+    return [line for line in child.errors().splitlines() if " is adopted: " in line and re.search(rf"\b{which}\b", line)]
 
 
 def python(bench):
@@ -149,6 +151,46 @@ def again(bench):
     return ""
 
 
+WAITS = """
+import threading, time
+kept = bytearray(range(256)) * (100 << 12)
+threads = [threading.Thread(target=time.sleep, args=(600,)) for _ in range(50)]
+for thread in threads: thread.start()
+print("ready", flush=True)
+"""
+
+
+@contextlib.contextmanager
+def urgent():
+    """This process runs before those that take turns."""
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+def killed(bench):
+    """A program that is killed while it is being adopted ends for its parent at once, and the guard goes on."""
+    program, name = python(bench)
+    caught = 0
+    with group(1024) as box, guard(bench, "--allow", name, "--free", "90", "--cgroup", box.path) as watcher:
+        for run in range(20):
+            with Child(box.enter([program, "-c", WAITS]), bench.place) as child:
+                with urgent():
+                    while (status := read_status(child.pid)).find("TracerPid:\t0") > 0 and not adopted(watcher, f"{child.pid}"):
+                        check(child.process.poll() is None, f"run {run}: the program has ended: {child.last_words()}")
+                        time.sleep(0.0002)
+                    os.kill(child.pid, signal.SIGKILL)
+                caught += "TracerPid:\t0" not in status
+                check(child.wait(PATIENCE_S) == -signal.SIGKILL, f"run {run}: {child.last_words()}: {watcher.errors()}")
+            if caught == 3:
+                break
+    check(caught > 0, f"no program was killed while it was being adopted: {watcher.errors()}")
+    check(not os.listdir(bench.store), f"files stay behind: {os.listdir(bench.store)}")
+    return f"{caught} of {run + 1} in time"
+
+
 def refused(bench):
     """What cannot be guarded is said in one line, with status 125."""
     with group(64) as box:
@@ -201,6 +243,7 @@ BODIES = {
     "guard-saved": saved,
     "guard-left-alone": left_alone,
     "guard-again": again,
+    "guard-killed": killed,
     "guard-refused": refused,
     "guard-user": of_a_user,
 }

@@ -43,7 +43,8 @@ impl Trend {
     /// half of the reserve that budgets that follow the free memory keep, so these shrink before,
     /// and what adoption itself needs. Tasks that wait for memory raise the reserve, as there.
     pub fn look(&mut self, level: &Level, now: Duration, percent: Option<u64>) -> Option<Shortage> {
-        if let Some((then, before)) = self.last {
+        // Another limit is not memory that was taken.
+        if let Some((then, before)) = self.last.filter(|(_, before)| before.limit == level.limit) {
             let passed_s = now.saturating_sub(then).as_secs_f64();
             if passed_s >= BRIEF_S {
                 let taken = before.available as f64 - level.available as f64;
@@ -53,7 +54,7 @@ impl Trend {
                 self.last = Some((now, *level));
             }
         } else {
-            self.last = Some((now, *level));
+            *self = Trend { last: Some((now, *level)), ..Trend::default() };
         }
         let least = match percent {
             Some(percent) => level.limit / 100 * percent,
@@ -133,6 +134,16 @@ mod tests {
         assert_eq!(first(8192, None, |_| 500, 5_000), None);
         let waits = first(8192, None, |_| 500, 50_000).unwrap();
         assert!(waits.0 > 1, "{waits:?}");
+    }
+
+    #[test]
+    fn a_limit_that_is_lowered_takes_nothing() {
+        let mut trend = Trend::default();
+        for (step, limit) in [8000, 8000, 4000, 4000].into_iter().enumerate() {
+            let level = Level { limit: limit * MIB, available: limit / 2 * MIB, stalled_us: 0 };
+            let short = trend.look(&level, Duration::from_millis(100 * step as u64), None);
+            assert_eq!(short, None, "step {step}");
+        }
     }
 
     #[test]
