@@ -10,7 +10,7 @@ import subprocess
 import time
 
 from adopt import is_paged, read_status
-from bench import for_everybody, read_first
+from bench import for_everybody, mounted, read_first
 from elastic import PATIENCE_S, group
 from harness import Child, anonymous_bytes, check, need, need_restricted, need_root, wait_for
 from oci import own_device
@@ -191,6 +191,25 @@ def killed(bench):
     return f"{caught} of {run + 1} in time"
 
 
+def no_room(bench):
+    """A budget that follows the memory may shrink: a program is refused if the store has no room for all of its memory."""
+    need_root()
+    need("mkfs.ext4")
+    program = bench.build("adopted.c", "-pthread")
+    disk, bench.store = bench.path("disk"), bench.path("small")
+    os.mkdir(bench.store)
+    for words in (["truncate", "-s", "40M", disk], ["mkfs.ext4", "-q", disk]):
+        subprocess.run(words, check=True, capture_output=True)
+    with mounted(bench.store, "-o", "loop", disk), group(1024) as box, Child(box.enter([program, "10", "40", "3"]), bench.place) as child:
+        with guard(bench, "--allow", "adopted", "--free", "90", "--cgroup", box.path) as watcher:
+            wait_for(lambda: len(watcher.errors().splitlines()) > 1, "the guard has tried")
+            said = watcher.errors().splitlines()[1]
+        check(f"process {child.pid} (adopted) is not adopted: --store: " in said and " would leave for it" in said, said)
+        status = bench.end(child)
+        check((status, child.output()) == (0, "0 wrong\n") and not adopted(watcher, "adopted"), f"status {status}: {child.output()} {child.last_words()}")
+    return ""
+
+
 def refused(bench):
     """What cannot be guarded is said in one line, with status 125."""
     with group(64) as box:
@@ -244,6 +263,7 @@ BODIES = {
     "guard-left-alone": left_alone,
     "guard-again": again,
     "guard-killed": killed,
+    "guard-no-room": no_room,
     "guard-refused": refused,
     "guard-user": of_a_user,
 }
