@@ -149,6 +149,48 @@ def mapped_beside_guarded(bench):
     return mapped_beside(bench, before=NOBODY)
 
 
+def summary_of(bench, words, *options, before=()):
+    """Runs the program. Returns the counters, and the line of the summary that says what may help."""
+    stats = bench.path("stats")
+    command = [*before, *for_everybody(bench)] if before else bench.command
+    os.chmod(bench.place, 0o777)
+    for name in os.listdir(bench.place):
+        if name.startswith("stats"):
+            os.remove(bench.path(name))
+    with Child([*command, "run", "--store", bench.store, "--summary", "--stats", stats, *options, "--", *words], bench.place) as child:
+        status = bench.end(child)
+        check(status == 0 and child.output().endswith("ok\n"), f"{words}: status {status}: {child.last_words()}")
+        help_ = [line for line in child.errors().splitlines() if "what may help" in line]
+    with open(stats, encoding="utf-8") as file:
+        return json.load(file), "".join(help_)
+
+
+def mapped_again(bench, before=()):
+    """The summary names a mapped file that the kernel reads again, in a process that is paged, in one that is not, and in a child; not one that
+    was read once, that is paged with --files, or that the budget has room for."""
+    program, file = prepared(bench)
+    if before:
+        os.chown(file, 65534, 65534)
+    again = [program, "again", file, "1", "8"]
+    for own, words in ((0, again), (40, again), (0, ["sh", "-c", '"$@"; exit $?', "sh", *again])):
+        now, help_ = summary_of(bench, [*words, str(own)], "--memory", "32M", before=before)
+        check("--files (the kernel read mapped files" in help_ and f"% or more of {file}" in help_, f"{own} MiB: {help_} {now}")
+        if words == again:
+            check(now["unpaged_files_peak_bytes"] == MIB << 20 and now["files_read_again"] == 1, f"{own} MiB: {now}")
+            check(bool(now["started_s"]) == bool(own) and bool(before and own) == bool(now["guarded"]), f"{own} MiB: {now}")
+    for what, options, count in (("once", ["--memory", "32M"], "1"), ("paged", ["--memory", "32M", "--files"], "8"), ("fits", ["--memory", "64M"], "8")):
+        now, help_ = summary_of(bench, [program, "again", file, "1", count, "0"], *options, before=before)
+        check("--files" not in help_ and now["files_read_again"] == 0, f"{what}: {help_} {now}")
+        check(bool(now["mapped_file_bytes"]) == (what == "paged"), f"{what}: {now}")
+    return "6 runs"
+
+
+def mapped_again_guarded(bench):
+    """The same for a user without rights, who owns the file."""
+    need_restricted()
+    return mapped_again(bench, before=NOBODY)
+
+
 def on_file_system(kind):
     """The calls, and a writer, on another file system, which lies in a file."""
 
@@ -199,6 +241,8 @@ BODIES = {
     "mapped-longer": mapped_longer,
     "mapped-beside": mapped_beside,
     "mapped-beside-guarded": mapped_beside_guarded,
+    "mapped-again": mapped_again,
+    "mapped-again-guarded": mapped_again_guarded,
     "mapped-xfs": on_file_system("xfs"),
     "mapped-btrfs": on_file_system("btrfs"),
     "mapped-overlay": mapped_overlay,

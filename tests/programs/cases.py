@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 
+import mapped
 from case import SOURCES, Case, Scale, build, c_program, compiled
 from harness import ROOT, Failed, Skipped, check, need, wait_for
 from heaps import HEAPS
@@ -661,6 +662,10 @@ CASES = [
     Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),
     Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),
+    Case("mapped-sqlite", Scale(24, 45), Scale(256, 500), mapped.sqlite_prepare, mapped.sqlite),
+    Case("mapped-lmdb", Scale(24, 48), Scale(256, 512), **mapped.in_python("mapped_lmdb.py", "lmdb", "LMDB: random gets, and a scan.")),
+    Case("mapped-numpy", Scale(24, 48), Scale(256, 512), **mapped.in_python("mapped_arrays.py", "numpy", "numpy.memmap: columns, random rows, a sum.")),
+    Case("mapped-linker", Scale(24, 40), Scale(96, 200), mapped.linker_prepare, mapped.linker, outputs=("stdout", "linked")),
     Case("kept", Scale(16, 48), Scale(24, 56), **c_program("kept.c", "-fno-builtin"), pages=False),
 ]
 

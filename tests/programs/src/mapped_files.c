@@ -8,6 +8,7 @@
 //   mapped_files passes FILE SEED PASSES  reads all of it again and again
 //   mapped_files random FILE SEED WORDS   reads words here and there, as it has advised
 //   mapped_files beside FILE SEED         reads in a signal handler, beside a second process
+//   mapped_files again FILE SEED PASSES MIB   reads what has just left memory; MIB of its own
 //
 // The words of FILE follow from their places. A twin shows what must be there: the kernel's own
 // mapping of the same file, at an address that the program insists on.
@@ -351,6 +352,32 @@ static void random_words(const char *path, int count) {
     }
 }
 
+static uint64_t sum_of(const uint64_t *words, size_t bytes) {
+    uint64_t sum = 0;
+    for (size_t at = 0; at < bytes / 8; at += WORDS) sum = mix(sum) + words[at];
+    return sum;
+}
+
+#define PARTS 8
+
+// Half of the file is in memory at any time, as if memory were too small for it.
+static void again(const char *path, int count, size_t own) {
+    size_t part = size_of(path) / PARTS / PAGE * PAGE;
+    char *at = map(path, size_of(path), MAP_SHARED, 0), *filled = malloc(own);
+    CHECK(filled != NULL);
+    memset(filled, 7, own);
+    uint64_t sums[PARTS];
+    for (int i = 0; i < count * PARTS; i++) {
+        uint64_t sum = sum_of((uint64_t *)(at + i % PARTS * part), part);
+        if (i < PARTS) sums[i] = sum;
+        CHECK(sum == sums[i % PARTS]);
+        CHECK(madvise(at + (i + PARTS / 2) % PARTS * part, part, MADV_PAGEOUT) == 0);
+        usleep(100000);
+    }
+    for (size_t i = 0; i < own; i += PAGE) CHECK(filled[i] == 7);
+    free(filled);
+}
+
 static struct pair handled;
 static volatile long handled_words;
 
@@ -544,6 +571,7 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "longer") == 0) longer(arguments[2]);
     if (strcmp(arguments[1], "passes") == 0) passes(arguments[2], atoi(arguments[4]));
     if (strcmp(arguments[1], "random") == 0) random_words(arguments[2], atoi(arguments[4]));
+    if (strcmp(arguments[1], "again") == 0) again(arguments[2], atoi(arguments[4]), (size_t)atoi(arguments[5]) << 20);
     if (strcmp(arguments[1], "beside") == 0) beside(arguments[0], arguments[2], arguments[3]);
     if (strcmp(arguments[1], "change") == 0) change(arguments[0], arguments[2], arguments[3], arguments[4]);
     if (strcmp(arguments[1], "changes") == 0) changes(arguments[2], atoi(arguments[4]));

@@ -255,6 +255,11 @@ counters! {
     budget_auto,
     /// Whether `terapage release` was done, so nothing is paged any more (1, or 0).
     released,
+    /// The most bytes that were mapped at once of files that `--files` could page, and that the
+    /// kernel has.
+    unpaged_files_peak_bytes,
+    /// Such files of which the kernel read pages more than once, as far as is known.
+    files_read_again,
 }
 
 impl Counters {
@@ -313,7 +318,7 @@ mod tests {
         let snapshot = Snapshot::from_bytes(&bytes).unwrap();
         assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
-        assert_eq!((snapshot.budget_auto, snapshot.released), (names - 1, names));
+        assert_eq!((snapshot.released, snapshot.files_read_again), (names - 2, names));
         assert_eq!(snapshot.major_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
     }
 

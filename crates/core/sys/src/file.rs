@@ -166,6 +166,15 @@ pub fn cached_bytes(fd: i32, offset: u64, len: u64) -> Option<u64> {
     (answer == 0).then(|| counts[0] * page_bytes() as u64)
 }
 
+/// Whether the page of a file that is mapped at an address is in the page cache; `None` if nothing
+/// is mapped there. For another user's file the kernel always says yes.
+pub fn is_cached(at: usize) -> Option<bool> {
+    let mut page = 0_u8;
+    // SAFETY: the call writes one byte, for one page.
+    let answer = unsafe { libc::syscall(libc::SYS_mincore, at, page_bytes(), &raw mut page) };
+    (answer == 0).then_some(page & 1 != 0)
+}
+
 /// Makes a memory file called `name`, of `len` zero bytes, and maps it, shared, for reading and
 /// writing.
 pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {

@@ -7,7 +7,7 @@
 
 use crate::child::{self, Ended, Stop};
 use crate::recording::{self, Recording};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
@@ -146,6 +146,18 @@ pub struct Program {
     pub stop: Stop,
 }
 
+/// A program's recording.
+pub struct Recorded {
+    /// What was recorded last.
+    pub recording: Recording,
+    /// Its trace.
+    pub trace: PathBuf,
+    /// The time that all recordings took, seconds.
+    pub seconds: f64,
+    /// The most bytes of files that a process of the program mapped only to read.
+    pub mapped_bytes: u64,
+}
+
 /// A program's native run.
 #[derive(Clone, Copy, Debug)]
 pub struct Native {
@@ -221,10 +233,9 @@ impl Program {
         Ok(Native { seconds: median.seconds, parallelism, peak_bytes, others_bytes })
     }
 
-    /// Records it with ever smaller windows, as long as each recording will probably end in time,
-    /// and returns the last recording. The trace is kept in `directory`, under the returned name.
-    /// The seconds that all recordings took are also returned. `look` receives the window in bytes
-    /// and the elapsed seconds.
+    /// Records it with ever smaller windows, as long as each recording will probably end in time.
+    /// The traces are kept in `directory`. `look` receives the window in bytes and the elapsed
+    /// seconds.
     ///
     /// # Errors
     /// The errors of [`time`](Self::time), or a recording that does not end.
@@ -233,9 +244,9 @@ impl Program {
         native: &Native,
         directory: &Path,
         mut look: impl FnMut(u64, f64),
-    ) -> Result<(Recording, PathBuf, f64), Error> {
+    ) -> Result<Recorded, Error> {
         let all = self.limits.all(native.seconds).as_secs_f64();
-        let (mut best, mut at, mut spent) = (None, 0, 0.0);
+        let (mut best, mut at, mut spent, mut mapped_bytes) = (None, 0, 0.0, 0);
         while let Some(per_mille) = WINDOWS_PER_MILLE.get(at) {
             let window = (native.peak_bytes * per_mille / 1000).max(16 * self.block_bytes);
             let trace = directory.join(format!("window-{per_mille}.trace"));
@@ -247,6 +258,7 @@ impl Program {
             let Some(ended) = self.record_once(native, window, &trace, limit, look)? else { break };
             best = Some(longest(&trace));
             spent += ended.seconds;
+            mapped_bytes = mapped(&trace);
             let step = next_window(ended.seconds, all - spent);
             if self.limits.quick || step == 0 {
                 break;
@@ -255,7 +267,7 @@ impl Program {
         }
         let slow = Error::Slow { program: self.name(), seconds: self.limits.first().as_secs_f64() };
         let trace = best.ok_or(slow)?;
-        Ok((Recording::open(&trace)?, trace, spent))
+        Ok(Recorded { recording: Recording::open(&trace)?, trace, seconds: spent, mapped_bytes })
     }
 
     /// One recording; `None` if it did not end in time.
@@ -283,7 +295,7 @@ impl Program {
             &self.block_bytes.to_string(),
         ]);
         command.args(["--policy", RECORDING_POLICY, "--prefetch", "off", "--store"]).arg(&self.store);
-        command.arg("--trace").arg(trace).arg("--").args(&self.command);
+        command.arg("--trace").arg(trace).arg("--stats").arg(counters(trace)).arg("--").args(&self.command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.try_clone()?);
         let ended = child::watch(&mut command, Some(limit), &self.stop, look)
             .map_err(|cause| Error::Start { program: self.terapage.display().to_string(), cause })?;
@@ -309,6 +321,25 @@ fn longest(trace: &Path) -> PathBuf {
     longest.map_or_else(|| trace.to_owned(), |(_, path)| path)
 }
 
+/// The file of the counters beside a trace.
+fn counters(trace: &Path) -> PathBuf {
+    trace.with_extension("json")
+}
+
+/// The most bytes of files that one process of a recording mapped only to read, and that the kernel
+/// kept.
+fn mapped(trace: &Path) -> u64 {
+    let name = counters(trace);
+    let prefix = name.file_name().map(OsStr::as_bytes).unwrap_or_default();
+    let entries = name.parent().and_then(|place| place.read_dir().ok()).into_iter().flatten().flatten();
+    let counters = entries.filter(|entry| entry.file_name().as_bytes().starts_with(prefix));
+    let read = |path: PathBuf| {
+        let counters: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        counters["unpaged_files_peak_bytes"].as_u64()
+    };
+    counters.filter_map(|entry| read(entry.path())).max().unwrap_or(0)
+}
+
 /// How many windows further down the next recording is, after one that took `seconds`, where `left`
 /// are left: half of them should do. 0 where there is no time for one.
 fn next_window(seconds: f64, left: f64) -> usize {
@@ -318,7 +349,7 @@ fn next_window(seconds: f64, left: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, longest, next_window};
+    use super::{Limits, longest, mapped, next_window};
     use std::time::Duration;
 
     #[test]
@@ -343,6 +374,19 @@ mod tests {
         write("window-500.trace.812", 500);
         write("window-500.trace.813", 40);
         assert_eq!(longest(&trace), place.path().join("window-500.trace.812"));
+    }
+
+    #[test]
+    fn the_process_that_maps_most_counts() {
+        let place = tempfile::tempdir().unwrap();
+        let trace = place.path().join("window-500.trace");
+        assert_eq!(mapped(&trace), 0);
+        let write = |name: &str, text: &str| std::fs::write(place.path().join(name), text).unwrap();
+        write("window-500.json", r#"{"unpaged_files_peak_bytes":5}"#);
+        write("window-500.json.812", r#"{"unpaged_files_peak_bytes":70}"#);
+        write("window-500.json.813", "broken");
+        write("window-415.json", r#"{"unpaged_files_peak_bytes":999}"#);
+        assert_eq!(mapped(&trace), 70);
     }
 
     #[test]

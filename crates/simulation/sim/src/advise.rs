@@ -105,6 +105,8 @@ struct Results {
     /// What is predicted for something else than was asked for.
     notes: Vec<String>,
     advice: Advice,
+    /// The most bytes of files that the program mapped only to read; `None` if not measured.
+    mapped_files_bytes: Option<u64>,
     /// The command to use; empty if no budget fits.
     command: String,
 }
@@ -119,6 +121,8 @@ struct Subject {
     recording_s: Option<(f64, f64)>,
     /// What the advice leaves out.
     left_out: Option<String>,
+    /// The most bytes of files that the program mapped only to read; `None` if not measured.
+    mapped_bytes: Option<u64>,
 }
 
 impl Advise {
@@ -216,6 +220,7 @@ impl Advise {
             shown,
             recording_s: None,
             left_out: None,
+            mapped_bytes: None,
         })
     }
 
@@ -239,9 +244,9 @@ impl Advise {
                 Size(window)
             ))
         };
-        let (recording, trace, took_s) = program.record(&native, directory.path(), told)?;
+        let recorded = program.record(&native, directory.path(), told)?;
         if let Some(keep) = &self.keep {
-            std::fs::copy(&trace, keep).with_context(|| format!("--keep {}", keep.display()))?;
+            std::fs::copy(&recorded.trace, keep).with_context(|| format!("--keep {}", keep.display()))?;
         }
         let shown = self
             .command
@@ -250,12 +255,13 @@ impl Advise {
             .collect::<Vec<_>>()
             .join(" ");
         Ok(Subject {
-            recording,
+            recording: recorded.recording,
             native_s: native.seconds,
             parallelism: native.parallelism,
             shown,
-            recording_s: Some((took_s, limit_s)),
+            recording_s: Some((recorded.seconds, limit_s)),
             left_out: native.note(),
+            mapped_bytes: Some(recorded.mapped_bytes),
         })
     }
 
@@ -269,7 +275,14 @@ impl Advise {
             references: recording.steps.len(),
             window_bytes: recording.window as u64 * recording.block_bytes,
             recording_s: subject.recording_s,
-            notes: subject.left_out.iter().cloned().chain(advice.notes(subject.parallelism)).collect(),
+            notes: subject
+                .left_out
+                .iter()
+                .cloned()
+                .chain(subject.mapped_bytes.and_then(|bytes| show::files(bytes, advice.choice.budget_bytes)))
+                .chain(advice.notes(subject.parallelism))
+                .collect(),
+            mapped_files_bytes: subject.mapped_bytes,
             trouble: measured.trouble.iter().cloned().chain(busy()).collect(),
             device: self.device.clone().unwrap_or_else(|| measured.device.clone()),
             costs: measured.costs.clone(),

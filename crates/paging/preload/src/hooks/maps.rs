@@ -3,7 +3,7 @@
 
 use crate::arena::{self, ARENA, Arena};
 use crate::elf::each_segment;
-use crate::{borrowed, files, limits, paged, places, set_errno, setup, untracked};
+use crate::{borrowed, files, limits, paged, places, rereads, set_errno, setup, untracked};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::runtimes::JAVA;
@@ -158,9 +158,8 @@ pub unsafe fn map(
         let from = mapped as usize;
         ARENA.lock().copies.add(from, from + len.next_multiple_of(page_bytes()), true);
     }
-    if mapped != failed() && files::may_page(len, prot, flags, fd, offset) {
-        let from = mapped as usize;
-        ARENA.lock().reads.add(from, from + len.next_multiple_of(page_bytes()), false);
+    if mapped != failed() && rereads::are_noted() && files::may_page(len, prot, flags, fd, offset) {
+        rereads::note(mapped as usize, len, fd);
     }
     mapped
 }

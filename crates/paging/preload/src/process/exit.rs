@@ -2,7 +2,7 @@
 //! descriptors stay open.
 
 use crate::arena::ARENA;
-use crate::{real, setup, summary, untracked};
+use crate::{real, rereads, setup, summary, untracked};
 use std::ffi::{c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -186,13 +186,16 @@ fn write_learnt(pager: &terapage_pager::Pager) {
 fn write_stats() {
     let Some(path) = setup::settings().and_then(|settings| settings.stats.as_ref()) else { return };
     let first = FIRST.load(SeqCst) == std::process::id();
-    let counters = match &ARENA.lock().pager {
+    let arena = ARENA.lock();
+    let mut counters = match &arena.pager {
         Some(pager) => pager.snapshot(),
         // A process that never grew large enough to be paged says so, unless another process of the
         // run has written counters.
         None if is_run() && !path.exists() => never_paged(),
         None => return,
     };
+    rereads::fill(&arena, &mut counters);
+    drop(arena);
     let Ok(json) = counters.to_json() else { return };
     let path = if first { own_name(path) } else { with_number(path) };
     if let Err(error) = std::fs::write(&path, json) {

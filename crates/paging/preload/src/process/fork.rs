@@ -319,6 +319,7 @@ unsafe extern "C" fn in_child() {
     let InHand { pager: forking, heaps, signals } = in_hand();
     crate::job::in_child();
     arena.begin_child();
+    crate::rereads::in_child(arena);
     if let (Some(pager), Some(forking)) = (&mut arena.pager, forking) {
         let _room = Room::make();
         setup::or_fail(pager.after_fork_in_child(forking));

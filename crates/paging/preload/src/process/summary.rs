@@ -5,8 +5,11 @@
 //! The first process adds them up. A process that is killed, or executes a program without the
 //! library, has no numbers, but is counted.
 
+mod helps;
+
 use crate::arena::ARENA;
-use crate::{exit, guard, untracked};
+use crate::{exit, guard, rereads, untracked};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -54,11 +57,12 @@ pub fn is_asked() -> bool {
     BEGAN_NS.load(Relaxed) > 0
 }
 
-/// The first letters of lines: a process begins, executes another program, or ends with its
-/// numbers.
+/// The first letters of lines: a process begins, executes another program, ends with its numbers,
+/// or names a mapped file that the kernel read more than once.
 const BEGINS: &str = "b";
 const EXECUTES: &str = "x";
 const ENDS: &str = "e";
+const REREADS: &str = "r";
 
 /// Appends a line: the action of the calling process, its number, and more.
 fn append(what: &str, more: &str) {
@@ -219,40 +223,7 @@ impl Numbers {
         let waited = (self.major_us + self.minor_us + self.request_us) as f64;
         waited * 100.0 / (waited + self.program_us as f64).max(1.0)
     }
-
-    /// The part of the runs read ahead that was not used, per cent; `None` if there were few.
-    fn wasted_percent(&self) -> Option<u64> {
-        let runs = self.used_runs + self.wasted_runs;
-        (runs >= FEW).then(|| self.wasted_runs * 100 / runs)
-    }
-
-    /// Why smaller blocks may help, in words: touches are scattered. Trials have found that only
-    /// one page of most blocks is wanted. Without trials, more blocks were read for a waiting
-    /// thread than were usefully read ahead.
-    fn scattered(&self) -> Option<String> {
-        let trials = self.together + self.apart;
-        if trials >= FEW {
-            let share = self.apart * 100 / trials;
-            return (share >= 60).then(|| {
-                format!(
-                    "only one page was touched of {share}% of the blocks that were \
-                                  tried"
-                )
-            });
-        }
-        let useful = self.ahead * (100 - self.wasted_percent().unwrap_or(0)) / 100;
-        let is_so = self.demand >= FEW && self.demand > useful;
-        is_so.then(|| {
-            format!(
-                "{} blocks were read because a thread waited, {useful} were read ahead and used",
-                self.demand
-            )
-        })
-    }
 }
-
-/// The number of runs, trials or reads that is significant. Chosen, not measured.
-const FEW: u64 = 64;
 
 /// The contents of the lines.
 #[derive(Debug, Default, PartialEq)]
@@ -261,6 +232,15 @@ struct Collected {
     ended: Vec<Numbers>,
     /// Processes that began, and have not ended: whether they last executed a program.
     others: Vec<(u32, bool)>,
+    /// Mapped files that the kernel read more than once, and how much of each at least, per cent.
+    rereads: BTreeMap<String, u64>,
+}
+
+impl Collected {
+    fn add_reread(&mut self, percent: u64, path: String) {
+        let most = self.rereads.entry(path).or_default();
+        *most = percent.max(*most);
+    }
 }
 
 /// Called at the end of the process. `is_root` says that the run began with this process.
@@ -268,12 +248,20 @@ pub fn finish(is_root: bool) {
     if !is_asked() {
         return;
     }
-    let snapshot = match &ARENA.lock().pager {
+    let arena = ARENA.lock();
+    let snapshot = match &arena.pager {
         Some(pager) => pager.snapshot(),
         None => exit::never_paged(),
     };
+    let rereads = rereads::found(&arena);
+    drop(arena);
+    // A name with another character could end the line.
+    let rereads = rereads
+        .into_iter()
+        .map(|(percent, path)| (percent, path.to_string_lossy().replace(char::is_control, "?")));
     let own = Numbers::of(&snapshot);
     if !is_root {
+        rereads.for_each(|(percent, path)| append(REREADS, &format!("{percent} {path}")));
         return append(ENDS, &own.to_text());
     }
     let file = file();
@@ -286,6 +274,7 @@ pub fn finish(is_root: bool) {
     }
     let mut collected = read(&String::from_utf8_lossy(&text), std::process::id());
     collected.ended.push(own);
+    rereads.for_each(|(percent, path)| collected.add_reread(percent, path));
     let run = Run {
         seconds: thread::now_ns().saturating_sub(BEGAN_NS.load(Relaxed)) as f64 / 1e9,
         budget: snapshot.budget_bytes,
@@ -316,6 +305,14 @@ fn read(text: &str, root: u32) -> Collected {
             (ENDS, _) => {
                 before.map(|at| collected.others.swap_remove(at));
                 collected.ended.extend(Numbers::from_words(words));
+            }
+            (REREADS, _) => {
+                let file = line.splitn(4, ' ').skip(2).collect::<Vec<_>>();
+                if let [percent, path] = file[..]
+                    && let Ok(percent) = percent.parse()
+                {
+                    collected.add_reread(percent, path.to_owned());
+                }
             }
             _ => {}
         }
@@ -353,8 +350,19 @@ impl Run {
 fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> String {
     let mut all = Numbers::default();
     collected.ended.iter().for_each(|process| all.add(*process));
-    let mib = |bytes: u64| bytes >> 20;
     let most = collected.ended.iter().map(|process| process.resident_peak).max().unwrap_or(0);
+    used(collected, run, &all, most, is_alive) + &helps::line(collected, run, &all, most)
+}
+
+/// What the run has used, in one line.
+fn used(
+    collected: &Collected,
+    run: &Run,
+    all: &Numbers,
+    most: u64,
+    is_alive: impl Fn(u32) -> bool,
+) -> String {
+    let mib = |bytes: u64| bytes >> 20;
     let is_one = collected.ended.len() == 1 && collected.others.is_empty();
     let (many, peak, each, at_most) = match run.peak_of_all {
         _ if is_one => ("1 process".to_owned(), most, "", ""),
@@ -387,7 +395,7 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
     }
     let seconds = |us: u64| us as f64 / 1e6;
     let share = all.waited_percent();
-    let mut text = format!(
+    format!(
         "terapage: summary: {:.1} s, {many}, {} paged{}; peak {} MiB in the budget of {}{each}, {at_most}{} MiB untracked; page-in {} MiB, \
          page-out {} MiB, blocks of {} KiB; threads worked {:.1} s and waited {:.1} s for memory ({share:.0}% of both): {:.1} s for {} major faults, \
          {:.1} s for {} minor faults and first touches, {:.1} s for {} requests{}{}\n",
@@ -410,11 +418,7 @@ fn show(collected: &Collected, run: &Run, is_alive: impl Fn(u32) -> bool) -> Str
         all.requests,
         mapped(all.mapped),
         not_counted(collected, is_alive),
-    );
-    if share >= 20.0 {
-        text += &what_helps(&all, run, peak);
-    }
-    text
+    )
 }
 
 /// The mapped files that were paged, in words.
@@ -437,31 +441,6 @@ fn not_counted(collected: &Collected, is_alive: impl Fn(u32) -> bool) -> String 
         }
     }
     text
-}
-
-/// The line with advice for a program that waits much; empty if nothing is known to help.
-fn what_helps(all: &Numbers, run: &Run, peak: u64) -> String {
-    let mut ways = Vec::new();
-    if run.block > 4 << 10
-        && let Some(why) = all.scattered()
-    {
-        ways.push(format!("--block 4K ({why})"));
-    }
-    if let Some(wasted) = all.wasted_percent()
-        && wasted >= 40
-        && all.ahead * 4 >= all.demand
-    {
-        ways.push(format!("--prefetch off ({wasted}% of the runs that were read ahead were not used)"));
-    }
-    // A budget that was mostly empty, or from which nothing was taken that was wanted again, was
-    // large enough.
-    if all.bytes_in > 0 && peak > run.budget / 2 && !run.is_auto {
-        ways.push("a larger budget (terapage advise tells how large)".to_owned());
-    }
-    if ways.is_empty() {
-        return String::new();
-    }
-    format!("terapage: what may help: {}\n", ways.join(", or "))
 }
 
 /// In a forked child: its waits are counted from zero, and a reader of standard error does not wait
@@ -527,10 +506,10 @@ fn thrashes(waited_us: u64, worked_us: u64, bytes: u64, budget: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn numbers() -> Numbers {
+    pub fn numbers() -> Numbers {
         Numbers {
             paged: 1,
             resident_peak: 5 << 20,
@@ -550,7 +529,7 @@ mod tests {
         }
     }
 
-    fn run(peak_of_all: Option<u64>, block: u64) -> Run {
+    pub fn run(peak_of_all: Option<u64>, block: u64) -> Run {
         Run { seconds: 4.0, budget: 64 << 20, is_auto: false, block, peak_of_all, goes_unpaged: false }
     }
 
@@ -579,48 +558,10 @@ mod tests {
     }
 
     #[test]
-    fn what_helps_follows_from_density_and_waste() {
-        let hint = |all: Numbers, block| {
-            let collected = Collected { ended: vec![all], others: Vec::new() };
-            show(&collected, &run(None, block), |_| false).lines().nth(1).unwrap_or("").to_owned()
-        };
-        assert!(hint(numbers(), 16 << 10).contains("--block 4K (100 blocks"), "more on demand than ahead");
-        assert!(!hint(numbers(), 4 << 10).contains("--block"), "they are small already");
-        assert!(
-            !hint(Numbers { demand: 24, ..numbers() }, 16 << 10).contains("--block"),
-            "hardly any was read"
-        );
-        assert!(!hint(Numbers { ahead: 200, ..numbers() }, 16 << 10).contains("--block"), "it is read ahead");
-        let wasted = Numbers { ahead: 200, used_runs: 43, wasted_runs: 57, ..numbers() };
-        let collected = hint(wasted, 16 << 10);
-        assert!(
-            collected.contains("--block 4K (100 blocks") && collected.contains("--prefetch off (57%"),
-            "{collected}"
-        );
-        let dense = Numbers { together: 90, apart: 10, ..wasted };
-        assert!(!hint(dense, 16 << 10).contains("--block"), "trials have found the pages used");
-        let sparse = Numbers { together: 10, apart: 90, ahead: 1000, ..numbers() };
-        assert!(hint(sparse, 16 << 10).contains("of 90% of the blocks"));
-        assert_eq!(hint(Numbers { program_us: 20_000_000, ..numbers() }, 16 << 10), "", "it waits little");
-    }
-
-    #[test]
-    fn a_larger_budget_is_advised_only_where_the_budget_was_full() {
-        let hint = |all: Numbers| {
-            let collected = Collected { ended: vec![all], others: Vec::new() };
-            show(&collected, &run(None, 4 << 10), |_| false).lines().nth(1).unwrap_or("").to_owned()
-        };
-        let full = Numbers { resident_peak: 60 << 20, ..numbers() };
-        assert_eq!(hint(full), "terapage: what may help: a larger budget (terapage advise tells how large)");
-        assert_eq!(hint(Numbers { bytes_in: 0, demand: 0, ahead: 0, ..full }), "", "nothing was paged in");
-        assert_eq!(hint(Numbers { resident_peak: 30 << 20, ..full }), "", "the budget was mostly empty");
-    }
-
-    #[test]
     fn a_program_that_was_not_paged_has_one_short_line() {
         let small = Numbers { resident_peak: 2 << 20, untracked_peak: 3 << 20, ..Numbers::default() };
         let shown = |all: Numbers, goes_unpaged| {
-            let collected = Collected { ended: vec![all], others: Vec::new() };
+            let collected = Collected { ended: vec![all], ..Collected::default() };
             show(&collected, &Run { goes_unpaged, ..run(None, 16 << 10) }, |_| false)
         };
         let line = "terapage: summary: 4.0 s, 1 process; nothing was paged, since the data fit: peak 2 MiB in the budget of 64 MiB, 3 MiB untracked\n";
@@ -628,7 +569,7 @@ mod tests {
         for other in [shown(small, true), shown(Numbers { untracked_peak: 100 << 20, ..small }, false)] {
             assert!(other.contains("nothing was paged: peak 2 MiB") && other.lines().count() == 1, "{other}");
         }
-        let collected = Collected { ended: vec![small], others: Vec::new() };
+        let collected = Collected { ended: vec![small], ..Collected::default() };
         let auto = show(&collected, &Run { is_auto: true, ..run(None, 16 << 10) }, |_| false);
         let line = "terapage: summary: 4.0 s, 1 process; nothing was paged, since the data fit into free memory; 3 MiB untracked\n";
         assert_eq!(auto, line);

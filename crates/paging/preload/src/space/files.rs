@@ -99,11 +99,10 @@ impl Files {
     }
 }
 
-/// Whether a mapping is of a kind that can be paged.
+/// Whether a mapping is of a kind that `--files` pages.
 pub fn may_page(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> bool {
     let beside = libc::MAP_NORESERVE | libc::MAP_POPULATE | libc::MAP_NONBLOCK;
-    setup::settings().is_some_and(|settings| settings.files)
-        && len >= LEAST
+    len >= LEAST
         && prot == PROT_READ
         && matches!(flags & !beside, MAP_SHARED | MAP_PRIVATE)
         && fd >= 0
@@ -114,7 +113,7 @@ pub fn may_page(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -
 }
 
 /// The size of a regular file on a file system whose files can be leased.
-fn size_of(fd: c_int) -> Option<u64> {
+pub fn size_of(fd: c_int) -> Option<u64> {
     // SAFETY: plain data, for which zeros are a value.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `status` has room for the answer.
@@ -144,7 +143,8 @@ fn say(fd: c_int, what: &str) {
 /// Maps a file that the program only reads, if the file should be paged. Returns the address;
 /// `None` leaves the mapping to the kernel.
 pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> Option<usize> {
-    if !may_page(len, prot, flags, fd, offset) {
+    let is_on = setup::settings().is_some_and(|settings| settings.files);
+    if !is_on || !may_page(len, prot, flags, fd, offset) {
         return None;
     }
     // This opens files: if the thread were cancelled here, they would stay open.

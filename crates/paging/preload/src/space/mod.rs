@@ -9,4 +9,5 @@ pub mod places;
 pub mod ranges;
 pub mod reasons;
 pub mod regions;
+pub mod rereads;
 pub mod statics;

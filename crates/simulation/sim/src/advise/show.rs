@@ -23,6 +23,18 @@ pub fn command(choice: &Prediction, store: &Path, program: &str) -> String {
     format!("{command} -- {program}")
 }
 
+/// The note for a program that maps files which the budget has no room for.
+pub fn files(mapped_bytes: u64, budget_bytes: u64) -> Option<String> {
+    (mapped_bytes > budget_bytes).then(|| {
+        format!(
+            "the program maps {} of files to read, more than the budget of {}: the predictions leave them out, and the kernel keeps \
+             them in memory beside the budget (terapage run --files pages them within it)",
+            mib(mapped_bytes),
+            mib(budget_bytes)
+        )
+    })
+}
+
 fn mib(bytes: u64) -> String {
     Size(bytes >> 20 << 20).to_string()
 }
@@ -264,9 +276,17 @@ fn parameters(results: &Results) -> Vec<Parameter> {
 
 #[cfg(test)]
 mod tests {
-    use super::{briefly, decision, factor};
+    use super::{briefly, decision, factor, files};
     use terapage_advise::advice::{Advice, Prediction};
     use terapage_advise::replay::Forecast;
+
+    #[test]
+    fn mapped_files_are_named_if_the_budget_has_no_room_for_them() {
+        assert_eq!(files(64 << 20, 64 << 20), None);
+        let said = files(65 << 20, 64 << 20).unwrap();
+        assert!(said.contains("maps 65 MiB of files") && said.contains("budget of 64 MiB"), "{said}");
+        assert!(said.contains("terapage run --files"), "{said}");
+    }
 
     #[test]
     fn a_budget_near_the_window_has_only_a_bound() {

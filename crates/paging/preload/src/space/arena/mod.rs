@@ -19,6 +19,7 @@ use crate::places::{Insistence, Places};
 use crate::ranges::Ranges;
 use crate::reasons::{Reasons, Why};
 use crate::regions::Named;
+use crate::rereads::Mapped;
 use crate::{exit, guard, job, limits, setup, statics};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -82,9 +83,10 @@ pub struct Arena {
     pub places: Places,
     /// Private, writable mappings of files.
     pub copies: Places,
-    /// With `--files`: large mappings of files that the program only reads, and that are left to
-    /// the kernel.
+    /// Large mappings of files that the program only reads, and that are left to the kernel.
     pub reads: Places,
+    /// Their files, if `--files` is off: what the kernel reads of them again.
+    pub rereads: Vec<Mapped>,
     /// Mapped files that are paged.
     pub files: Files,
     /// The range of `brk` and `sbrk`.
@@ -107,6 +109,7 @@ pub static ARENA: Lock<Arena> = Lock::leading(Arena {
     places: Places::named(),
     copies: Places::of_files(),
     reads: Places::of_read_files(),
+    rereads: Vec::new(),
     files: Files::none(),
     program_break: Break::new(),
     huge: false,
