@@ -174,7 +174,7 @@ def mapped_again(bench, before=()):
     again = [program, "again", file, "1", "8"]
     for own, words in ((0, again), (40, again), (0, ["sh", "-c", '"$@"; exit $?', "sh", *again])):
         now, help_ = summary_of(bench, [*words, str(own)], "--memory", "32M", before=before)
-        check("--files (the kernel read mapped files" in help_ and f"% or more of {file}" in help_, f"{own} MiB: {help_} {now}")
+        check("--files (the kernel read mapped files" in help_ and f"% of the checked pages of {file}" in help_, f"{own} MiB: {help_} {now}")
         if words == again:
             check(now["unpaged_files_peak_bytes"] == MIB << 20 and now["files_read_again"] == 1, f"{own} MiB: {now}")
             check(bool(now["started_s"]) == bool(own) and bool(before and own) == bool(now["guarded"]), f"{own} MiB: {now}")

@@ -506,10 +506,10 @@ fn thrashes(waited_us: u64, worked_us: u64, bytes: u64, budget: u64) -> bool {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
 
-    pub fn numbers() -> Numbers {
+    pub(super) fn numbers() -> Numbers {
         Numbers {
             paged: 1,
             resident_peak: 5 << 20,
@@ -529,7 +529,7 @@ pub mod tests {
         }
     }
 
-    pub fn run(peak_of_all: Option<u64>, block: u64) -> Run {
+    pub(super) fn run(peak_of_all: Option<u64>, block: u64) -> Run {
         Run { seconds: 4.0, budget: 64 << 20, is_auto: false, block, peak_of_all, goes_unpaged: false }
     }
 

@@ -8,10 +8,12 @@
 use crate::arena::{ARENA, Arena};
 use crate::{exit, files, places, setup, summary};
 use std::ffi::c_int;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_stats::Snapshot;
+use terapage_sys::fd::Fd;
 use terapage_sys::file::{Early, is_cached};
 use terapage_sys::{page_bytes, thread};
 
@@ -29,6 +31,9 @@ const LOOK_MS: u64 = 200;
 
 /// The process that has the thread.
 static CHECKED: AtomicU32 = AtomicU32::new(0);
+
+/// The thread's open file, or -1.
+static OPEN: AtomicI32 = AtomicI32::new(-1);
 
 /// The most bytes that were mapped at once of files that the kernel maps, and that could be paged.
 static PEAK: AtomicU64 = AtomicU64::new(0);
@@ -187,15 +192,21 @@ pub fn note(at: usize, len: usize, fd: c_int) {
     drop(arena);
     let me = std::process::id();
     if is_much && exit::is_owner() && CHECKED.swap(me, Relaxed) != me {
-        thread::spawn(c"terapage-rereads", check).ok();
+        thread::spawn(c"terapage-reread", check).ok();
     }
 }
 
-/// The work of the thread.
+/// The work of the thread. It ends once the program has a filter for system calls, which may kill the
+/// process for a call that the program itself does not make.
 fn check() {
-    let mut read = 0;
+    let Some(status) = Status::open() else { return };
+    let filters = status.filters();
+    let (never, mut read) = (AtomicU32::new(0), 0);
     loop {
-        thread::sleep_ms(LOOK_MS);
+        thread::wait_ms(&never, 0, LOOK_MS);
+        if status.filters() != filters {
+            return;
+        }
         exit::look_for_the_end();
         // Nothing is missing in the page cache while nothing is read.
         let now = thread::blocks_read();
@@ -203,6 +214,34 @@ fn check() {
             read = now;
             look();
         }
+    }
+}
+
+/// The status of the thread, which stays open: the program may forbid itself to open files.
+struct Status(Fd);
+
+impl Status {
+    fn open() -> Option<Status> {
+        let file = std::fs::File::open("/proc/thread-self/status").ok()?;
+        let fd = Fd::adopt(file.into()).ok()?;
+        OPEN.store(fd.raw(), Relaxed);
+        Some(Status(fd))
+    }
+
+    /// The lines about filters.
+    fn filters(&self) -> Vec<u8> {
+        let mut bytes = [0; 4096];
+        let (to, len) = (bytes.as_mut_ptr(), bytes.len());
+        // SAFETY: the kernel writes into the array.
+        let got = unsafe { libc::syscall(libc::SYS_pread64, i64::from(self.0.raw()), to, len, 0_i64) };
+        let lines = bytes[..usize::try_from(got).unwrap_or(0)].split(|&byte| byte == b'\n');
+        lines.filter(|line| line.starts_with(b"Seccomp")).collect::<Vec<_>>().concat()
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        OPEN.store(-1, Relaxed);
     }
 }
 
@@ -237,6 +276,11 @@ pub fn fill(arena: &Arena, counters: &mut Snapshot) {
 /// In the child of a fork, which has no such thread.
 pub fn in_child(arena: &mut Arena) {
     arena.rereads = Vec::new();
+    let open = OPEN.swap(-1, Relaxed);
+    if open >= 0 {
+        // SAFETY: the thread had it, and the child has no such thread.
+        drop(Fd::keep(unsafe { OwnedFd::from_raw_fd(open) }));
+    }
     PEAK.store(places::read_bytes() as u64, Relaxed);
 }
 
@@ -296,6 +340,21 @@ mod tests {
         assert_eq!(file.mappings(&(own.clone() + &others)), [(0x7f00, 0x7f80, 0x1000)]);
         let code = line("5000-6000", "r-xp", file.inode, &path);
         assert_eq!(file.mappings(&(own + &code)), []);
+    }
+
+    #[test]
+    fn a_filter_for_system_calls_is_seen() {
+        let status = Status::open().unwrap();
+        let before = status.filters();
+        assert!(before.starts_with(b"Seccomp:"));
+        // SAFETY: the filter allows all calls (SECCOMP_RET_ALLOW), and is this thread's alone.
+        unsafe {
+            let mut allow = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 };
+            let all = libc::sock_fprog { len: 1, filter: &raw mut allow };
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const all), 0);
+        }
+        assert_ne!(status.filters(), before);
     }
 
     #[test]

@@ -60,10 +60,11 @@ const NAMED: usize = 3;
 fn rereads(files: &BTreeMap<String, u64>) -> Option<String> {
     let mut files: Vec<_> = files.iter().collect();
     files.sort_by_key(|(_, percent)| std::cmp::Reverse(**percent));
-    let named = files.iter().take(NAMED).map(|(path, percent)| format!("{percent}% or more of {path}"));
+    let named =
+        files.iter().take(NAMED).map(|(path, percent)| format!("{percent}% of the checked pages of {path}"));
     let mut named = named.collect::<Vec<_>>().join(", ");
     if files.len() > NAMED {
-        named += &format!(", parts of {} more files", files.len() - NAMED);
+        named += &format!(", pages of {} more files", files.len() - NAMED);
     }
     (!files.is_empty()).then(|| format!("--files (the kernel read mapped files more than once: {named})"))
 }
@@ -143,12 +144,14 @@ mod tests {
         let small = Numbers { resident_peak: 2 << 20, ..Numbers::default() };
         assert_eq!(hint("r 7\nr 7 x /a\nr 7 5\n", small), "", "broken lines");
         let one = "r 7 20 /a b\nr 8 90 /a b\nr 9 30 /a b\n";
-        let line = "terapage: what may help: --files (the kernel read mapped files more than once: 90% or more of /a b)";
+        let line = "terapage: what may help: --files (the kernel read mapped files more than once: 90% of the checked pages of /a b)";
         assert_eq!(hint(one, small), line);
         let paged = hint(one, Numbers { resident_peak: 60 << 20, ..numbers() });
         assert_eq!(paged, format!("{line}, or a larger budget (terapage advise tells how large)"));
         let many = hint("r 7 10 /d\nr 7 40 /a\nr 7 30 /b\nr 7 20 /c\nr 7 10 /e\n", small);
-        let named = "40% or more of /a, 30% or more of /b, 20% or more of /c, parts of 2 more files)";
-        assert!(many.ends_with(named), "{many}");
+        let named = [("40", "a"), ("30", "b"), ("20", "c")]
+            .map(|(percent, file)| format!("{percent}% of the checked pages of /{file}, "));
+        let named = named.concat() + "pages of 2 more files)";
+        assert!(many.ends_with(&named), "{many}");
     }
 }
