@@ -196,8 +196,8 @@ pub fn note(at: usize, len: usize, fd: c_int) {
     }
 }
 
-/// The work of the thread. It ends once the program has a filter for system calls, which may kill the
-/// process for a call that the program itself does not make.
+/// The work of the thread. It ends once the program has a filter for system calls, which may kill
+/// the process for a call that the program itself does not make.
 fn check() {
     let Some(status) = Status::open() else { return };
     let filters = status.filters();
