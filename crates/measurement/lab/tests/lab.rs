@@ -277,6 +277,34 @@ fn a_run_that_takes_too_long_is_ended() {
     assert_eq!(ends(&runs(place.path()), "terapage"), ["timed-out"]);
 }
 
+/// A probe that takes too long shows that the machine is slow, not that Terapage cannot be run.
+#[test]
+fn a_probe_that_takes_too_long_leaves_nobody_out() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let stand_in = stand_in(place.path(), "exec sleep 1000");
+    let scan = SCAN.replace("\"swap\"", "\"terapage\"");
+    let more = ["--contenders", "terapage", "--timeout", "2", "--html", "page.html"];
+    run(&program, place.path(), &scan, &more, Some(&stand_in));
+    let ends = ends(&runs(place.path()), "terapage");
+    assert!(!ends.is_empty() && ends.iter().all(|end| end == "timed-out"), "{ends:?}");
+    let page = fs::read_to_string(place.path().join("page.html")).expect("a page");
+    assert!(page.contains("timed out"), "the page names the runs that took too long");
+}
+
+#[test]
+fn a_page_says_why_nobody_can_take_part() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let absent = Some(Path::new("/nonexistent/terapage"));
+    let experiment = SCAN.replace("\"memory\", \"swap\"", "\"terapage\"");
+    assert_ne!(experiment, SCAN);
+    let output = run(&program, place.path(), &experiment, &["--html", "page.html"], absent);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let page = fs::read_to_string(place.path().join("page.html")).expect("a page");
+    assert!(page.contains("/nonexistent/terapage"), "the page has the reason");
+}
+
 #[test]
 fn contenders_that_cannot_take_part_are_named_in_a_line() {
     let Some(program) = lab() else { return };

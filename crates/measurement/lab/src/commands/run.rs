@@ -347,7 +347,7 @@ fn choose(experiment: &mut Experiment, names: &[String]) -> anyhow::Result<()> {
 }
 
 /// Runs a campaign, and says where its results are. If the campaign is ended early, `groups` also
-/// has the results until then.
+/// has the results until then; if no contender can take part, the reasons.
 ///
 /// # Errors
 /// The campaign is ended early; earlier results are kept.
@@ -361,12 +361,16 @@ pub fn finish(session: &Session, plan: Plan, path: &Path, groups: &mut Vec<Group
         }
         Err(error) => {
             let known = journal::read(&[path.to_owned()]).unwrap_or_default();
-            let last = known.into_iter().rfind(|group| !group.runs.is_empty());
+            // If nobody can take part, the page says why.
+            let nobody = error.downcast_ref::<Cannot>().is_some();
+            let is_shown =
+                |group: &Group| !group.runs.is_empty() || nobody && !group.head.left_out.is_empty();
+            let last = known.into_iter().rfind(is_shown);
             let kept = match &last {
-                Some(_) => {
+                Some(group) if !group.runs.is_empty() => {
                     format!(" (the results so far are in {}; the same command goes on)", path.display())
                 }
-                None => String::new(),
+                _ => String::new(),
             };
             groups.extend(last);
             Err(error.context(format!("{name}{kept}")))
