@@ -25,7 +25,7 @@ pub fn costs(experiments: &[(String, Experiment)], devices: usize) -> anyhow::Re
         disk = one.disk_bytes.max(disk);
         rows.push(vec![
             name.clone(),
-            format!("{} to {}", one.runs_least, one.runs_most),
+            from_to(one.runs_least, one.runs_most),
             minutes(one.seconds),
             Size(one.disk_bytes).to_string(),
             Size(one.written_bytes >> 20 << 20).to_string(),
@@ -45,6 +45,11 @@ pub fn costs(experiments: &[(String, Experiment)], devices: usize) -> anyhow::Re
     );
     let table = Table { title: "What it takes".into(), columns, rows, note };
     Ok(render_text(&Study { tables: vec![table], ..Study::default() }, 80).trim_start().to_owned())
+}
+
+/// `3 to 8`, or `3`.
+pub fn from_to(least: u64, most: u64) -> String {
+    if least == most { most.to_string() } else { format!("{least} to {most}") }
 }
 
 /// The time, at least and at most, in minutes. Short times are in tenths of minutes, so that their

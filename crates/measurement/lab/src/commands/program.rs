@@ -4,7 +4,7 @@
 use crate::campaign::checks::{stamps, written};
 use crate::campaign::session::Session;
 use crate::campaign::{Plan, text};
-use crate::commands::costs::in_minutes;
+use crate::commands::costs::{from_to, in_minutes};
 use crate::commands::run::{finish, status};
 use crate::commands::running::Running;
 use crate::contender::run::Run;
@@ -124,12 +124,12 @@ impl Program {
     fn say_what_it_takes(&self) -> anyhow::Result<ExitCode> {
         let rounds = self.rounds();
         // In the first cell the baseline runs twice.
-        let each = self.ratios.len() * self.contenders().len() + usize::from(!self.running.quick);
+        let each = (self.ratios.len() * self.contenders().len()) as u64 + u64::from(!self.running.quick);
         writeln!(
             io::stdout(),
             "{} runs of {}, after two natively that find out what it wants and whether its output stays the \
              same; on disk at once, and written by each run that is paged, about what it wants of memory",
-            from_to(each * rounds.least as usize, each * rounds.most as usize),
+            from_to(each * u64::from(rounds.least), each * u64::from(rounds.most)),
             self.command[0]
         )?;
         Ok(ExitCode::SUCCESS)
@@ -173,21 +173,22 @@ impl Program {
         let (_, _, second) = self.natively(session, "to see whether its output is the same each time")?;
         ensure!(
             first == second,
-            "{}: its output differs from run to run natively, so runs cannot be compared (fix its seed, its \
-             threads, or the times that it prints)",
-            self.command[0]
+            "{}: its output differs from run to run natively, so runs cannot be compared (fix its seed or \
+             its threads; if it prints times: terapage lab program -- sh -c '{} > /dev/null')",
+            self.command[0],
+            self.command.join(" ")
         );
         let experiment = self.form(wants, code, run.seconds);
-        let runs = experiment.cells().len() * able.len();
+        let runs = (experiment.cells().len() * able.len()) as u64;
         let rounds = self.rounds();
-        let least = (runs * rounds.least as usize) as f64 * run.seconds;
+        let least = (runs * u64::from(rounds.least)) as f64 * run.seconds;
         session.progress.say(&format!(
             "{} wants {} and takes {:.1} s; {} runs will take {} and the time that swap and paging \
              add",
             self.command[0],
             Size(wants),
             run.seconds,
-            from_to(runs * rounds.least as usize, runs * rounds.most as usize),
+            from_to(runs * u64::from(rounds.least), runs * u64::from(rounds.most)),
             in_minutes((least, least))
         ));
         Ok(experiment)
@@ -282,14 +283,10 @@ fn size(option: &str, text: &str, least: u64) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// `3 to 8`, or `3`.
-fn from_to(least: usize, most: usize) -> String {
-    if least == most { most.to_string() } else { format!("{least} to {most}") }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{from_to, size};
+    use super::size;
+    use crate::commands::costs::from_to;
 
     #[test]
     fn one_number_is_no_range() {

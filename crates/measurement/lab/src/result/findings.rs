@@ -7,6 +7,7 @@ use crate::result::journal::{Group, Record};
 use crate::result::language::Texts;
 use crate::result::number::number;
 use crate::result::pairs::{PAIRS_LEAST, Ratio, unpaired};
+use crate::result::remarks::not_ended;
 use crate::result::solve::{Solved, SolvedCell, SolvedFigure, is_disturbed, of_cell, times};
 use crate::result::target::Undecided;
 use serde::Deserialize;
@@ -201,6 +202,16 @@ impl Form {
             .any(|head| head.experiment.quick.applied && names.contains(&head.name))
     }
 
+    /// A run that did not end well, without which there is nothing to compare.
+    fn not_ended(&self, parts: &[Part<'_>], texts: &Texts) -> Option<String> {
+        let sides = [&self.of, &self.to].into_iter().flatten().map(|whose| self.side(whose));
+        let mut all = sides.flat_map(|side| parts.iter().map(move |part| (side.clone(), part)));
+        all.find_map(|(side, Part { group, .. })| {
+            let is_own = group.head.name == side.experiment;
+            is_own.then(|| not_ended(&group.runs, &side.contender, &side.at, texts))?
+        })
+    }
+
     /// The values, with their places.
     fn found(&self, parts: &[Part<'_>]) -> Vec<Found> {
         let Some(of) = &self.of else { return Vec::new() };
@@ -310,12 +321,13 @@ impl Form {
             Verdict::NoLonger => here.push(texts.say("because", &[("why", &text.why)])),
             Verdict::NotMeasured if text.why.is_empty() => {
                 let command = self.command();
-                let values = [("command", command.as_str())];
                 // Without --far, a full report does not include it.
-                here.push(match self.was_quick(parts) && !command.ends_with("--far") {
-                    true => texts.say("measured-in-full", &values),
-                    false => texts.say("measured-by", &values),
-                });
+                let how = match self.was_quick(parts) && !command.ends_with("--far") {
+                    true => "measured-in-full",
+                    false => "measured-by",
+                };
+                let by = || texts.say(how, &[("command", command.as_str())]);
+                here.push(self.not_ended(parts, texts).unwrap_or_else(by));
             }
             Verdict::NotMeasured => here.push(text.why.clone()),
             Verdict::Holds | Verdict::Differs | Verdict::NotDecided => {}

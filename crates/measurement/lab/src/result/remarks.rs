@@ -1,9 +1,10 @@
 //! The runs' remarks about themselves and about the machine, on the page; and the remark that a
 //! device is throttled, wherever its figures are drawn.
 
-use crate::experiment::{Cell, words};
+use crate::experiment::{Cell, Only, is_in, words};
 use crate::ground::runner::End;
-use crate::result::journal::Group;
+use crate::result::journal::{Group, Record};
+use crate::result::language::Texts;
 use std::collections::BTreeSet;
 use terapage_report::{Study, Table};
 
@@ -12,6 +13,15 @@ struct Remark {
     contenders: Vec<String>,
     cells: Vec<Cell>,
     text: String,
+}
+
+/// A contender's first run in these cells that did not end well.
+pub fn not_ended(runs: &[Record], contender: &str, at: &Only, texts: &Texts) -> Option<String> {
+    let own = runs.iter().filter(|record| record.run.contender == contender && is_in(at, &record.cell));
+    let record = own.into_iter().find(|record| record.run.end != End::Done)?;
+    let (end, place) = (texts.text(&record.run.end.text()), texts.cell(&record.cell));
+    let who = texts.text(&record.run.contender);
+    Some(texts.say("not-ended", &[("who", &who), ("end", &end), ("place", &place)]))
 }
 
 /// Adds the remarks of a group's runs to the group's study.
@@ -92,10 +102,12 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::add;
+    use super::{add, not_ended};
+    use crate::experiment::{Only, Value};
     use crate::ground::runner::End;
     use crate::result::journal::tests::{group, record};
-    use terapage_report::{Plot, Study};
+    use crate::result::language::Texts;
+    use terapage_report::{Language, Plot, Study};
 
     const TEXT: &str = "title = \"A\"\nunit = \"s\"\ncontenders = [\"memory\", \"swap\"]\n[program]\nrun = [\"true\"]\n\
         [matrix]\nsize = [1, 2]\n";
@@ -108,6 +120,24 @@ mod tests {
         failed.run.end = End::Failed("Input/output error".into());
         group.runs.push(failed);
         assert_eq!(add(Study::default(), &group).summary, ["memory: failed: Input/output error."]);
+    }
+
+    #[test]
+    fn a_finding_without_values_names_the_run_that_did_not_end() {
+        let mut group = group(TEXT);
+        let cells = group.head.experiment.cells();
+        for contender in ["memory", "swap"] {
+            let mut run = record(&group.head, &cells[1], 1, contender, 1.0);
+            run.run.end = if contender == "swap" { End::Killed } else { End::Done };
+            group.runs.push(run);
+        }
+        let texts = Texts::of(Language::En);
+        let said = |contender: &str, at: &Only| not_ended(&group.runs, contender, at, texts);
+        let here = Some("swap: killed at size 2, so there is nothing to compare.".to_owned());
+        assert_eq!(said("swap", &Only::default()), here);
+        assert_eq!(said("memory", &Only::default()), None);
+        let other = [("size".to_owned(), vec![Value::Text(cells[0]["size"].clone())])];
+        assert_eq!(said("swap", &other.into_iter().collect()), None);
     }
 
     #[test]

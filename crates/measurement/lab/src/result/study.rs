@@ -292,7 +292,10 @@ fn parameters(experiment: &Experiment, texts: &Texts) -> Vec<Parameter> {
         all.push(parameter(texts.text(key), values.join(", "), texts.say("matrix", &[])));
     }
     let (least, most) = (experiment.repetitions.least.to_string(), experiment.repetitions.most.to_string());
-    let rounds = texts.say("range-of", &[("least", &least), ("most", &most)]);
+    let rounds = match least == most {
+        true => most,
+        false => texts.say("range-of", &[("least", &least), ("most", &most)]),
+    };
     all.push(parameter(texts.say("rounds", &[]), rounds, String::new()));
     all
 }
