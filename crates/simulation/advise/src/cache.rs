@@ -1,6 +1,7 @@
 //! The measurements of a store are kept for later: `$XDG_CACHE_HOME/terapage/`, or
 //! `~/.cache/terapage/`.
 
+use crate::child::busy;
 use crate::costs::Costs;
 use crate::device::Device;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,10 @@ use std::time::{Duration, SystemTime};
 
 /// Measurements older than this are repeated, since devices and kernels change.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Measurements that cannot be trusted are kept for this time, for further questions on a machine
+/// that is still busy, where new ones would be no better.
+const KEPT_WHILE_BUSY: Duration = Duration::from_secs(3600);
 
 /// The layout of the file.
 const VERSION: u32 = 5;
@@ -26,7 +31,7 @@ pub struct Measured {
     pub device: Device,
     /// Costs, one entry per block size, ascending.
     pub costs: Vec<Costs>,
-    /// Why the costs cannot be trusted, and are not kept for later.
+    /// Why the costs cannot be trusted, and are not kept beyond a busy hour.
     pub trouble: Vec<String>,
 }
 
@@ -37,29 +42,34 @@ impl Measured {
     }
 
     /// Returns the measurements of a store, with costs for all of `blocks`; `None` if there are
-    /// none or they are too old.
+    /// none, if they are too old, or if they cannot be trusted and the machine is no longer busy.
     pub fn load(store: &Path, blocks: &[u64]) -> Option<Measured> {
-        let file = file(&cache()?, store);
+        Measured::load_from(&cache()?, store, blocks, busy().is_some())
+    }
+
+    fn load_from(cache: &Path, store: &Path, blocks: &[u64], is_busy: bool) -> Option<Measured> {
+        let file = file(cache, store);
         let age =
             SystemTime::now().duration_since(fs::metadata(&file).ok()?.modified().ok()?).unwrap_or_default();
-        let known: Measured = serde_json::from_str(&fs::read_to_string(&file).ok()?).ok()?;
+        let known: Measured = serde_json::from_str(&fs::read_to_string(file).ok()?).ok()?;
         let has = |block: &u64| known.costs.iter().any(|costs| costs.block_bytes == *block);
-        (age < KEPT && known.version == VERSION && known.store == store && blocks.iter().all(has))
+        let is_fresh = match known.trouble.is_empty() {
+            true => age < KEPT,
+            false => is_busy && age < KEPT_WHILE_BUSY,
+        };
+        (is_fresh && known.version == VERSION && known.store == store && blocks.iter().all(has))
             .then_some(known)
     }
 
-    /// Keeps the measurements, unless they cannot be trusted.
+    /// Keeps the measurements.
     ///
     /// # Errors
     /// The file system's errors. They have no other effect.
     pub fn save(&self) -> io::Result<()> {
-        if !self.trouble.is_empty() {
-            return Ok(());
-        }
         self.save_in(&cache().ok_or_else(|| io::Error::other("there is no home directory"))?)
     }
 
-    /// Keeps the measurements, trusted or not, below a directory that is used as the user's cache.
+    /// Keeps the measurements below a directory that is used as the user's cache.
     ///
     /// # Errors
     /// The file system's errors. They have no other effect.
@@ -94,4 +104,47 @@ fn file(cache: &Path, store: &Path) -> PathBuf {
     let name: String =
         store.to_string_lossy().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     cache.join("terapage").join(format!("store{name}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Measured;
+    use crate::costs::Costs;
+    use crate::device::Device;
+    use std::path::Path;
+
+    fn costs() -> Costs {
+        Costs {
+            block_bytes: 16 << 10,
+            minor_us: 12.0,
+            demand_us: 90.0,
+            first_us: 6.0,
+            fresh_us: 3.0,
+            recycled_us: 1.0,
+            read_bytes_s: 1e9,
+            write_bytes_s: 1e9,
+            device_bytes_s: (1e9, 1e9),
+            block_cpu_us: 2.0,
+            wake_us: 0.0,
+        }
+    }
+
+    #[test]
+    fn costs_that_cannot_be_trusted_serve_a_busy_machine_alone() {
+        let cache = tempfile::tempdir().unwrap();
+        let store = Path::new("/some/store");
+        let load = |is_busy| Measured::load_from(cache.path(), store, &[16 << 10], is_busy);
+        assert!(load(true).is_none());
+        let measured = |trouble: &[&str]| {
+            let trouble = trouble.iter().map(|&why| why.to_owned()).collect();
+            Measured::new(store, Device::stated("d", 69.0, 1e9, 1e9), vec![costs()], trouble)
+        };
+        measured(&["they never settled"]).save_in(cache.path()).unwrap();
+        assert!(load(false).is_none());
+        assert_eq!(load(true).unwrap().trouble, ["they never settled"]);
+        // What can be trusted is kept, however busy the machine is.
+        measured(&[]).save_in(cache.path()).unwrap();
+        assert!(load(false).is_some() && load(true).is_some());
+        assert!(Measured::load_from(cache.path(), store, &[64 << 10], true).is_none());
+    }
 }

@@ -42,7 +42,7 @@ pub struct Calibration {
     pub costs: Costs,
     /// The number of rounds that measured them.
     pub rounds: usize,
-    /// Why they cannot be trusted, and are not kept: the machine was busy.
+    /// Why they cannot be trusted: the machine was busy.
     pub trouble: Option<String>,
 }
 

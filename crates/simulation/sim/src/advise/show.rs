@@ -102,7 +102,7 @@ pub fn text(results: &Results) -> String {
         let _ = writeln!(
             text,
             "DO NOT RELY on the times below: {}. Impossible costs were replaced by the nearest \
-             possible ones, and are not kept. Run it again on an idle machine.",
+             possible ones, and are measured again once the machine is idle. Run it again then.",
             results.trouble.join("; ")
         );
     }
