@@ -84,7 +84,12 @@ fn wrapped(out: &mut String, name: &str, value: &str) {
 /// Whether the command can run on this machine, and what it lacks.
 fn can_run(row: &Row) -> String {
     let programs = row.needs.iter().filter(|name| **name != "root");
-    let mut lacks: Vec<String> = programs.filter_map(|name| find(name).err()).collect();
+    let lacks = programs.filter_map(|names| {
+        let mut tried = names.split(" or ").map(find);
+        let first = tried.next()?.err()?;
+        tried.all(|other| other.is_err()).then_some(first)
+    });
+    let mut lacks: Vec<String> = lacks.collect();
     if row.needs.contains(&"root") && !is_root() {
         lacks.push("it needs root".into());
     }
@@ -134,7 +139,10 @@ fn values(row: &Row, kept: &Kept) -> anyhow::Result<(String, String)> {
         });
     }
     let here = match here.iter().all(|value| value == "-") {
-        true => "not measured on this machine yet".to_owned(),
+        true if row.once.is_empty() => "not measured on this machine yet".to_owned(),
+        true => {
+            format!("not measured on this machine yet; once, busy, two processors, --quick: {}", row.once)
+        }
         false => here.join("; "),
     };
     Ok((published.join("; "), here))
