@@ -381,7 +381,7 @@ def fails_alone(shared, conf, env, scripts):
     def run(name, job, settings=conf):
         words = [os.path.join(scripts, name)]
         env_of_job = {**env, "SLURM_JOB_ID": job, "TERAPAGE_SLURM_CONF": settings}
-        ran = subprocess.run(words, env=env_of_job, capture_output=True, text=True, timeout=60, check=False)
+        ran = subprocess.run(words, env=env_of_job, capture_output=True, text=True, timeout=300, check=False)
         check(ran.returncode == 0, f"{name}: {ran.stderr}")
         return ran.stderr
 
@@ -420,7 +420,7 @@ def slurm(bench, scripts):
 
     def run(name, **more):
         words = [os.path.join(scripts, name)]
-        ran = subprocess.run(words, env={**env, **more}, capture_output=True, text=True, timeout=60, check=False)
+        ran = subprocess.run(words, env={**env, **more}, capture_output=True, text=True, timeout=300, check=False)
         check(ran.returncode == 0, f"{name}: {ran.stderr}")
         return ran.stdout
 
@@ -450,7 +450,7 @@ def slurm(bench, scripts):
             return True
         return False
 
-    wait_for(is_gone, "the server is gone", 10)
+    wait_for(is_gone, "the server is gone")
 
 
 def bare(bench):
