@@ -321,12 +321,12 @@ impl Form {
             Verdict::NoLonger => here.push(texts.say("because", &[("why", &text.why)])),
             Verdict::NotMeasured if text.why.is_empty() => {
                 let command = self.command();
+                let values = [("command", command.as_str())];
                 // Without --far, a full report does not include it.
-                let how = match self.was_quick(parts) && !command.ends_with("--far") {
-                    true => "measured-in-full",
-                    false => "measured-by",
+                let by = || match self.was_quick(parts) && !command.ends_with("--far") {
+                    true => texts.say("measured-in-full", &values),
+                    false => texts.say("measured-by", &values),
                 };
-                let by = || texts.say(how, &[("command", command.as_str())]);
                 here.push(self.not_ended(parts, texts).unwrap_or_else(by));
             }
             Verdict::NotMeasured => here.push(text.why.clone()),

@@ -207,6 +207,7 @@ pub mod tests {
             include_str!("plots.rs"),
             include_str!("tables.rs"),
             include_str!("findings.rs"),
+            include_str!("remarks.rs"),
             include_str!("language.rs"),
             include_str!("compare.rs"),
             include_str!("steady.rs"),
