@@ -97,9 +97,9 @@ mod tests {
         // The reserve of 8 GiB is 512 MiB: half of it, and 32 MiB.
         assert_eq!(first(8192, None, |_| 289, 0), None);
         assert_eq!(first(8192, None, |_| 287, 0), Some((0, 287)));
-        let at = |pace: u64| first(8192, None, |step| 5000_u64.saturating_sub(step * pace), 0).unwrap().1;
-        assert!((388..=400).contains(&at(11)), "{} of 110 MiB each second", at(11));
-        assert!((1280..=1400).contains(&at(100)), "{} of 1,000 MiB each second", at(100));
+        let at = |begin: u64, pace: u64| first(8192, None, |step| begin - step * pace, 0).unwrap().1;
+        assert!((387..=398).contains(&at(900, 11)), "110 MiB each second");
+        assert!((1188..=1288).contains(&at(5000, 100)), "1,000 MiB each second");
         let small = first(200, None, |step| 200_u64.saturating_sub(step * 4), 0).unwrap().1;
         assert!((76..=88).contains(&small), "{small} of 40 MiB each second");
     }
