@@ -121,7 +121,9 @@ def one_at_a_moment(bench, program, moments, counts):
         time.sleep(moments.uniform(0, 0.6 * seconds))
         if note("adopted", *adopt.adopt(bench, child.pid, memory)):
             time.sleep(moments.uniform(0, 0.4 * seconds))
+            refused_before = counts["refused"]
             note("released", *release(bench, child.pid))
+            check(counts["refused"] == refused_before, f"it is not released: {said}")
         try:
             end = bench.end(child)
         except Failed as why:
