@@ -33,7 +33,7 @@ Examples:
 The program is stopped for some milliseconds. From then on it is paged, and so are the processes
 that it starts, which share the budget. Its memory leaves for the store while it runs, until the
 rest fits into the budget. `terapage release` undoes the adoption of a process. This is experimental:
-docs/host.md has the limits. Do not adopt shells, make, or others that start very many programs.
+docs/rescue.md has the limits. Do not adopt shells, make, or others that start very many programs.
 
 Exit status:
   0; 125 if the program, or one of the cgroup's, was not adopted: then it goes on as before."

@@ -22,7 +22,7 @@ Examples:
 
 The program was adopted by `terapage adopt`, and goes on meanwhile. All its memory comes back, and
 neither it nor programs that it starts are paged any more. Ctrl-C undoes what was done: the program
-stays paged. This is experimental: docs/host.md has the limits.
+stays paged. This is experimental: docs/rescue.md has the limits.
 
 Exit status:
   0; 125 if the program was not released: then it is paged as before.")]

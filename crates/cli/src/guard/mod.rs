@@ -40,7 +40,7 @@ list, is watched. Before memory runs out, the largest of the programs there is a
 `terapage adopt`: it and its children get one budget. Programs that are not on the list are left
 alone, and so are those of other users, except by root, and those with less than 64 MiB. A program
 that cannot be adopted is tried again later. Adopted programs go on when this command ends.
-This is experimental: docs/host.md has the limits.
+This is experimental: docs/rescue.md has the limits.
 
 Exit status:
   that of the signal that ended the command; 125 if programs cannot be adopted here."

@@ -8,7 +8,7 @@
 //!    `adopted.rs`). Until then everything can be undone ([`undo`]).
 //! 4. The program's threads run again. The host's thread takes over the memory meanwhile.
 //!
-//! docs/host.md describes it for users.
+//! docs/rescue.md describes it for users.
 #![cfg(target_arch = "x86_64")]
 
 mod host;

@@ -1,5 +1,5 @@
 //! A program that was running before this library began: `terapage adopt` has brought the host into
-//! it (docs/host.md). The memory that it has is paged where it lies.
+//! it (docs/rescue.md). The memory that it has is paged where it lies.
 //!
 //! A thread of the host begins while all threads of the program are stopped. It makes the pager,
 //! but takes over nothing. Once the filter is set, the program's threads run, and their calls about
