@@ -171,14 +171,14 @@ def mapped_again(bench, before=()):
     program, file = prepared(bench)
     if before:
         os.chown(file, 65534, 65534)
-    again = [program, "again", file, "1", "8"]
+    again = [program, "again", file, "1", "5"]
     for own, words in ((0, again), (40, again), (0, ["sh", "-c", '"$@"; exit $?', "sh", *again])):
         now, help_ = summary_of(bench, [*words, str(own)], "--memory", "32M", before=before)
         check("--files (the kernel read mapped files" in help_ and f"% of the checked pages of {file}" in help_, f"{own} MiB: {help_} {now}")
         if words == again:
             check(now["unpaged_files_peak_bytes"] == MIB << 20 and now["files_read_again"] == 1, f"{own} MiB: {now}")
             check(bool(now["started_s"]) == bool(own) and bool(before and own) == bool(now["guarded"]), f"{own} MiB: {now}")
-    for what, options, count in (("once", ["--memory", "32M"], "1"), ("paged", ["--memory", "32M", "--files"], "8"), ("fits", ["--memory", "64M"], "8")):
+    for what, options, count in (("once", ["--memory", "32M"], "1"), ("paged", ["--memory", "32M", "--files"], "5"), ("fits", ["--memory", "64M"], "5")):
         now, help_ = summary_of(bench, [program, "again", file, "1", count, "0"], *options, before=before)
         check("--files" not in help_ and now["files_read_again"] == 0, f"{what}: {help_} {now}")
         check(bool(now["mapped_file_bytes"]) == (what == "paged"), f"{what}: {now}")

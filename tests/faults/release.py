@@ -158,7 +158,7 @@ def cancelled(bench):
             said, status = release(bench, child.pid)
             check(status == 0, f"at last: {said}")
         check_released(bench, child, "at last")
-        status = bench.end(child)
+        status = adopt.ended_early(bench, child)
         check(status == 0 and child.output() == "0 wrong\n", f"status {status}: {child.output()} {child.last_words()}")
     check(undone, "no release was undone")
     return f"{undone} undone"
@@ -239,7 +239,7 @@ def of_a_cgroup(bench):
                 is_refused = all(f"process {child.pid} is not adopted: it was released" in again for child in every if is_alive(child))
                 check(status == 125 and is_refused, f"run {run}: adopted again: status {status}: {again}")
                 for child in every:
-                    status = bench.end(child)
+                    status = adopt.ended_early(bench, child)
                     check((status, child.output()) == (0, "0 wrong\n"), f"run {run}: status {status}: {child.output()} {child.last_words()}")
         finally:
             wait_for(lambda: not adopt.members(group), "the cgroup is empty")
@@ -257,8 +257,8 @@ def check_has_budget(bench, paged, budget, where):
     def leased():
         return sum(counters(bench, child.pid)["lease_bytes"] for child in paged)
 
-    wait_for(lambda: leased() > budget * 0.7, f"{where}: the lease of the released one is taken")
-    check(leased() <= budget, f"{where}: {leased() >> 20} MiB are leased")
+    # Read one after the other, while leases move from one to another.
+    wait_for(lambda: budget * 0.7 < leased() <= budget, f"{where}: the lease of the released one is taken, and no more")
     wait_for(lambda: sum(anonymous_bytes(child.pid) for child in paged) < budget + len(paged) * adopt.SLACK, f"{where}: they are within the budget")
 
 
@@ -346,7 +346,7 @@ def refused(bench):
                 file.write(str(500 * MIB))
             released, status = release(bench, child.pid)
             check(status == 0, released)
-            check(bench.end(child) == 0 and child.output() == "0 wrong\n", child.last_words())
+            check(adopt.ended_early(bench, child) == 0 and child.output() == "0 wrong\n", child.last_words())
     finally:
         wait_for(lambda: not read_first(f"{group}/cgroup.procs"), "the cgroup is empty")
         os.rmdir(group)

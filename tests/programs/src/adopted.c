@@ -3,7 +3,7 @@
  * wait.
  *
  * usage: adopted SECONDS MIB [THREADS]     MIB for each thread; status 0 if no word was wrong, no
- * call failed
+ * call failed. SIGUSR1 ends the time.
  */
 #include <errno.h>
 #include <poll.h>
@@ -25,7 +25,12 @@ enum { MOST = 64, STEPS = 2000 };
 
 static int seconds, mib, count_of_threads;
 static time_t began;
+static volatile sig_atomic_t is_over;
 static uint64_t wrong, touches;
+
+static void end_the_time(int signal) {
+    is_over = signal;
+}
 
 static uint64_t word(uint64_t index, uint64_t version) {
     return (index * 0x9e3779b97f4a7c15 ^ version * 0xda942042e4dd58b5) ^ index >> 7;
@@ -122,7 +127,7 @@ static void *work(void *number) {
     epoll_ctl(poll, EPOLL_CTL_ADD, event, &wish);
     for (size_t i = 0; i < count; i++)
         words[i] = word(i, 0);
-    while (time(NULL) - began < seconds) {
+    while (time(NULL) - began < seconds && !is_over) {
         for (int step = 0; step < STEPS; step++) {
             x ^= x << 13, x ^= x >> 7, x ^= x << 17;
             size_t i = x % count;
@@ -158,8 +163,14 @@ int main(int count, char **arguments) {
     mib = count > 2 ? atoi(arguments[2]) : 10;
     count_of_threads = count > 3 ? atoi(arguments[3]) : 9;
     began = time(NULL);
+    /* Only the first thread, which waits for the others, has a call interrupted by it. */
+    sigset_t one;
+    sigemptyset(&one), sigaddset(&one, SIGUSR1);
+    signal(SIGUSR1, end_the_time);
+    pthread_sigmask(SIG_BLOCK, &one, NULL);
     for (intptr_t i = 0; i < count_of_threads; i++)
         pthread_create(&threads[i], NULL, work, (void *)i);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     for (int i = 0; i < count_of_threads; i++)
         pthread_join(threads[i], NULL);
     printf("%lu wrong\n", wrong);
