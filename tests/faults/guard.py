@@ -69,7 +69,8 @@ def python(bench):
 
 
 def saved(bench):
-    """Programs of four threads, and of two processes with two each, that the limit of a cgroup ends natively: guarded, they end with the right output."""
+    """Programs that the limit of a cgroup ends natively, with four threads, and with two processes of two threads
+    each: guarded, they end with the right output."""
     program, name = python(bench)
     for kind in ("one", "two"):
         words = [program, "-c", GROWS, kind]

@@ -269,7 +269,8 @@ fn follow(adopted: &[Adopted], who: &str) {
     }
 }
 
-fn clear(shown: bool) {
+/// Removes the progress line, if one was shown.
+pub fn clear(shown: bool) {
     if shown {
         let _ = write!(stderr(), "\r\x1b[K");
     }

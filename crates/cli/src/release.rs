@@ -1,5 +1,6 @@
 //! `terapage release`: takes all memory of an adopted program back, and lets it go on unpaged.
 
+use crate::adopt::clear;
 use crate::complain;
 use crate::watch::process::{Paged, not_paged};
 use anyhow::{Context, bail};
@@ -163,12 +164,6 @@ fn follow(paged: &Paged, control: &Control, signals: &Interrupts) -> anyhow::Res
             // Too late if the release has ended, or ends.
             control.change(Stage::Asked, Stage::Cancelled);
         }
-    }
-}
-
-fn clear(shown: bool) {
-    if shown {
-        let _ = write!(stderr(), "\r\x1b[K");
     }
 }
 

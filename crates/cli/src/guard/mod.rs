@@ -69,10 +69,11 @@ pub struct Guard {
 
 /// The time between two looks at the free memory.
 const LOOK: Duration = Duration::from_millis(100);
-/// The time between two searches for programs, unless memory is short: reading `/proc` takes some
-/// 20 us for each process.
+/// The time between two searches for programs, unless memory is short: a search reads files of all
+/// processes.
 const SEARCH: Duration = Duration::from_millis(500);
-/// The time between two attempts while memory is short: it comes back after an adoption.
+/// The time between two attempts while memory is short: an adopted program gives memory back only
+/// after some time.
 const REST: Duration = Duration::from_millis(500);
 
 impl Guard {

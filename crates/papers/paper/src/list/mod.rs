@@ -145,7 +145,7 @@ fn values(row: &Row, kept: &Kept) -> anyhow::Result<(String, String)> {
         here.retain(|value| value != "-");
         here.push("not measured on this machine yet".into());
         if !row.once.is_empty() {
-            here.push(format!("once, busy, two processors, --quick: {}", row.once));
+            here.push(format!("another day, on two busy processors, --quick: {}", row.once));
         }
     }
     Ok((published.join("; "), here.join("; ")))
