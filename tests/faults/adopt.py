@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from bench import SOURCES, for_everybody, read_first
+from bench import SOURCES, for_everybody, of_threads, open_files, read_first
 from harness import Child, Skipped, anonymous_bytes, check, need, need_restricted, need_root, wait_for
 from oci import own_device
 
@@ -158,7 +158,7 @@ def undone(bench):
             check(status == 125 and "goes on as before" in said and said.count("\n") == 0, f"fault {fault}: status {status}: {said}")
             with open(f"/proc/{child.pid}/maps", encoding="ascii") as maps:
                 check("/terapage-host" not in maps.read(), f"fault {fault}: the host is still mapped")
-            links = [os.readlink(f"/proc/{child.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{child.pid}/fd") if os.path.islink(f"/proc/{child.pid}/fd/{fd}")]
+            links = open_files(child.pid)
             check(not [link for link in links if "memfd:terapage" in link or "userfaultfd" in link], f"fault {fault}: {links}")
         check(steps > 5, f"only {steps} steps failed")
         time.sleep(2)
@@ -188,7 +188,7 @@ INTERRUPTED = (232, 45, 0, 19, 47, 128, 220, 43, 44)
 
 def waiting(pid):
     """The number of a process's threads that are in such a call."""
-    calls = [read_first(f"/proc/{pid}/task/{thread}/syscall").split(" ")[0] for thread in os.listdir(f"/proc/{pid}/task")]
+    calls = [text.split(" ")[0] for text in of_threads(pid, "syscall")]
     return len([call for call in calls if call.isdigit() and int(call) in INTERRUPTED])
 
 
@@ -381,7 +381,7 @@ def cgroup(place):
 def is_paged(pid):
     """Whether a process has a pager, or the table of a job whose members get one."""
     try:
-        return any("memfd:terapage" in os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
+        return any("memfd:terapage" in link for link in open_files(pid))
     except OSError:
         return False
 
@@ -461,7 +461,7 @@ VFORK = 58
 
 def in_vfork(pid):
     """Whether a thread of a process is inside vfork."""
-    return any(read_first(f"/proc/{pid}/task/{thread}/syscall").startswith(f"{VFORK} ") for thread in os.listdir(f"/proc/{pid}/task"))
+    return any(text.startswith(f"{VFORK} ") for text in of_threads(pid, "syscall"))
 
 
 def inside_vfork(bench):

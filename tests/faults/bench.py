@@ -128,6 +128,31 @@ def read_first(path):
         return file.read().strip()
 
 
+def of_threads(pid, name):
+    """The text of `/proc/PID/task/*/NAME` for each thread of a process, but for threads that end meanwhile."""
+    texts = []
+    for thread in listed(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            texts.append(read_first(f"/proc/{pid}/task/{thread}/{name}"))
+    return texts
+
+
+def open_files(pid):
+    """What the descriptors of a process are, but for those that are closed meanwhile."""
+    links = []
+    for fd in listed(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return links
+
+
+def listed(folder):
+    """What is in a folder of a process; nothing once the process has ended."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.listdir(folder)
+    return []
+
+
 def paged_in(bench, process):
     """Bytes that a process has paged in."""
     shown = subprocess.run(
@@ -173,6 +198,6 @@ def holders(paths):
 def holds(pid, paths):
     """Whether a process has one of these files open."""
     try:
-        return any(os.readlink(f"/proc/{pid}/fd/{number}") in paths for number in os.listdir(f"/proc/{pid}/fd"))
+        return any(link in paths for link in open_files(pid))
     except OSError:
         return False

@@ -12,7 +12,7 @@ import threading
 import time
 
 import adopt
-from bench import read_first
+from bench import of_threads, open_files, read_first
 from harness import Child, Failed, anonymous_bytes, check, need, need_root, wait_for
 
 MIB = 1 << 20
@@ -32,17 +32,6 @@ def counters(bench, pid):
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
-def threads(pid):
-    """The names of a process's threads."""
-    return [read_first(f"/proc/{pid}/task/{number}/comm") for number in os.listdir(f"/proc/{pid}/task")]
-
-
-def open_files(pid):
-    """What the descriptors of a process are."""
-    folder = f"/proc/{pid}/fd"
-    return [os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder) if os.path.islink(f"{folder}/{fd}")]
-
-
 def start_of(bench):
     seed = int(os.environ.get("TERAPAGE_SEED", time.time_ns() % 1000000))
     print(f"seed {seed}", flush=True)
@@ -56,7 +45,7 @@ def check_released(bench, child, where):
         return
     check(now["released"] == 1 and now["resident_bytes"] == 0 and now["store_bytes"] == 0, f"{where}: {now}")
     # The pager's thread is just ending.
-    wait_for(lambda: not [name for name in threads(child.pid) if name.strip() in OURS], f"{where}: the pager's threads have ended")
+    wait_for(lambda: not [name for name in of_threads(child.pid, "comm") if name in OURS], f"{where}: the pager's threads have ended")
     links = [link for link in open_files(child.pid) if "[userfaultfd]" in link or "io_uring" in link]
     check(not links, f"{where}: {links}")
     for said, status in (adopt.adopt(bench, child.pid, "64M"), release(bench, child.pid)):
