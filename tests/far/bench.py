@@ -12,9 +12,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(os.path.dirname(HERE), "lib")]
 
-from harness import Child, Skipped, check, need, wait_for  # noqa: E402
+from harness import Child, Skipped, check, free_port, need, wait_for  # noqa: E402
 
-TIMEOUT_S = 150
+TIMEOUT_S = 600
 OPTIONS = ("--memory", "16M", "--block")
 BLOCK = "64K"
 """Options of the programs here: their data is several times as large as the budget."""
@@ -39,7 +39,7 @@ def tls_program(place):
             continue
         # The server reports a missing certificate, or that it has no TLS, before it starts.
         words = ["--port", "0", "--tls-port", str(free_port()), "--tls-cert-file", os.path.join(place, "nowhere")]
-        ran = subprocess.run([name, *words], capture_output=True, text=True, timeout=30, cwd=place, check=False)
+        ran = subprocess.run([name, *words], capture_output=True, text=True, timeout=300, cwd=place, check=False)
         if "Failed to configure TLS" in ran.stdout + ran.stderr:
             return shutil.which(name)
     raise Skipped("no valkey-server or redis-server with TLS")
@@ -69,13 +69,19 @@ class Server:
             self.process = subprocess.Popen(
                 [program, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        wait_for(self.answers, "the server answers", 30)
+        wait_for(self.answers, "the server answers")
 
     def answers(self):
+        check(self.process.poll() is None, f"the server ends: {self.log()}")
         try:
             return self.call("PING") == "PONG"
         except OSError:
             return False
+
+    def log(self):
+        """The end of what the server has said."""
+        with open(os.path.join(self.place, "log"), encoding="utf-8", errors="replace") as log:
+            return log.read()[-300:]
 
     @property
     def url(self):
@@ -112,6 +118,22 @@ class Server:
         check(keys == 0, f"{keys} keys stay on the server: {sorted(self.call('KEYS', '*'))[-3:]} {self.call('SMEMBERS', 'tp:all')} {[self.call('HGETALL', key) for key in self.call('KEYS', 'tp:{????????????????}')]}")
 
 
+def calls_of(text, *names):
+    """How often a server has executed commands, by its `INFO commandstats`."""
+    return sum(int(count) for name in names for count in re.findall(rf"cmdstat_{name}:calls=(\d+)", text))
+
+
+def kill_connections(server, stop, pause_s):
+    """Ends all connections of a server again and again, each time once blocks were read or written."""
+    before = 0
+    while not stop.wait(pause_s):
+        with contextlib.suppress(OSError):
+            done = calls_of(server.call("INFO", "commandstats"), "get", "getrange", "set", "setrange")
+            if done > before + 4:
+                server.call("CLIENT", "KILL", "TYPE", "normal")
+                before = done
+
+
 def call(port, *words, password=None):
     """A command's reply; errors are returned as texts."""
     with socket.create_connection(("127.0.0.1", port), 20) as connection:
@@ -136,12 +158,6 @@ def read_reply(file):
     if sign == b"-":
         return "error: " + rest
     return rest
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Bench:

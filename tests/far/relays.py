@@ -15,9 +15,11 @@ class Relay:
         self.to_port = port or server.port
         self.spoil = spoil
         self.random = random.Random(seed)
+        self.large = self.random.randrange(50)
+        """So many large replies come before the first that is spoilt; after it, one in a hundred is."""
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        self.spoilt = 0
+        self.spoilt, self.lock = 0, threading.Lock()
         threading.Thread(target=self.accept, daemon=True).start()
 
     @property
@@ -39,8 +41,7 @@ class Relay:
     def carry(self, source, target, is_reply):
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                if is_reply and len(data) > 30000 and self.random.random() < 0.01:
-                    self.spoilt += 1
+                if is_reply and len(data) > 30000 and self.is_next():
                     data = self.spoil(self.random, bytearray(data))
                 if data is None:
                     break
@@ -48,6 +49,14 @@ class Relay:
         for end in (source, target):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+    def is_next(self):
+        """Whether a large reply is to be spoilt."""
+        with self.lock:
+            self.large -= 1
+            is_next = self.random.random() < 0.01 if self.spoilt else self.large < 0
+            self.spoilt += is_next
+        return is_next
 
     def close(self):
         self.listener.close()

@@ -4,8 +4,8 @@ import contextlib
 import os
 import socket
 
-from harness import Child, check, wait_for
-from bench import free_port, server_program
+from harness import Child, check, free_port, wait_for
+from bench import server_program
 
 
 def served(bench):
@@ -37,7 +37,7 @@ def served(bench):
             check(child.process.poll() is None, f"the server ends: {child.last_words()} {child.output()[-300:]}")
             return False
 
-        wait_for(is_up, "the server listens", 30)
+        wait_for(is_up, "the server listens")
         with open(f"/proc/{child.pid}/cmdline", encoding="latin-1") as line:
             check("rightword" not in line.read(), "the password is in the command line")
         bench.refused(f"valkey://127.0.0.1:{port}", "NOAUTH")

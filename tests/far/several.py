@@ -12,7 +12,8 @@ import subprocess
 import threading
 import time
 
-from harness import ROOT, Child, check, need, wait_for
+from bench import TIMEOUT_S
+from harness import ROOT, Child, check, free_port, need, wait_for
 
 NODE_TIMEOUT_MS = "2000"
 
@@ -28,8 +29,8 @@ def shards(bench):
     for placement in ("simple", "round-robin"):
         servers = [bench.server("--maxmemory", size, name=f"{placement}{size}") for size in ("40mb", "1gb")]
         # The first server is the first to be full.
-        stores = ["--store", servers[0].url + "?stall=2s", "--placement", placement]
-        child = bench.churn(servers[1].url + "?stall=2s", options=stores, passes="1")
+        stores = ["--store", servers[0].url + "?stall=5s", "--placement", placement]
+        child = bench.churn(servers[1].url + "?stall=5s", options=stores, passes="1")
         bench.ready(child)
         keys = [server.call("DBSIZE") for server in servers]
         check(min(keys) > 2, f"{placement}: keys of the servers: {keys}")
@@ -38,7 +39,7 @@ def shards(bench):
         for server in servers:
             server.check_empty()
         told.append(f"{placement} {keys}")
-    child = bench.churn(servers[1].url + "?stall=2s", options=stores, passes="1")
+    child = bench.churn(servers[1].url + "?stall=5s", options=stores, passes="1")
     bench.ready(child)
     servers[1].stop()
     bench.go_on()
@@ -72,14 +73,14 @@ class Cluster:
         for number, server in enumerate(self.servers[1:], 1):
             self.servers[0].call("CLUSTER", "MEET", "127.0.0.1", server.port, self.buses[number])
         for server in self.servers:
-            wait_for(lambda s=server: f"cluster_known_nodes:{len(self.servers)}" in s.call("CLUSTER", "INFO"), "all are known", 60)
+            wait_for(lambda s=server: f"cluster_known_nodes:{len(self.servers)}" in s.call("CLUSTER", "INFO"), "all are known")
         self.ids = {server: server.call("CLUSTER", "MYID") for server in self.servers}
         for number, server in enumerate(self.servers[masters:]):
             check(server.call("CLUSTER", "REPLICATE", self.ids[self.servers[number % masters]]) == "OK", "it does not follow")
         for server in self.servers[masters:]:
-            wait_for(lambda s=server: "master_link_status:up" in s.call("INFO", "replication"), "replicas follow", 60)
+            wait_for(lambda s=server: "master_link_status:up" in s.call("INFO", "replication"), "replicas follow")
         for server in self.servers:
-            wait_for(lambda s=server: "cluster_state:ok" in s.call("CLUSTER", "INFO"), "the cluster is up", 60)
+            wait_for(lambda s=server: "cluster_state:ok" in s.call("CLUSTER", "INFO"), "the cluster is up")
         self.masters = self.servers[:masters]
 
     @property
@@ -113,13 +114,6 @@ class Cluster:
     def check_empty(self):
         """Checks that no program has left anything."""
         check(not self.keys(), f"keys stay: {self.keys()[:5]}")
-
-
-def free_port():
-    """A port that is not in use."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def reshard(bench, passes, least):
@@ -169,7 +163,7 @@ def resharded(bench):
 
 def right_or_stopped(bench, child, number, says):
     """Expects the right bytes, or one line that says what is lost."""
-    status = child.wait(150)
+    status = child.wait(TIMEOUT_S)
     lines = [line for line in child.errors().splitlines() if "warning" not in line]
     check("WRONG" not in child.output(), f"TERAPAGE_SEED={number}: wrong bytes: {child.output()}")
     if status == 0:
@@ -204,7 +198,7 @@ def failed_over(bench):
             replica.signal(signal.SIGSTOP)
         bench.go_on()
         # More than the connection's buffers hold: that much reaches the replica all the same.
-        wait_for(lambda m=master, b=before, h=how: written(m) > b + (40 << 20) * ("stale" in h), "it writes", 60)
+        wait_for(lambda m=master, b=before, h=how: written(m) > b + (40 << 20) * ("stale" in h), "it writes")
         time.sleep(chance.random())
         check(child.process.poll() is None, "the program ended too early")
         master.stop()
@@ -226,7 +220,7 @@ class Sentinels:
         self.master = bench.server(name=f"{name}-master")
         follows = ["--replicaof", "127.0.0.1", str(self.master.port), "--repl-diskless-sync-delay", "0"]
         self.replica = bench.server(*follows, name=f"{name}-replica")
-        wait_for(lambda: "master_link_status:up" in self.replica.call("INFO", "replication"), "the replica follows", 60)
+        wait_for(lambda: "master_link_status:up" in self.replica.call("INFO", "replication"), "the replica follows")
         self.ports = []
         for number in range(count):
             port = free_port()
@@ -244,7 +238,7 @@ class Sentinels:
             bench.stack.callback(process.kill)
             self.ports.append(port)
         for port in self.ports:
-            wait_for(lambda p=port: self.knows(bench, p), "the sentinel knows the replica", 60)
+            wait_for(lambda p=port: self.knows(bench, p), "the sentinel knows the replica")
 
     @staticmethod
     def knows(bench, port):
@@ -292,11 +286,11 @@ def swept_by_others(bench):
     gone = bench.churn(server.url)
     bench.ready(gone)
     gone.process.kill()
-    gone.wait(150)
+    gone.wait(TIMEOUT_S)
     idle = bench.churn(server.url, passes="1")
     way = bench.way
     bench.ready(idle)
-    wait_for(lambda: len(server.call("SMEMBERS", "tp:all")) == 1, "the dead one is removed", 60)
+    wait_for(lambda: len(server.call("SMEMBERS", "tp:all")) == 1, "the dead one is removed")
     os.write(way, b"\n")
     bench.good(idle)
     server.check_empty()
@@ -311,13 +305,13 @@ def many_come_and_go(bench):
         with contextlib.ExitStack() as stack:
             before = server.call("SCARD", "tp:all")
             children = [stack.enter_context(Child(argv, bench.place, stdout=f"out{number}")) for number in range(5)]
-            wait_for(lambda: server.call("SCARD", "tp:all") >= before + 5, "they come", 60)  # noqa: B023
+            wait_for(lambda: server.call("SCARD", "tp:all") >= before + 5, "they come")  # noqa: B023
             for child in children:
                 child.process.kill()
     left = server.call("SCARD", "tp:all")
     idle = bench.churn(server.url, passes="1")
     bench.ready(idle)
-    wait_for(lambda: server.call("SCARD", "tp:all") == 1, "the dead ones are removed", 300)
+    wait_for(lambda: server.call("SCARD", "tp:all") == 1, "the dead ones are removed")
     bench.go_on()
     bench.good(idle)
     server.check_empty()
@@ -433,7 +427,7 @@ def slurm(bench, scripts):
         url = said["export TERAPAGE_FAR"].rsplit(" ", 1)[1]
         child = bench.churn(url, env={"TERAPAGE_STORE_PASSWORD_FILE": said["export TERAPAGE_STORE_PASSWORD_FILE"]}, passes="1")
         bench.go_on()
-        status = child.wait(150)
+        status = child.wait(TIMEOUT_S)
         # The program is as large as the server, which keeps some memory free.
         check(status == 0 or "full" in child.errors(), f"status {status}: {child.last_words()}")
         check("WRONG" not in child.output(), child.output())
@@ -464,7 +458,7 @@ def bare(bench):
     runs += [["stream", "receiver", "connections=2", "run=4"], ["latency"]]
     for words in runs:
         small = ["data=64", "pool=16"]
-        ran = subprocess.run([program, *words, *small], capture_output=True, text=True, timeout=120, check=False)
+        ran = subprocess.run([program, *words, *small], capture_output=True, text=True, timeout=300, check=False)
         check(ran.returncode == 0, f"{words}: status {ran.returncode}: {ran.stderr}")
     return f"{len(runs)} runs"
 
