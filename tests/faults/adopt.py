@@ -1,6 +1,8 @@
 """Programs that are adopted while they run: `terapage adopt`."""
 
+import contextlib
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -8,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from bench import SOURCES, for_everybody, of_threads, open_files, read_first
+from bench import SOURCES, TIMEOUT_S, for_everybody, of_threads, open_files, read_first
 from harness import Child, Skipped, anonymous_bytes, check, need, need_restricted, need_root, wait_for
 from oci import own_device
 
@@ -54,8 +56,21 @@ def victim(bench, *flags):
     return bench.build("adopted.c", "-pthread", *flags)
 
 
-def ended_early(bench, child):
-    """Ends the time of such a program, and returns its status."""
+LONG_S = "200"
+"""The time of such a program that a test ends early."""
+
+
+def handles(pid, number):
+    """Whether a process has a handler for a signal."""
+    with contextlib.suppress(OSError):
+        return int(re.search(r"^SigCgt:\s*(\w+)", read_status(pid), re.MULTILINE)[1], 16) >> number - 1 & 1
+    return False
+
+
+def ended_early(bench, child, after_s=0):
+    """Ends the time of such a program, which goes on for a while before, and returns its status."""
+    time.sleep(after_s)
+    wait_for(lambda: child.process.poll() is not None or handles(child.pid, signal.SIGUSR1), "the program has begun")
     child.process.send_signal(signal.SIGUSR1)
     return bench.end(child)
 
@@ -67,14 +82,14 @@ def at_random(bench):
     moments, pauses = random.Random(seed), []
     for run in range(RUNS):
         program = victim(bench, *(["-static"] if run % 2 else []))
-        with Child([program, "12", "16"], bench.place) as child:
+        with Child([program, LONG_S, "16"], bench.place) as child:
             time.sleep(moments.uniform(0, 4))
             said, status = adopt(bench, child.pid, "64M")
             check(status == 0, f"run {run}: {said}")
             now = anonymous_bytes(child.pid)
             check(now < 64 * MIB + SLACK or child.process.poll() is not None, f"run {run}: {now >> 20} MiB are in memory")
             pauses.append(int(re.search(r"stopped for (\d+) ms", said)[1]))
-            status = bench.end(child)
+            status = ended_early(bench, child, 6)
             check(status == 0 and child.output() == "0 wrong\n", f"run {run}: status {status}: {child.output()} {child.last_words()}")
     return f"stopped for {min(pauses)} to {max(pauses)} ms"
 
@@ -135,7 +150,8 @@ def at_moments(bench):
                 check(end == 0, f"{where}: status {end}: {child.last_words()}; {said}")
                 check(child.output() == native, f"{where}: the output differs: {child.output()[:300]} {child.last_words()}; {said}")
                 if status != 0:
-                    check("goes on as before" in said, f"{where}: {said}")
+                    # On a busy machine it may end earlier than it does natively.
+                    check("goes on as before" in said or "ended" in said or "no such process" in said, f"{where}: {said}")
                     print(f"{where}: {said}", flush=True)
                     continue
                 adopted[kind] = adopted.get(kind, 0) + 1
@@ -147,7 +163,7 @@ def at_moments(bench):
 def undone(bench):
     """Each step fails once: the program goes on as before, with its mappings, descriptors and threads."""
     program = victim(bench)
-    with Child([program, "40", "4"], bench.place) as child:
+    with Child([program, LONG_S, "4"], bench.place) as child:
         time.sleep(1)
         steps = 0
         for fault in range(40):
@@ -161,8 +177,7 @@ def undone(bench):
             links = open_files(child.pid)
             check(not [link for link in links if "memfd:terapage" in link or "userfaultfd" in link], f"fault {fault}: {links}")
         check(steps > 5, f"only {steps} steps failed")
-        time.sleep(2)
-        status = ended_early(bench, child)
+        status = ended_early(bench, child, 2)
         check(status == 0 and child.output() == "0 wrong\n", f"status {status}: {child.output()} {child.last_words()}")
     return f"{steps} steps"
 
@@ -281,13 +296,13 @@ def refused_by_files(bench):
     for words in (["truncate", "-s", "24M", bench.path("disk")], ["mkfs.ext4", "-q", bench.path("disk")], ["mount", "-o", "loop", bench.path("disk"), small]):
         subprocess.run(words, check=True, capture_output=True)
     try:
-        with Child([fills, "8", "16"], bench.place) as child:
+        with Child([fills, LONG_S, "16"], bench.place) as child:
             wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
             argv = [*bench.command, "adopt", "--memory", "32M", "--store", small, str(child.pid)]
             done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
             check(done.returncode == 125 and done.stderr.count("\n") == 1 and " free, and " in done.stderr, f"a small store: {done.returncode}: {done.stderr}")
             said = done.stderr.strip()
-            check(bench.end(child) == 0 and child.output() == "0 wrong\n", child.last_words())
+            check(ended_early(bench, child, 1) == 0 and child.output() == "0 wrong\n", child.last_words())
     finally:
         subprocess.run(["umount", small], check=False)
     return said
@@ -298,14 +313,14 @@ def of_a_user(bench):
     program = victim(bench)
     os.chmod(bench.place, 0o755)
     os.chmod(bench.store, 0o777)
-    argv = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups", program, "10", "16"]
+    argv = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups", program, LONG_S, "16"]
     with Child(argv, bench.place) as child:
         wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
         said, status = adopt(bench, child.pid, "64M")
         check(status == 0, said)
         now = anonymous_bytes(child.pid)
         check(now < 64 * MIB + SLACK or child.process.poll() is not None, f"{now >> 20} MiB are in memory")
-        status = bench.end(child)
+        status = ended_early(bench, child, 3)
         check(status == 0 and child.output() == "0 wrong\n", f"status {status}: {child.output()} {child.last_words()}")
     return ""
 
@@ -320,7 +335,7 @@ def by_a_user(bench):
     lent = f'mount --bind {own_device(bench.place, 1001)} /dev/userfaultfd && exec "$@"'
     scope = "/proc/sys/kernel/yama/ptrace_scope"
     traces = not os.path.exists(scope) or read_first(scope) == "0"
-    with Child([*user, program, "10", "16"], bench.place) as child:
+    with Child([*user, program, LONG_S, "16"], bench.place) as child:
         wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
         said, status = adopt(bench, child.pid, "64M", who=user)
         why = "page faults" if traces else "ptrace_scope"
@@ -332,7 +347,7 @@ def by_a_user(bench):
             check(now < 64 * MIB + SLACK or child.process.poll() is not None, f"{now >> 20} MiB are in memory")
         else:
             check(status == 125 and "ptrace_scope" in said, f"status {status}: {said}")
-        status = bench.end(child)
+        status = ended_early(bench, child, 3)
         check(status == 0 and child.output() == "0 wrong\n", f"status {status}: {child.output()} {child.last_words()}")
     return said.rpartition(": ")[2]
 
@@ -340,12 +355,12 @@ def by_a_user(bench):
 def refused(bench):
     """What cannot be adopted is refused in one line, with status 125."""
     program = victim(bench)
-    with bench.start([program, "6", "16"], "--memory", "64M") as paged:
+    with bench.start([program, LONG_S, "16"], "--memory", "64M") as paged:
         wait_for(lambda: anonymous_bytes(paged.pid) > 40 * MIB, "the program has begun")
         for pid, why in ((paged.pid, "paged already"), (999_999_999, "no such process"), (2, "kernel's")):
             said, status = adopt(bench, pid, "64M")
             check(status == 125 and why in said and said.count("\n") == 0, f"{why}: status {status}: {said}")
-        check(bench.end(paged) == 0, paged.last_words())
+        check(ended_early(bench, paged) == 0, paged.last_words())
     with Child(["sleep", "600"], bench.place) as child:
         os.kill(child.pid, signal.SIGSTOP)
         wait_for(lambda: "State:\tT" in read_status(child.pid), "the program has stopped")
@@ -355,11 +370,13 @@ def refused(bench):
 
 
 GROWS = """
-import time
+import os, sys, time
 parts = []
 for step in range(80):
     parts.append(bytearray([step]) * (4 << 20))
-    time.sleep(0.1)
+    time.sleep(0.05)
+    while step == 25 and not os.path.exists(sys.argv[1]):
+        time.sleep(0.05)
 print(sum(part.count(step) for step, part in enumerate(parts)) >> 20)
 """
 
@@ -400,7 +417,7 @@ STARTS = """
 import signal, subprocess, sys, time
 began, ended, over = time.monotonic(), 0, []
 signal.signal(signal.SIGUSR1, lambda *_: over.append(True))
-while not over and time.monotonic() - began < 20:
+while not over and time.monotonic() - began < 200:
     done = [subprocess.Popen([sys.argv[1], "1", "1", "2"], stderr=subprocess.DEVNULL, stdout=subprocess.PIPE) for _ in range(2)]
     ended += sum(one.communicate()[0] == b"0 wrong\\n" and one.returncode == 0 for one in done)
     time.sleep(0.01)
@@ -425,8 +442,8 @@ def of_a_cgroup(bench):
             for place in places:
                 os.mkdir(place)
             with (
-                Child(in_group(group, program, "25", "16", "5"), places[0]) as one,
-                Child(in_group(below, program, "25", "16", "5"), places[1]) as two,
+                Child(in_group(group, program, LONG_S, "16", "5"), places[0]) as one,
+                Child(in_group(below, program, LONG_S, "16", "5"), places[1]) as two,
                 Child(in_group(group, INTERPRETER, "-c", STARTS, program), places[2]) as starter,
             ):
                 wait_for(lambda: anonymous_bytes(one.pid) + anonymous_bytes(two.pid) > 150 * MIB, "the programs have begun")
@@ -436,8 +453,9 @@ def of_a_cgroup(bench):
                     check(is_paged(child.pid) or child.process.poll() is not None, f"{child.argv} is not paged: {said}")
                 now = anonymous_bytes(one.pid) + anonymous_bytes(two.pid)
                 check(now < 96 * MIB + 3 * SLACK, f"{parent}: {now >> 20} MiB are in memory")
-                late = [pid for pid in members(group, below) if not is_paged(pid) and os.path.exists(f"/proc/{pid}/exe")]
-                check(not late or not [pid for pid in late if is_there(pid)], f"not paged: {late}: {said}")
+                # One that was just made has its table soon.
+                late = [pid for pid in members(group, below) if is_unpaged(pid)]
+                wait_for(lambda: not [pid for pid in late if is_unpaged(pid)], f"{late} are paged: {said}")
                 time.sleep(4)
                 for child, says in ((one, "0 wrong\n"), (two, "0 wrong\n"), (starter, "all right\n")):
                     status = ended_early(bench, child)
@@ -449,10 +467,9 @@ def of_a_cgroup(bench):
     return said.rpartition("; ")[2]
 
 
-def is_there(pid):
-    """Whether a process still runs, unpaged, a while later: one that was just made has its table soon."""
-    time.sleep(0.5)
-    return os.path.exists(f"/proc/{pid}/exe") and not is_paged(pid)
+def is_unpaged(pid):
+    """Whether a process is there, and has no pager."""
+    return not is_paged(pid) and os.path.exists(f"/proc/{pid}/exe")
 
 
 VFORK = 58
@@ -473,11 +490,11 @@ def inside_vfork(bench):
     try:
         for thread in "01":
             for target in ("", f"--cgroup={group}"):
-                with Child(in_group(group, program, "6", "60", "300", thread), bench.place) as child:
+                with Child(in_group(group, program, LONG_S, "60", "300", thread), bench.place) as child:
                     wait_for(lambda: anonymous_bytes(child.pid) > 50 * MIB and in_vfork(child.pid), "it is inside vfork")
                     said, status = adopt(bench, target or child.pid, "32M")
                     check(status == 0 and is_paged(child.pid), f"thread {thread} {target}: status {status}: {said}")
-                    status = bench.end(child)
+                    status = ended_early(bench, child, 3)
                     check((status, child.output()) == (0, "0 wrong\n"), f"thread {thread} {target}: status {status}: {child.output()} {child.last_words()}")
     finally:
         wait_for(lambda: not members(group), "the cgroup is empty")
@@ -494,14 +511,14 @@ def refused_cgroups(bench):
         for path, why in ((bench.place, "is not a cgroup"), (os.path.dirname(group), "all processes"), (f"{group}/none", "No such file"), (group, "no process")):
             said, status = adopt(bench, f"--cgroup={path}", "64M")
             check(status == 125 and why in said and said.count("\n") == 0, f"{path}: status {status}: {said}")
-        with Child(in_group(group, program, "6", "16"), bench.place) as child, Child(in_group(group, "sleep", "600"), bench.place, stdout="sleep") as sleep:
+        with Child(in_group(group, program, LONG_S, "16"), bench.place) as child, Child(in_group(group, "sleep", "600"), bench.place, stdout="sleep") as sleep:
             wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
             os.kill(sleep.pid, signal.SIGSTOP)
             wait_for(lambda: "State:\tT" in read_status(sleep.pid), "the other has stopped")
             said, status = adopt(bench, f"--cgroup={group}", "64M")
             check(status == 125 and f"process {sleep.pid} is not adopted: it is stopped" in said and "1 process of" in said, f"status {status}: {said}")
             check(is_paged(child.pid) and not is_paged(sleep.pid), said)
-            status = bench.end(child)
+            status = ended_early(bench, child, 3)
             check((status, child.output()) == (0, "0 wrong\n"), f"status {status}: {child.output()} {child.last_words()}")
     finally:
         wait_for(lambda: not members(group), "the cgroup is empty")
@@ -520,13 +537,14 @@ def saved(bench):
             file.write(str(200 * MIB))
 
         def run(memory):
-            enter = f"echo $$ > {group}/cgroup.procs; exec python3 -c '{GROWS}'"
-            with Child(["sh", "-c", enter], bench.place) as child:
+            goes_on = bench.path(f"goes-on-{memory}")
+            with Child(in_group(group, "python3", "-c", GROWS, goes_on), bench.place) as child:
                 wait_for(lambda: anonymous_bytes(child.pid) > 40 * MIB, "the program has begun")
                 if memory:
                     said, status = adopt(bench, child.pid, memory)
                     check(status == 0, said)
-                return child.wait(300), child.output()
+                pathlib.Path(goes_on).touch()
+                return child.wait(TIMEOUT_S), child.output()
 
         status, output = run(None)
         check(status == -9, f"natively it was not ended: status {status}: {output}")

@@ -15,7 +15,7 @@ from harness import Child, Skipped, check, copied_for_everybody, need, need_root
 
 SOURCES = os.path.join(TESTS, "programs", "src")
 C_HEADERS = os.path.join(os.path.dirname(TESTS), "crates", "paging", "capi", "include")
-TIMEOUT_S = 120
+TIMEOUT_S = 600
 
 
 class Bench:

@@ -6,12 +6,11 @@ import os
 import re
 import shutil
 import signal
-import socket
 import urllib.error
 import urllib.parse
 import urllib.request
 
-from harness import ROOT, Child, check, need, wait_for
+from harness import ROOT, Child, check, free_port, need, wait_for
 
 TIMEOUT_S = 300
 CONFIG = """
@@ -62,8 +61,7 @@ def board(bench):
     victim, ready, second = bench.build("victim.c"), bench.path("ready"), bench.path("second")
     os.mkdir(second)
     metrics = [*bench.command, "metrics", "--listen", "127.0.0.1:0", "--by", "cgroup"]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = "127.0.0.1:%d" % free.getsockname()[1]
+    address = f"127.0.0.1:{free_port()}"
     with bench.start([victim, "96", ready], "--memory", "32M", store=f"mirror:{bench.store}+{second}") as child, \
             Child(metrics, bench.place, stdout="metrics") as server:
         wait_for(lambda: "http://" in server.errors(), "the metrics", TIMEOUT_S)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from adopt import is_paged, read_status
+from adopt import LONG_S, ended_early, is_paged, read_status
 from bench import for_everybody, mounted, read_first
 from elastic import PATIENCE_S, group
 from harness import Child, anonymous_bytes, check, need, need_restricted, need_root, wait_for
@@ -56,7 +56,17 @@ def guard(bench, *options, who=(), before=()):
 
 def adopted(child, which):
     """The lines that say that a process of this number, or processes of this name, were adopted."""
-    return [line for line in child.errors().splitlines() if " is adopted: " in line and re.search(rf"\b{which}\b", line)]
+    return [line for line in lines_of(child) if " is adopted: " in line and re.search(rf"\b{which}\b", line)]
+
+
+def whole_lines(text):
+    """The lines of a text that grows: the last one may not be whole yet."""
+    return text.rpartition("\n")[0].splitlines()
+
+
+def lines_of(child):
+    """What a guard has said."""
+    return whole_lines(child.errors())
 
 
 def python(bench):
@@ -100,18 +110,18 @@ def left_alone(bench):
     name = os.path.basename(listed)
     with group(1024) as box:
         with (
-            Child(box.enter([other, "12", "50", "3"]), bench.path("a")) as larger,
-            Child([listed, "12", "50", "3"], bench.path("b")) as outside,
-            Child(box.enter([listed, "12", "40", "3"]), bench.path("c")) as child,
+            Child(box.enter([other, LONG_S, "50", "3"]), bench.path("a")) as larger,
+            Child([listed, LONG_S, "50", "3"], bench.path("b")) as outside,
+            Child(box.enter([listed, LONG_S, "40", "3"]), bench.path("c")) as child,
         ):
             # So much is never free in the cgroup.
             with guard(bench, "--allow", "list*", "--free", "90", "--cgroup", box.path, "--memory", "64M") as watcher:
                 wait_for(lambda: adopted(watcher, name), "a program is adopted")
-                lines = watcher.errors().splitlines()
+                lines = lines_of(watcher)
             check(is_paged(child.pid) and not is_paged(larger.pid) and not is_paged(outside.pid), f"paged: {lines}")
             check(len(lines) == 2 and f"process {child.pid} " in lines[1], f"{lines}")
             for one in (larger, outside, child):
-                status = one.wait(PATIENCE_S)
+                status = ended_early(bench, one, 1)
                 check((status, one.output()) == (0, "0 wrong\n"), f"status {status}: {one.output()} {one.last_words()}")
         check(not os.listdir(bench.store), f"files stay behind: {os.listdir(bench.store)}")
     return ""
@@ -124,7 +134,7 @@ def again(bench):
     for place in "ab":
         os.mkdir(bench.path(place))
     with group(1024) as box:
-        with Child(box.enter([program, "30", "60", "2"]), bench.path("a")) as stopped, Child(box.enter([program, "20", "40", "2"]), bench.path("b")) as second:
+        with Child(box.enter([program, LONG_S, "60", "2"]), bench.path("a")) as stopped, Child(box.enter([program, LONG_S, "40", "2"]), bench.path("b")) as second:
             wait_for(lambda: anonymous_bytes(stopped.pid) > 100 * MIB and anonymous_bytes(second.pid) > 70 * MIB, "the programs have begun")
             os.kill(stopped.pid, signal.SIGSTOP)
             wait_for(lambda: "State:\tT" in read_status(stopped.pid), "the program has stopped")
@@ -132,7 +142,7 @@ def again(bench):
             with Child(words, bench.place, stdout="guard") as watcher:
 
                 def events(kind, child):
-                    lines = map(json.loads, watcher.output().splitlines())
+                    lines = map(json.loads, whole_lines(watcher.output()))
                     return [one for one in lines if one["event"] == kind and one["pid"] == child.pid]
 
                 wait_for(lambda: len(events("refused", stopped)) > 1, "the program is refused twice")
@@ -146,7 +156,7 @@ def again(bench):
                 os.kill(watcher.pid, signal.SIGTERM)
                 check(watcher.wait(PATIENCE_S) == -signal.SIGTERM and not watcher.errors(), f"the guard: {watcher.last_words()}")
             for one in (stopped, second):
-                status = one.wait(PATIENCE_S)
+                status = ended_early(bench, one, 1)
                 check((status, one.output()) == (0, "0 wrong\n"), f"status {status}: {one.output()} {one.last_words()}")
         check(not os.listdir(bench.store), f"files stay behind: {os.listdir(bench.store)}")
     return ""
@@ -183,9 +193,11 @@ def killed(bench):
     with group(1024) as box, guard(bench, "--allow", name, "--free", "90", "--cgroup", box.path) as watcher:
         for run in range(20):
             with Child(box.enter([program, "-c", WAITS]), bench.place) as child:
+                end = time.monotonic() + PATIENCE_S
                 with urgent():
                     while (status := read_status(child.pid)).find("TracerPid:\t0") > 0 and not adopted(watcher, f"{child.pid}"):
                         check(child.process.poll() is None, f"run {run}: the program has ended: {child.last_words()}")
+                        check(time.monotonic() < end, f"run {run}: the guard does nothing: {watcher.errors()}")
                         time.sleep(0.0002)
                     os.kill(child.pid, signal.SIGKILL)
                 caught += "TracerPid:\t0" not in status
@@ -206,12 +218,11 @@ def no_room(bench):
     os.mkdir(bench.store)
     for words in (["truncate", "-s", "40M", disk], ["mkfs.ext4", "-q", disk]):
         subprocess.run(words, check=True, capture_output=True)
-    with mounted(bench.store, "-o", "loop", disk), group(1024) as box, Child(box.enter([program, "10", "40", "3"]), bench.place) as child:
+    with mounted(bench.store, "-o", "loop", disk), group(1024) as box, Child(box.enter([program, LONG_S, "40", "3"]), bench.place) as child:
         with guard(bench, "--allow", "adopted", "--free", "90", "--cgroup", box.path) as watcher:
-            wait_for(lambda: len(watcher.errors().splitlines()) > 1, "the guard has tried")
-            said = watcher.errors().splitlines()[1]
+            said = wait_for(lambda: lines_of(watcher)[1:], "the guard has tried")[0]
         check(f"process {child.pid} (adopted) is not adopted: --store: " in said and " would leave for it" in said, said)
-        status = bench.end(child)
+        status = ended_early(bench, child, 1)
         check((status, child.output()) == (0, "0 wrong\n") and not adopted(watcher, "adopted"), f"status {status}: {child.output()} {child.last_words()}")
     return ""
 
@@ -251,14 +262,13 @@ def of_a_user(bench):
     for place in "ab":
         os.mkdir(bench.path(place))
     with group(1024) as box:
-        with Child(box.enter([program, "12", "50", "3"]), bench.path("a")) as other, Child(box.enter([*user, program, "12", "40", "3"]), bench.path("b")) as child:
+        with Child(box.enter([program, LONG_S, "50", "3"]), bench.path("a")) as other, Child(box.enter([*user, program, LONG_S, "40", "3"]), bench.path("b")) as child:
             with guard(bench, "--allow", "adopted", "--free", "90", "--cgroup", box.path, "--memory", "64M", who=user, before=["unshare", "-m", "sh", "-c", lent, "sh"]) as watcher:
-                wait_for(lambda: len(watcher.errors().splitlines()) > 1, "the guard has tried")
-                said = watcher.errors().splitlines()[1]
+                said = wait_for(lambda: lines_of(watcher)[1:], "the guard has tried")[0]
             check(f"process {child.pid} " in said and ("is adopted" if traces else "ptrace_scope") in said, said)
             check(is_paged(child.pid) == traces and not is_paged(other.pid), said)
             for one in (other, child):
-                status = one.wait(PATIENCE_S)
+                status = ended_early(bench, one, 1)
                 check((status, one.output()) == (0, "0 wrong\n"), f"status {status}: {one.output()} {one.last_words()}")
         check(not os.listdir(bench.store), f"files stay behind: {os.listdir(bench.store)}")
     return said.rpartition("; ")[2]

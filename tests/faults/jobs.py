@@ -51,7 +51,7 @@ def has_most(bench, hungry, memory_mib):
         now = counters_of(bench, hungry)
         return now and now["lease_bytes"] >= memory_mib * (1 << 20) * 85 // 100 and now
 
-    return wait_for(most, f"85 % of {memory_mib} MiB for the hungry one", timeout_s=100)
+    return wait_for(most, f"85 % of {memory_mib} MiB for the hungry one")
 
 
 def idle_give(bench):

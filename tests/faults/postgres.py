@@ -46,7 +46,7 @@ class Client(threading.Thread):
 
     def answer(self):
         """The answers, once there are all of them."""
-        self.join(120)
+        self.join(300)
         check(not self.is_alive() and self.answers is not None, f"backend {self.backend} gives no answer")
         return self.answers + self.errors
 
@@ -137,8 +137,9 @@ def backends(bench):
             check(status == 0, said)
             check_answers(clients, wanted, "adopted by the cgroup")
             clients = begun(server, wanted)
-            paged = [adopt.is_paged(client.backend) for client in clients]
-            check(all(paged) or any(client.answers is not None for client in clients), "a backend that began later is not paged")
+            # One that was just forked has its table soon.
+            later = lambda: all(adopt.is_paged(client.backend) for client in clients) or any(client.answers is not None for client in clients)  # noqa: E731
+            wait_for(later, "backends that began later are paged")
             check_answers(clients, wanted, "forked by an adopted server")
             server.administer("pg_ctl", "stop", "-D", server.data, "-m", "fast")
             check(bench.end(server.child) == 0, server.child.last_words())

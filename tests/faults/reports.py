@@ -216,7 +216,7 @@ def summary(bench):
         status, lines = bench.end(child), child.errors().splitlines()
     check(status == 0 and lines and lines[0].startswith("terapage: summary: "), f"sort: status {status}: {lines}")
     # Children that a signal ends have no numbers, but are counted.
-    shell = '"$0" 48 wait & child=$!; sleep 1; kill -KILL $child; wait $child; (exec env -i TERAPAGE=off "$0" 1 once); "$0" 1 once'
+    shell = '"$0" 48 wait & child=$!; until [ -e wait ]; do sleep 0.1; done; kill -KILL $child; wait $child; (exec env -i TERAPAGE=off "$0" 1 once); "$0" 1 once'
     with bench.start(["sh", "-c", shell, victim], "--memory", "32M", "--summary") as child:
         status, lines = bench.end(child), child.errors().splitlines()
     last = next((line for line in lines if line.startswith("terapage: summary: ")), "")

@@ -177,7 +177,7 @@ def store_fills_up(bench):
             disk = os.statvfs(bench.store)
             return disk.f_bavail * disk.f_frsize
 
-        wait_for(lambda: free() > 30 << 20, "the room on the disk to come back", timeout_s=10)
+        wait_for(lambda: free() > 30 << 20, "the room on the disk to come back")
     return f"status {status}: {lines[0]}"
 
 

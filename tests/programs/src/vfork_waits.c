@@ -1,9 +1,11 @@
 /* A program whose thread is inside vfork most of the time: each child waits before it executes a
  * program. Another thread reads, checks and rewrites words meanwhile.
  *
- * usage: vfork_waits SECONDS MIB MILLISECONDS THREAD     THREAD is 1 if the second thread forks
+ * usage: vfork_waits SECONDS MIB MILLISECONDS THREAD     THREAD is 1 if the second thread forks.
+ * SIGUSR1 ends the time.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 #include "check.h"
 
 static int seconds, ms, over;
+static volatile sig_atomic_t is_late;
 static size_t count;
 
 static void pause_for(int milliseconds) {
@@ -18,8 +21,12 @@ static void pause_for(int milliseconds) {
     nanosleep(&time, NULL);
 }
 
+static void end_the_time(int signal) {
+    is_late = signal;
+}
+
 static void *forks(void *none) {
-    for (time_t began = time(NULL); time(NULL) - began < seconds;) {
+    for (time_t began = time(NULL); time(NULL) - began < seconds && !is_late;) {
         int status;
         pid_t child = vfork();
         if (child == 0) {
@@ -48,6 +55,7 @@ static void *touches(void *memory) {
 
 int main(int number, char **arguments) {
     CHECK(number == 5);
+    signal(SIGUSR1, end_the_time);
     seconds = atoi(arguments[1]), ms = atoi(arguments[3]);
     count = (size_t)atoi(arguments[2]) << 17;
     uint64_t *words = calloc(count, sizeof *words);
