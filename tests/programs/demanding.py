@@ -179,8 +179,9 @@ import os, random, socket, subprocess, sys, time
 path, count = sys.argv[1] + "/socket", 300000
 user = ["-u", "root"] if os.geteuid() == 0 else []
 server = subprocess.Popen(["memcached", "-s", path, "-m", "1024", "-t", "2", *user])
-while not os.path.exists(path): time.sleep(0.02)
-link = socket.socket(socket.AF_UNIX); link.connect(path); answers = link.makefile("rb")
+link = socket.socket(socket.AF_UNIX)
+while link.connect_ex(path): time.sleep(0.02)
+answers = link.makefile("rb")
 value = lambda n: (b"%d/" % n * 250)[:500]
 for n in range(0, count, 100): link.sendall(b"".join(b"set k%d 0 0 500 noreply\\r\\n%s\\r\\n" % (m, value(m)) for m in range(n, n + 100)))
 order = random.Random(3); found = bad = 0

@@ -268,8 +268,9 @@ import hashlib, os, socket, subprocess, sys, time
 path = sys.argv[1] + "/socket"
 user = ["-u", "root"] if os.geteuid() == 0 else []
 server = subprocess.Popen(["memcached", "-s", path, "-m", "512", "-t", "2", *user])
-while not os.path.exists(path): time.sleep(0.02)
-link = socket.socket(socket.AF_UNIX); link.connect(path); answers = link.makefile("rb")
+link = socket.socket(socket.AF_UNIX)
+while link.connect_ex(path): time.sleep(0.02)
+answers = link.makefile("rb")
 value = lambda n: hashlib.sha256(str(n).encode()).hexdigest().encode() * 32
 for n in range(60000): link.sendall(b"set k%d 0 0 2048 noreply\\r\\n%s\\r\\n" % (n, value(n)))
 bad = 0
