@@ -239,7 +239,7 @@ fn a_process_without_paging_has_no_counters() {
     let init = "1";
     let output = place.terapage(&["stat", init]);
     assert_error(&output, 1, "process 1");
-    let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut other = Command::new("sleep").arg("600").spawn().unwrap();
     let output = place.terapage(&["stat", &other.id().to_string()]);
     other.kill().unwrap();
     other.wait().unwrap();

@@ -71,10 +71,10 @@ mod tests {
 
     #[test]
     fn a_program_is_found_by_its_file_and_by_its_name_but_not_this_one() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pids = [child.id(), std::process::id(), 1];
         // Until the exec, the child has this program's name.
-        let found = (0..500).find_map(|_| {
+        let found = (0..6000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             allowed(&pids, &["nothing".to_owned(), "sle?p".to_owned()]).pop()
         });

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The static library, in the profile of this test.
 fn library() -> PathBuf {
@@ -41,7 +42,10 @@ fn compile(compiler: &str, example: &str, flags: &[&str]) -> Option<PathBuf> {
 
 /// Compiles a program in another directory.
 fn compile_in(directory: &str, compiler: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{compiler}"));
+    // A test that runs at the same time may compile the same program.
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let made = MADE.fetch_add(1, Relaxed);
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{compiler}-{made}"));
     compile_with(&library(), program, directory, compiler, name, flags)
 }
 

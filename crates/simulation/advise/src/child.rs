@@ -212,7 +212,7 @@ mod tests {
             .arg("-c")
             .arg("sleep 600 & echo $! > \"$0\"; head -c 48000000 /dev/zero | tail -n 1 | sleep 600");
         command.arg(&child);
-        let ended = watch(&mut command, Some(Duration::from_secs(5)), &stop, |_| {}).unwrap();
+        let ended = watch(&mut command, Some(Duration::from_secs(15)), &stop, |_| {}).unwrap();
         assert!(ended.timed_out && ended.peak_bytes > 40_000_000, "{ended:?}");
         assert!(ended.others_bytes > 0 && ended.others_bytes < ended.peak_bytes, "{ended:?}");
         let child = std::fs::read_to_string(child).unwrap();
