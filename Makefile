@@ -57,8 +57,25 @@ check:
 	$(CARGO_TEST) --workspace --lib --bins --examples
 	$(CARGO_TEST) -p terapage-config --test table
 
-# Memory servers, which wait for one another, need little of the processors: meanwhile a build for
-# Arm is tried, and the fuzzers, the report pages and the packages are.
+define PROGRAMS
+set -e
+tests/programs/run-all ci
+tests/programs/run-all ci guarded
+tests/programs/gallery
+endef
+export PROGRAMS
+
+# Programs that run already, are hosted or map files.
+define FAULTS_OF_SOME
+tests/faults/run $$(tests/faults/run list | grep -E '^(adopt|release|guard-|hosted|mapped)')
+endef
+define OTHER_FAULTS
+tests/faults/run $$(tests/faults/run list | grep -vE '^(adopt|release|guard-|hosted|mapped)')
+endef
+export FAULTS_OF_SOME OTHER_FAULTS
+
+# Faults wait for disks and timers, and memory servers for one another: they need a third of the
+# processors. Meanwhile a build for Arm is tried, and the fuzzers, the report pages and the packages are.
 define BESIDE_FAR
 set -e
 TERAPAGE_FUZZ_S=10 $(MAKE) fuzz
@@ -77,12 +94,10 @@ test:
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --release --locked --lib --bins --tests --examples
 	tools/static-host
-	tools/together "$(CARGO_TEST) --workspace" "tests/programs/run-all ci"
+	tools/together "$(CARGO_TEST) --workspace" "$$PROGRAMS"
 	tests/programs/run-all ci always
-	tests/programs/run-all ci guarded
-	tests/programs/gallery
-	tests/faults/run
-	tools/together tests/far/run "nice tests/guest/run short" "$$BESIDE_FAR"
+	tools/together "$$OTHER_FAULTS" "$$FAULTS_OF_SOME" tests/far/run \
+	    "TERAPAGE_PATIENCE=3 nice tests/guest/run short" "$$BESIDE_FAR"
 
 # Replies of servers, ELF headers, configuration, traces of blocks and of devices: one test at a time.
 # Other crates have none; without them, cargo would build what they share in another way, again.
