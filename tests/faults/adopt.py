@@ -278,7 +278,7 @@ def refused_by_files(bench):
                 continue
             # Another user's; then traced.
             argv = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups", *bench.command, "adopt", "--memory", "64M", "--store", "/tmp", str(child.pid)]
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
             check(done.returncode in (125, 126) and (done.returncode == 126 or "may not" in done.stderr), f"another user: {done.stderr}")
             if shutil.which("strace"):
                 with Child(["strace", "-qq", "-o", "/dev/null", "-p", str(child.pid)], bench.place, stdout="strace") as tracer:
@@ -299,7 +299,7 @@ def refused_by_files(bench):
         with Child([fills, LONG_S, "16"], bench.place) as child:
             wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
             argv = [*bench.command, "adopt", "--memory", "32M", "--store", small, str(child.pid)]
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
             check(done.returncode == 125 and done.stderr.count("\n") == 1 and " free, and " in done.stderr, f"a small store: {done.returncode}: {done.stderr}")
             said = done.stderr.strip()
             check(ended_early(bench, child, 1) == 0 and child.output() == "0 wrong\n", child.last_words())

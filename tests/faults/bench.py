@@ -36,7 +36,7 @@ class Bench:
         need("gcc")
         name = self.path(source.split(".")[0])
         command = ["gcc", "-O2", *flags, os.path.join(SOURCES, source), *libraries, "-o", name]
-        built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        built = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         check(built.returncode == 0, f"gcc: {built.stderr.strip()[-300:]}")
         return name
 
@@ -97,16 +97,16 @@ def refusals(options_and_words):
 
 def mount(*words):
     """Runs mount; Skipped if this machine does not allow that."""
-    done = subprocess.run(["mount", *words], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["mount", *words], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         raise Skipped(f"mount: {done.stderr.strip()}")
 
 
 def unmount(place):
     """Unmounts, and fails if the place is in use."""
-    done = subprocess.run(["umount", place], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["umount", place], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
-        subprocess.run(["umount", "-l", place], capture_output=True, timeout=60, check=False)
+        subprocess.run(["umount", "-l", place], capture_output=True, timeout=300, check=False)
     check(done.returncode == 0, f"umount: {done.stderr.strip()}")
 
 
@@ -156,7 +156,7 @@ def listed(folder):
 def paged_in(bench, process):
     """Bytes that a process has paged in."""
     shown = subprocess.run(
-        [*bench.command, "stat", str(process), "--json"], capture_output=True, text=True, timeout=60, check=False
+        [*bench.command, "stat", str(process), "--json"], capture_output=True, text=True, timeout=300, check=False
     )
     return json.loads(shown.stdout)["page_in_bytes"] if shown.returncode == 0 else 0
 

@@ -25,7 +25,7 @@ scrape_configs:
 def asked(address, path, **query):
     """What Prometheus answers; None while it starts."""
     try:
-        with urllib.request.urlopen(f"http://{address}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{address}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=300) as answer:
             return json.load(answer)["data"]
     except urllib.error.HTTPError as error:
         check(error.code == 503, f"{path} {query}: {error.read().decode(errors='replace')}")

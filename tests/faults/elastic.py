@@ -164,7 +164,7 @@ def elastic_fits(bench):
 
 def budget_now(bench, child):
     """The budget of a run, MiB, if it is paged and follows the memory."""
-    shown = subprocess.run([*bench.command, "stat", str(child.pid), "--json"], capture_output=True, text=True, timeout=60, check=False)
+    shown = subprocess.run([*bench.command, "stat", str(child.pid), "--json"], capture_output=True, text=True, timeout=300, check=False)
     now = json.loads(shown.stdout) if shown.returncode == 0 else {}
     return now.get("budget_bytes", 0) // MIB if now.get("budget_auto") else 0
 
@@ -216,7 +216,7 @@ def elastic_limit_lowered(bench):
         with Child(box.enter(words), bench.place) as child:
             def lease():
                 check(box.kills() == 0, f"{box.kills()} kills")
-                shown = subprocess.run([*bench.command, "stat", str(child.pid), "--json"], capture_output=True, text=True, timeout=60, check=False)
+                shown = subprocess.run([*bench.command, "stat", str(child.pid), "--json"], capture_output=True, text=True, timeout=300, check=False)
                 now = json.loads(shown.stdout) if shown.returncode == 0 else {}
                 return now.get("resident_bytes", 0) // MIB if now.get("budget_auto") else 0
 

@@ -242,7 +242,7 @@ def refused(bench):
             (["--allow", "sort", "--store", "far:host:1"], "--store"),
             (["--allow", "sort", "--memory", "1K"], "--memory"),
         ):
-            done = subprocess.run([*bench.command, "guard", *options], capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run([*bench.command, "guard", *options], capture_output=True, text=True, timeout=300, check=False)
             check(done.returncode == 125 and done.stderr.count("\n") == 1 and why in done.stderr and not done.stdout, f"{options}: status {done.returncode}: {done.stderr}")
     return ""
 
@@ -254,7 +254,7 @@ def of_a_user(bench):
     program = bench.build("adopted.c", "-pthread")
     bench.command = for_everybody(bench)
     user = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups"]
-    done = subprocess.run([*user, *bench.command, "guard", "--store", bench.store, "--allow", "adopted"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*user, *bench.command, "guard", "--store", bench.store, "--allow", "adopted"], capture_output=True, text=True, timeout=300, check=False)
     check(done.returncode == 125 and "page faults" in done.stderr and done.stderr.count("\n") == 1, f"without the right: status {done.returncode}: {done.stderr}")
     lent = f'mount --bind {own_device(bench.place, 1001)} /dev/userfaultfd && exec "$@"'
     scope = "/proc/sys/kernel/yama/ptrace_scope"

@@ -28,7 +28,7 @@ def guarded_user(bench):
         words = random.Random(1)
         file.writelines(f"{words.getrandbits(200):x}\n" for _ in range(300_000))
     sort = ["sort", "-S", "400M", "--parallel=2", text]
-    native = subprocess.run(sort, capture_output=True, check=True, env={**os.environ, "LC_ALL": "C"}, timeout=120)
+    native = subprocess.run(sort, capture_output=True, check=True, env={**os.environ, "LC_ALL": "C"}, timeout=300)
     with Child([*run, "--memory", "16M", "--", *sort], bench.place, env={"LC_ALL": "C"}) as child:
         status = bench.end(child)
         check(status == 0 and child.output().encode() == native.stdout, f"status {status}, or other bytes: {child.last_words()}")
@@ -76,7 +76,7 @@ def guarded_others(bench):
     empty = bench.path("empty.c")
     with open(empty, "w", encoding="ascii"):
         pass
-    subprocess.run(["gcc", "-shared", "-o", bench.path("libgone.so"), empty], check=True, timeout=60)
+    subprocess.run(["gcc", "-shared", "-o", bench.path("libgone.so"), empty], check=True, timeout=300)
     lacking = bench.build("unguarded.c", libraries=("-Wl,--no-as-needed", "-L" + bench.place, "-lgone"))
     os.rename(lacking, bench.path("lacks-library"))
     os.remove(bench.path("libgone.so"))
@@ -133,7 +133,7 @@ def guarded_cancelled(bench):
     need("g++")
     program = bench.path("cancelled")
     source = os.path.join(os.path.dirname(os.path.dirname(__file__)), "programs", "src", "cancelled.cpp")
-    subprocess.run(["g++", "-O2", "-pthread", source, "-o", program], check=True, timeout=120)
+    subprocess.run(["g++", "-O2", "-pthread", source, "-o", program], check=True, timeout=300)
     run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", "16M", "--require", "--", program]
     with Child(run, bench.place) as child:
         status = bench.end(child)

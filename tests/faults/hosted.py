@@ -13,7 +13,7 @@ RAN = '#include <stdio.h>\nint main(void) { puts("ran"); return 5; }\n'
 
 def built(bench, name, *words):
     """Compiles a program."""
-    done = subprocess.run([*words, "-o", bench.path(name)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*words, "-o", bench.path(name)], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         raise Skipped(f"{' '.join(words[:2])}: {done.stderr.strip()[-200:]}")
     return bench.path(name)
@@ -79,7 +79,7 @@ def rights(bench):
 
 def libraries_of(programs):
     """The libraries that dynamic programs load, with their loader."""
-    told = subprocess.run(["ldd", *programs], capture_output=True, text=True, timeout=60, check=True).stdout
+    told = subprocess.run(["ldd", *programs], capture_output=True, text=True, timeout=300, check=True).stdout
     return sorted(set(re.findall(r"^\s.*?(/\S+) \(0x", told, re.MULTILINE)))
 
 

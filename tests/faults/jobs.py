@@ -13,7 +13,7 @@ from bench import TIMEOUT_S, for_everybody
 
 def counters_of(bench, pid):
     """The counters of a paged process; None if there are none."""
-    found = subprocess.run([*bench.command, "stat", str(pid), "--json"], capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run([*bench.command, "stat", str(pid), "--json"], capture_output=True, text=True, timeout=300, check=False)
     return json.loads(found.stdout) if found.returncode == 0 else None
 
 

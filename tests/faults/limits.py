@@ -119,7 +119,7 @@ def beside_seen(bench):
     program, ready = bench.build("beside.c"), bench.path("ready")
 
     def shown(*words):
-        done = subprocess.run([*bench.command, *words], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*bench.command, *words], capture_output=True, text=True, timeout=300, check=False)
         return done.stdout
 
     with bench.start([program, "both", "80", ready], "--memory", "32M") as child:

@@ -14,11 +14,11 @@ SYSTEMS = ("ext2/ext3", "xfs", "btrfs")
 
 def prepared(bench):
     """The program, and a file for it."""
-    system = subprocess.run(["stat", "-f", "-c", "%T", bench.place], capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    system = subprocess.run(["stat", "-f", "-c", "%T", bench.place], capture_output=True, text=True, check=True, timeout=300).stdout.strip()
     if system not in SYSTEMS:
         raise Skipped(f"{system} has no leases, or none that are tested")
     program, file = bench.build("mapped_files.c", "-pthread"), bench.path("file")
-    subprocess.run([program, "make", file, str(MIB)], check=True, capture_output=True, timeout=60)
+    subprocess.run([program, "make", file, str(MIB)], check=True, capture_output=True, timeout=300)
     return program, file
 
 
@@ -93,7 +93,7 @@ def mapped_kept(bench):
     check(now["mapped_file_bytes"] == 0 and not said, f"it fits: {said}")
     in_memory = f"/dev/shm/terapage-test-{os.getpid()}"
     try:
-        subprocess.run([program, "make", in_memory, str(MIB)], capture_output=True, check=False, timeout=60)
+        subprocess.run([program, "make", in_memory, str(MIB)], capture_output=True, check=False, timeout=300)
         now, said = mapped(bench, [program, "cached", in_memory, "1"])
         check(now["mapped_file_bytes"] == 0 and not said, f"on tmpfs: {said}")
     finally:
@@ -200,7 +200,7 @@ def on_file_system(kind):
         image = bench.path("disk.img")
         with open(image, "wb") as file:
             file.truncate(400 << 20)
-        made = subprocess.run([f"mkfs.{kind}", "-q", image], capture_output=True, text=True, timeout=60, check=False)
+        made = subprocess.run([f"mkfs.{kind}", "-q", image], capture_output=True, text=True, timeout=300, check=False)
         check(made.returncode == 0, f"mkfs.{kind}: {made.stderr.strip()}")
         place = bench.path("other")
         os.mkdir(place)
@@ -208,7 +208,7 @@ def on_file_system(kind):
             program, file = bench.build("mapped_files.c", "-pthread"), os.path.join(place, "file")
             seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
             for words in (["calls", file, seed, "6"], ["longer", file, seed], ["change", file, seed, "5"]):
-                subprocess.run([program, "make", file, str(MIB)], check=True, capture_output=True, timeout=60)
+                subprocess.run([program, "make", file, str(MIB)], check=True, capture_output=True, timeout=300)
                 now, said = mapped(bench, [program, *words])
                 check(now["mapped_file_bytes"] > 0 and now["files_left"] > 0, f"{words}: {now} {said}")
         return f"seed {seed}"

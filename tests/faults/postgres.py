@@ -77,14 +77,14 @@ class Server:
     def __enter__(self):
         self.child.__enter__()
         ask = [*USER, "psql", "-h", self.place, "-d", "postgres", "-AtX", "-c", "SELECT 1"]
-        wait_for(lambda: subprocess.run(ask, capture_output=True, timeout=60, check=False, cwd=self.place).returncode == 0, "the server answers")
+        wait_for(lambda: subprocess.run(ask, capture_output=True, timeout=300, check=False, cwd=self.place).returncode == 0, "the server answers")
         return self
 
     def __exit__(self, *why):
         self.child.__exit__(*why)
 
     def administer(self, program, *words):
-        done = subprocess.run([*USER, f"{self.programs}/{program}", *words], capture_output=True, text=True, timeout=60, check=False, cwd=self.place)
+        done = subprocess.run([*USER, f"{self.programs}/{program}", *words], capture_output=True, text=True, timeout=300, check=False, cwd=self.place)
         check(done.returncode == 0, f"{program}: {done.stderr.strip()[-300:]}")
 
 

@@ -31,7 +31,7 @@ def unpaged_children(bench):
     tried = []
     for name, (compiler, says) in programs.items():
         program = bench.path(name)
-        if not shutil.which(compiler[0]) or subprocess.run([*compiler, source, "-o", program], capture_output=True, timeout=120, check=False).returncode:
+        if not shutil.which(compiler[0]) or subprocess.run([*compiler, source, "-o", program], capture_output=True, timeout=300, check=False).returncode:
             continue
         tried.append(name)
         nested = written(bench, f"{name}-2", f"#!{written(bench, f'{name}-1', f'#!{program}{chr(10)}')}\n")
@@ -64,7 +64,7 @@ def doctor_of_programs(bench):
     ]
     if shutil.which("gcc"):
         static = bench.path("static")
-        if subprocess.run(["gcc", "-static", written(bench, "ran.c", RAN), "-o", static], capture_output=True, timeout=120, check=False).returncode == 0:
+        if subprocess.run(["gcc", "-static", written(bench, "ran.c", RAN), "-o", static], capture_output=True, timeout=300, check=False).returncode == 0:
             cases.append(([static], "ok", "program", "static executable"))
     for words, status, name, says in cases:
         with Child([*bench.command, "doctor", "--store", bench.store, "--json", "--", *words], bench.place) as child:
@@ -144,13 +144,13 @@ def static_program(bench):
         file.write('#include <stdio.h>\nint main(void) { puts("ran"); return 5; }\n')
     need("gcc")
     program = bench.path("static")
-    built = subprocess.run(["gcc", "-static", source, "-o", program], capture_output=True, timeout=120, check=False)
+    built = subprocess.run(["gcc", "-static", source, "-o", program], capture_output=True, timeout=300, check=False)
     if built.returncode != 0:
         raise Skipped("no static C library")
     high, code = bench.path("high"), bench.path("high.s")
     with open(code, "w", encoding="utf-8") as file:
         file.write(HIGH)
-    built = subprocess.run(["gcc", "-static", "-nostdlib", "-Wl,-Ttext-segment=0x200000000000", code, "-o", high], capture_output=True, timeout=120, check=False)
+    built = subprocess.run(["gcc", "-static", "-nostdlib", "-Wl,-Ttext-segment=0x200000000000", code, "-o", high], capture_output=True, timeout=300, check=False)
     check(built.returncode == 0, built.stderr.decode()[-300:])
     for name, flags, says in ((program, ("--static", "off"), "static"), (high, (), "beyond 4 GiB")):
         with bench.start([name], "--memory", "64M", *flags) as child:

@@ -28,7 +28,7 @@ def release(bench, pid):
 
 def counters(bench, pid):
     """The counters of a process; None if it has ended."""
-    done = subprocess.run([*bench.command, "stat", "--json", str(pid)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*bench.command, "stat", "--json", str(pid)], capture_output=True, text=True, timeout=300, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 

@@ -17,7 +17,7 @@ def promtool(text):
     """Checks metrics with Prometheus' own tool, or returns the reason why that is missing."""
     if shutil.which("promtool") is None:
         return "SKIPPED with promtool: not installed"
-    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False)
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=300, check=False)
     check(checked.returncode == 0 and not checked.stdout and not checked.stderr, f"promtool: {checked.stdout}{checked.stderr}")
     return "checked by promtool"
 
@@ -37,7 +37,7 @@ def metrics(bench):
     tell = [*bench.command, "metrics"]
 
     def told(*words):
-        done = subprocess.run([*tell, *words], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run([*tell, *words], capture_output=True, text=True, timeout=300, check=True)
         return done.stdout
 
     with bench.start([victim, "96", ready], "--memory", "32M") as child:
@@ -55,15 +55,15 @@ def metrics(bench):
             wait_for(lambda: "http://" in server.errors(), "the server", TIMEOUT_S)
             url = re.search(r"http://\S+", server.errors()).group(0)
             for accept, end in (("text/plain", ""), ("application/openmetrics-text; version=1.0.0", "# EOF\n")):
-                with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": accept}), timeout=30) as answer:
+                with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": accept}), timeout=300) as answer:
                     page, kind = answer.read().decode(), answer.headers["Content-Type"]
                 check(value_of(page, "terapage_processes", 'comm="victim"') >= 1, page)
                 check(kind.startswith(accept.partition(";")[0]) and page.endswith(end) and ("EOF" in page) == bool(end), f"{kind}: {page[-80:]}")
             with contextlib.suppress(urllib.error.HTTPError):
-                urllib.request.urlopen(url.replace("/metrics", "/nowhere"), timeout=30)
+                urllib.request.urlopen(url.replace("/metrics", "/nowhere"), timeout=300)
                 check(False, "a page that does not exist")
             port = url.split("/")[2]
-            second = subprocess.run([*tell, "--listen", port], capture_output=True, text=True, timeout=60, check=False)
+            second = subprocess.run([*tell, "--listen", port], capture_output=True, text=True, timeout=300, check=False)
             check(second.returncode == 125 and second.stderr.count("\n") == 1 and "in use" in second.stderr, second.stderr)
         with Child([*tell, "--textfile", directory, "--every", "1"], bench.place, stdout="filed") as writer:
             file = os.path.join(directory, "terapage.prom")
@@ -72,11 +72,11 @@ def metrics(bench):
                 promtool(opened.read())
             writer.process.send_signal(signal.SIGTERM)
             check(writer.wait(TIMEOUT_S) == -signal.SIGTERM and not os.listdir(directory), f"{os.listdir(directory)} stay")
-        top = subprocess.run([*bench.command, "top", "--by", "job", "--sort", "stall"], capture_output=True, text=True, timeout=60, check=True)
+        top = subprocess.run([*bench.command, "top", "--by", "job", "--sort", "stall"], capture_output=True, text=True, timeout=300, check=True)
         check(re.search(rf"^ *{process} +victim ", top.stdout, re.M) and "STALL%" in top.stdout, top.stdout)
         os.kill(int(process), signal.SIGTERM)
         bench.end(child)
-    bad = subprocess.run([*tell, "--textfile", bench.path("nowhere")], capture_output=True, text=True, timeout=60, check=False)
+    bad = subprocess.run([*tell, "--textfile", bench.path("nowhere")], capture_output=True, text=True, timeout=300, check=False)
     check(bad.returncode == 125 and bad.stderr.count("\n") == 1 and "is no directory" in bad.stderr, bad.stderr)
     return words
 

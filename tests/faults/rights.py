@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
 from harness import NOBODY, Child, Skipped, check, need, need_restricted, need_root

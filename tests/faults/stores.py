@@ -78,14 +78,14 @@ def block_device(image):
     """A block device backed by a file, for the duration of a with block."""
     need_root()
     need("losetup")
-    made = subprocess.run(["losetup", "-f", "--show", image], capture_output=True, text=True, timeout=60, check=False)
+    made = subprocess.run(["losetup", "-f", "--show", image], capture_output=True, text=True, timeout=300, check=False)
     if made.returncode != 0:
         raise Skipped(f"losetup: {made.stderr.strip()}")
     device = made.stdout.strip()
     try:
         yield device
     finally:
-        subprocess.run(["losetup", "-d", device], timeout=60, check=False)
+        subprocess.run(["losetup", "-d", device], timeout=300, check=False)
 
 
 @contextlib.contextmanager
@@ -108,7 +108,7 @@ def store_device(bench):
     with open(image, "wb") as file:
         file.truncate(256 << 20)
     with block_device(image) as device:
-        subprocess.run(["mkfs.ext4", "-q", "-F", device], capture_output=True, timeout=60, check=True)
+        subprocess.run(["mkfs.ext4", "-q", "-F", device], capture_output=True, timeout=300, check=True)
         says = f"store: {device} has an ext2, ext3 or ext4 file system, not mounted, .*name another device, or a directory"
         bench.refused("--memory", "32M", store=device, says=says)
         with mounted(bench.store, device):
@@ -116,9 +116,9 @@ def store_device(bench):
         with Child([*bench.command, "doctor", "--store", device], bench.place) as child:
             status, shown = bench.end(child), child.output()
             check(status == 1 and re.search("^failure .*ext4 file system", shown, re.M), f"doctor: {status}: {shown}")
-        whole = subprocess.run(["e2fsck", "-fn", device], capture_output=True, text=True, timeout=60, check=False)
+        whole = subprocess.run(["e2fsck", "-fn", device], capture_output=True, text=True, timeout=300, check=False)
         check(whole.returncode == 0, f"the file system is not as it was: {whole.stdout}")
-        subprocess.run(["wipefs", "-qa", device], timeout=60, check=True)
+        subprocess.run(["wipefs", "-qa", device], timeout=300, check=True)
         with claimed(device):
             bench.refused("--memory", "32M", store=device, says=f"store: {device} is in use")
         for turn in ("an empty device", "one that was a store"):
@@ -162,7 +162,7 @@ def store_fills_up(bench):
     image = bench.path("disk.img")
     with open(image, "wb") as file:
         file.truncate(64 << 20)
-    made = subprocess.run(["mkfs.ext4", "-q", "-F", image], capture_output=True, text=True, timeout=60, check=False)
+    made = subprocess.run(["mkfs.ext4", "-q", "-F", image], capture_output=True, text=True, timeout=300, check=False)
     check(made.returncode == 0, f"mkfs.ext4: {made.stderr.strip()}")
     with mounted(bench.store, "-o", "loop", image):
         with bench.start([victim, "300", "once"], "--memory", "32M", shell=True) as child:

@@ -104,7 +104,7 @@ def jit(name):
 
     def prepare(runner, _scale):
         need(needed)
-        if name in HAS_COMPILER and subprocess.run(HAS_COMPILER[name], capture_output=True, timeout=60, check=False).returncode:
+        if name in HAS_COMPILER and subprocess.run(HAS_COMPILER[name], capture_output=True, timeout=300, check=False).returncode:
             raise Skipped(f"without its compiler: {name}")
         if name in BUILDS:
             built = subprocess.run(fill(BUILDS[name], runner), capture_output=True, text=True, timeout=300, check=False)
@@ -122,7 +122,7 @@ def jdks():
     for java in [*sorted(glob.glob("/usr/lib/jvm/*/bin/java")), shutil.which("java")]:
         if java and os.path.exists(os.path.join(os.path.dirname(os.path.realpath(java)), "javac")):
             path = os.path.realpath(java)
-            words = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+            words = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=300, check=False).stderr
             version = re.search(r'version "(\d+)', words)
             if version:
                 found[path] = int(version.group(1))
@@ -151,7 +151,7 @@ def java_prepare(runner, _scale):
 
 
 def has_collector(java, collector):
-    return subprocess.run([java, f"-XX:+Use{collector}GC", "-version"], capture_output=True, timeout=60, check=False).returncode == 0
+    return subprocess.run([java, f"-XX:+Use{collector}GC", "-version"], capture_output=True, timeout=300, check=False).returncode == 0
 
 
 def java_runs(whole):
@@ -292,7 +292,7 @@ def sqlite(runner, _scale):
 
 def numpy_prepare(_runner, _scale):
     need(SYSTEM_PYTHON)
-    found = subprocess.run([SYSTEM_PYTHON, "-c", "import numpy"], capture_output=True, timeout=60, check=False)
+    found = subprocess.run([SYSTEM_PYTHON, "-c", "import numpy"], capture_output=True, timeout=300, check=False)
     if found.returncode != 0:
         need("python3-numpy")
 
@@ -395,7 +395,7 @@ def postgres_prepare(_runner, _scale):
     need("psql", "runuser")
     if os.geteuid() != 0:
         raise Skipped("needs root, which becomes PostgreSQL's user")
-    if not postgres_programs() or subprocess.run(["id", "postgres"], capture_output=True, timeout=60, check=False).returncode:
+    if not postgres_programs() or subprocess.run(["id", "postgres"], capture_output=True, timeout=300, check=False).returncode:
         raise Skipped("not installed: PostgreSQL's server, with a user postgres")
 
 
@@ -441,7 +441,7 @@ def postgres(runner, scale):
 
         def up():
             check(child.process.poll() is None, f"the server ended: {child.last_words()}")
-            return subprocess.run([*as_user, *ask, "-c", "SELECT 1"], capture_output=True, timeout=60, check=False).returncode == 0
+            return subprocess.run([*as_user, *ask, "-c", "SELECT 1"], capture_output=True, timeout=300, check=False).returncode == 0
 
         wait_for(up, "the server answers")
         answers = administer(*ask, stdin=POSTGRES % {"rows": scale.amount})

@@ -15,7 +15,7 @@ SYSTEMS = ("ext2/ext3", "xfs", "btrfs")
 def set_up(runner):
     """Skips where mapped files cannot be paged."""
     place = runner.shared(".")
-    system = subprocess.run(["stat", "-f", "-c", "%T", place], capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    system = subprocess.run(["stat", "-f", "-c", "%T", place], capture_output=True, text=True, check=True, timeout=300).stdout.strip()
     if system not in SYSTEMS:
         raise Skipped(f"{system} has no leases, or none that are tested")
 
@@ -47,7 +47,7 @@ def in_python(source, module, doc):
     def prepare(runner, scale):
         need(PYTHON)
         set_up(runner)
-        if subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, timeout=60, check=False).returncode:
+        if subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, timeout=300, check=False).returncode:
             need(f"python3-{module}")
         words = [PYTHON, os.path.join(SOURCES, source), "make", runner.shared("file"), str(scale.amount)]
         subprocess.run(words, check=True, capture_output=True, timeout=600)
