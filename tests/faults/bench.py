@@ -48,7 +48,7 @@ class Bench:
         if static:
             words += ["--target", "x86_64-unknown-linux-gnu"]
             env["RUSTFLAGS"] = "-C target-feature=+crt-static"
-        built = subprocess.run(words, capture_output=True, text=True, cwd=os.path.dirname(TESTS), timeout=600, check=False, env=env)
+        built = subprocess.run(words, capture_output=True, text=True, cwd=os.path.dirname(TESTS), timeout=1800, check=False, env=env)
         check(built.returncode == 0, f"cargo: {built.stderr.strip()[-300:]}")
         made = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
         (program,) = [message["executable"] for message in made if message.get("executable")]
