@@ -130,10 +130,7 @@ def guarded_hosted(bench):
 def guarded_cancelled(bench):
     """A thread that is cancelled while it reads into paged memory runs its destructors, with and without a trap."""
     need_restricted()
-    need("g++")
-    program = bench.path("cancelled")
-    source = os.path.join(os.path.dirname(os.path.dirname(__file__)), "programs", "src", "cancelled.cpp")
-    subprocess.run(["g++", "-O2", "-pthread", source, "-o", program], check=True, timeout=300)
+    program = bench.build("cancelled.c", "-pthread", "-fexceptions")
     run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", "16M", "--require", "--", program]
     with Child(run, bench.place) as child:
         status = bench.end(child)

@@ -12,6 +12,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "raw_call.h"
+
 #define STACK (1 << 20)
 #define BLOCK (256 << 10)
 
@@ -21,11 +23,6 @@ static int ends[2];
 static volatile int signals, right;
 static ucontext_t first, second;
 
-static long call(long number, long a, long b, long c) {
-    long answer;
-    __asm__ volatile("syscall" : "=a"(answer) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
-    return answer;
-}
 static void on_signal(int signal) {
     (void)signal;
     signals++;
@@ -43,9 +40,9 @@ __attribute__((noinline)) static void at_the_edge(long signalled) {
     volatile char *low = alloca(here - edge - 512);
     *low = 1;
     if (signalled)
-        call(SYS_tgkill, getpid(), call(SYS_gettid, 0, 0, 0), SIGUSR1);
+        raw_call(SYS_tgkill, getpid(), raw_call(SYS_gettid, 0, 0, 0), SIGUSR1);
     else
-        right += call(SYS_read, ends[0], (long)data, 1) == 1;
+        right += raw_call(SYS_read, ends[0], (long)data, 1) == 1;
 }
 static void begin(int one, int two) {
     walk(data, data + bytes / 2);

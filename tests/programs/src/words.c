@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "raw_call.h"
+
 #define STACK (64 << 10)
 #define FLAGS (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_SYSVSEM | CLONE_THREAD | \
                CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
@@ -22,21 +24,18 @@ static size_t bytes;
 static int turn[2];
 
 /* The threads share the first thread's variables, so they only make these two calls. */
-static long call(long number, long a, long b, long c) {
-    long answer;
-    __asm__ volatile("syscall" : "=a"(answer) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
-    return answer;
-}
 static int thread(void *unused) {
     char byte;
     (void)unused;
-    call(SYS_read, turn[0], (long)&byte, 1);
-    call(SYS_exit, 0, 0, 0);
+    raw_call(SYS_read, turn[0], (long)&byte, 1);
+    raw_call(SYS_exit, 0, 0, 0);
     return 0;
 }
+#ifndef __aarch64__
 static void begin(void) {
     thread(NULL);
 }
+#endif
 
 static void walk(void) {
     for (int turn = 0; turn < 2; turn++)
@@ -71,7 +70,9 @@ int main(int count, char **arguments) {
     if (clone(thread, stack + STACK, FLAGS, NULL, words, NULL, words + 64) < 0)
         return perror("clone"), 2;
     failed |= ends("clone", words, words + 64);
-    /* A call by its number: the new thread returns to the address on its stack. */
+#ifndef __aarch64__
+    /* A call by its number: the new thread returns to the address on its stack. On 64-bit Arm it
+       would return to the one in a register, which is the first thread's. */
     words = (int *)(data + bytes / 2 / 4096 * 4096);
     struct clone_args *args = (void *)(data + bytes / 4 * 3 / 4096 * 4096);
     for (int i = 0; i < 2; i++) {
@@ -89,5 +90,6 @@ int main(int count, char **arguments) {
         failed |= ends(i ? "clone3 by number" : "clone by number", words, words + 64);
         words = (int *)(data + bytes / 8 * 5 / 4096 * 4096);
     }
+#endif
     return failed;
 }
