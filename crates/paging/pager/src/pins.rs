@@ -6,6 +6,11 @@
 //! program, and then looks at the pins (Dekker's order): either the pager sees the pin and leaves
 //! the range alone, or the thread sees the announcement, waits for its end, and touches afterwards.
 //!
+//! This holds on each processor, since both sides have a sequentially consistent fence between
+//! their own store and their look at the other's. On 64-bit Arm that is a full barrier (`dmb ish`).
+//! All else that one side must see before something (the ranges before their number, the pages as
+//! they are after the end of an announcement) is released and acquired.
+//!
 //! A pin is used in signal handlers: nothing here allocates, locks or sleeps.
 
 use crate::sync::{AtomicUsize, fence};
