@@ -46,7 +46,7 @@ def check_released(bench, child, where):
     check(now["released"] == 1 and now["resident_bytes"] == 0 and now["store_bytes"] == 0, f"{where}: {now}")
     # The pager's thread is just ending.
     wait_for(lambda: not [name for name in of_threads(child.pid, "comm") if name in OURS], f"{where}: the pager's threads have ended")
-    links = [link for link in open_files(child.pid) if "[userfaultfd]" in link or "io_uring" in link]
+    links = [link for link in open_files(child.pid) if "userfaultfd" in link or "io_uring" in link]
     check(not links, f"{where}: {links}")
     for said, status in (adopt.adopt(bench, child.pid, "64M"), release(bench, child.pid)):
         ended = "ended" in said or "no process" in said or "no such process" in said

@@ -7,8 +7,7 @@ use linux_raw_sys::ioctl;
 use std::fmt;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::str::FromStr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 /// `UFFDIO_MOVE`, which the ioctl tables lack: `_IOWR(UFFDIO, _UFFDIO_MOVE, struct uffdio_move)`.
 const UFFDIO_MOVE: u32 =
@@ -91,8 +90,8 @@ pub struct Userfaultfd {
     features: u64,
 }
 
-/// The device, if it should be kept; it contains `None` if the device cannot be opened.
-static DEVICE: OnceLock<Option<Fd>> = OnceLock::new();
+/// The descriptor of the device, if it is kept open; -1 if not.
+static DEVICE: AtomicI32 = AtomicI32::new(-1);
 
 fn open_device() -> Option<Fd> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC;
@@ -105,7 +104,27 @@ fn open_device() -> Option<Fd> {
 /// Opens the device that makes userfaultfds and keeps it open, for a process that is about to lose
 /// the right to open the device.
 pub fn keep_device() {
-    DEVICE.get_or_init(open_device);
+    if DEVICE.load(Relaxed) < 0 {
+        open_device().map(keep);
+    }
+}
+
+/// Keeps a descriptor of the device open, unless another one is kept. Returns whether it does.
+fn keep(device: Fd) -> bool {
+    let is_kept = DEVICE.compare_exchange(-1, device.raw(), Relaxed, Relaxed).is_ok();
+    if is_kept {
+        std::mem::forget(device);
+    }
+    is_kept
+}
+
+/// Closes the device that was kept open: this process needs no userfaultfd any more.
+pub fn close_device() {
+    let number = DEVICE.swap(-1, Relaxed);
+    if number >= 0 {
+        // SAFETY: `keep` has left this descriptor to `DEVICE`, which no longer has it.
+        drop(Fd::keep(unsafe { OwnedFd::from_raw_fd(number) }));
+    }
 }
 
 /// The environment variable that gives an executed program the place of the device, as an
@@ -197,7 +216,7 @@ pub fn take(inherited: Inherited) -> bool {
     // SAFETY: the descriptor was opened to be passed to this process, and its number has no other
     // user.
     let device = Fd::keep(unsafe { OwnedFd::from_raw_fd(inherited.number) });
-    DEVICE.set(Some(device)).is_ok()
+    keep(device)
 }
 
 /// Whether userfaultfds see the faults of programs only.
@@ -259,10 +278,10 @@ impl Userfaultfd {
         let mut answer = check("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
         if answer.is_err() {
             let opened = open_device();
-            let device = opened.as_ref().or(DEVICE.get().and_then(Option::as_ref));
-            if let Some(device) = device {
+            let device = opened.as_ref().map_or(DEVICE.load(Relaxed), Fd::raw);
+            if device >= 0 {
                 // SAFETY: USERFAULTFD_IOC_NEW (_IO(0xAA, 0)) takes flags.
-                let made = unsafe { libc::syscall(libc::SYS_ioctl, device.raw(), 0xAA00, flags) };
+                let made = unsafe { libc::syscall(libc::SYS_ioctl, device, 0xAA00, flags) };
                 // If this fails, too, the first answer is the one to report.
                 answer = if made < 0 { answer } else { Ok(made) };
             }

@@ -181,6 +181,7 @@ impl Arena {
         setup::or_fail(pager.end());
         // The counters are still read, through its descriptor.
         std::mem::forget(pager);
+        terapage_sys::userfaultfd::close_device();
         self.start_at = usize::MAX;
         self.named.clear();
         RELEASED.store(true, Relaxed);
