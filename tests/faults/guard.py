@@ -99,7 +99,7 @@ def saved(bench):
 
 
 def left_alone(bench):
-    """A larger program that is not on the list is left alone, and so is one of the list outside of the guarded cgroup; what is adopted goes on without the guard."""
+    """A larger program that is not on the list is left alone, and so is one of the list outside of the guarded cgroup; what is adopted, and has a handler on a stack of its own, goes on without the guard."""
     need_root()
     program = bench.build("adopted.c", "-pthread")
     listed, other = (bench.path(f"{kind}{os.getpid()}") for kind in ("listed", "other"))
@@ -112,7 +112,7 @@ def left_alone(bench):
         with (
             Child(box.enter([other, LONG_S, "50", "3"]), bench.path("a")) as larger,
             Child([listed, LONG_S, "50", "3"], bench.path("b")) as outside,
-            Child(box.enter([listed, LONG_S, "40", "3"]), bench.path("c")) as child,
+            Child(box.enter([listed, LONG_S, "12", "10"]), bench.path("c")) as child,
         ):
             # So much is never free in the cgroup.
             with guard(bench, "--allow", "list*", "--free", "90", "--cgroup", box.path, "--memory", "64M") as watcher:

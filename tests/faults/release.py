@@ -1,5 +1,6 @@
 """Adopted programs that are given back while they run: `terapage release`."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -12,17 +13,18 @@ import threading
 import time
 
 import adopt
-from bench import of_threads, open_files, read_first
-from harness import Child, Failed, anonymous_bytes, check, need, need_root, wait_for
+from bench import for_everybody, of_threads, open_files, read_first
+from harness import Child, Failed, Skipped, anonymous_bytes, check, need, need_restricted, need_root, wait_for
+from oci import own_device
 
 MIB = 1 << 20
 RUNS = int(os.environ.get("TERAPAGE_RUNS", "1"))
 OURS = ("terapage", "terapage-make", "terapage-files")
 
 
-def release(bench, pid):
-    """Runs `terapage release`, and returns what it has said and its status."""
-    done = subprocess.run([*bench.command, "release", str(pid)], capture_output=True, text=True, timeout=300, check=False)
+def release(bench, pid, who=()):
+    """Runs `terapage release`, by the command `who`, and returns what it has said and its status."""
+    done = subprocess.run([*who, *bench.command, "release", str(pid)], capture_output=True, text=True, timeout=300, check=False)
     return done.stderr.strip(), done.returncode
 
 
@@ -54,11 +56,11 @@ def check_released(bench, child, where):
 
 
 def at_random(bench):
-    """8 threads that check each word, allocate, map, fork and wait: adopted and released at random moments, dynamic and static."""
+    """10 threads that check each word, allocate, map, fork, wait, and have a handler on a stack of its own: adopted and released at random moments, dynamic and static."""
     moments = start_of(bench)
     for run in range(RUNS):
         program = adopt.victim(bench, *(["-static"] if run % 2 else []))
-        with Child([program, adopt.LONG_S, "16"], bench.place) as child:
+        with Child([program, adopt.LONG_S, "14", "10"], bench.place) as child:
             time.sleep(moments.uniform(0, 3))
             said, status = adopt.adopt(bench, child.pid, "64M")
             check(status == 0, f"run {run}: {said}")
@@ -152,16 +154,98 @@ def cancelled(bench):
     raise Failed("no release was undone")
 
 
-def interrupted(bench, child, moments):
+def interrupted(bench, child, moments, budget=64 * MIB):
     """Starts a release, and presses Ctrl-C at a random moment, or once some memory is back. Returns what it has said and its status."""
     with subprocess.Popen([*bench.command, "release", str(child.pid)], stderr=subprocess.PIPE, text=True) as command:
         if moments.random() < 0.3:
             time.sleep(moments.uniform(0, 0.4))
         else:
-            most = 64 * MIB + moments.randrange(adopt.SLACK)
+            most = budget + moments.randrange(adopt.SLACK)
             wait_for(lambda: command.poll() is not None or anonymous_bytes(child.pid) > most, "memory comes back")
         command.send_signal(signal.SIGINT)
         return command.communicate(timeout=300)[1].strip(), command.returncode
+
+
+def cancelled_in_a_group(bench):
+    """Ctrl-C during the releases of programs that share a budget: they stay within it, and are released by the next ones."""
+    moments, undone = start_of(bench), 0
+    program = adopt.victim(bench)
+    limit = adopt.cgroup(f"terapage-release-{os.getpid()}")
+    group = os.path.dirname(limit)
+    try:
+        for run in range(10):
+            undone += cancelled_pair(bench, group, program, moments, f"run {run}")
+            # The first releases may have been too fast for Ctrl-C.
+            if undone:
+                return f"{undone} undone"
+    finally:
+        wait_for(lambda: not adopt.members(group), "the cgroup is empty")
+        os.rmdir(group)
+    raise Failed("no release was undone")
+
+
+def cancelled_pair(bench, group, program, moments, where):
+    """Releases two programs of a cgroup that share a budget, while Ctrl-C is pressed. Returns the number of releases that were undone."""
+    undone, budget, every = 0, 96 * MIB, []
+    with contextlib.ExitStack() as stack:
+        for name in "ab":
+            os.makedirs(bench.path(name), exist_ok=True)
+            every.append(stack.enter_context(Child(adopt.in_group(group, program, adopt.LONG_S, "16"), bench.path(name))))
+        wait_for(lambda: all(anonymous_bytes(child.pid) > 120 * MIB for child in every), "the programs have begun")
+        said, status = adopt.adopt(bench, f"--cgroup={group}", "96M")
+        check(status == 0, said)
+        left = every[:]
+        for attempt in range(4 * RUNS):
+            where_now = f"{where}, attempt {attempt}"
+            for child, said, status in [(child, *outcome) for child, outcome in zip(left[:], interrupted_together(bench, left, moments))]:
+                undone += "paged as before" in said
+                if status == 0:
+                    left.remove(child)
+                    check_released(bench, child, where_now)
+                else:
+                    check(said.count("\n") == 0 and (status == -signal.SIGINT or "paged as before" in said), f"{where_now}: status {status}: {said}")
+            if left:
+                check_has_budget(bench, left, budget, where_now)
+        for child in left:
+            said, status = release(bench, child.pid)
+            check(status == 0, f"{where}, at last: {said}")
+            check_released(bench, child, where)
+        for child in every:
+            status = adopt.ended_early(bench, child)
+            check((status, child.output()) == (0, "0 wrong\n"), f"{where}: status {status}: {child.output()} {child.last_words()}")
+    return undone
+
+
+def interrupted_together(bench, children, moments):
+    """As `interrupted`, for several programs at the same time. Returns what was said of each, and the status."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        # Each has its share of the budget.
+        return list(pool.map(lambda child: interrupted(bench, child, moments, 96 * MIB // len(children)), children))
+
+
+def by_a_user(bench):
+    """An ordinary user releases a program of their own, with a handler on a stack of its own; another user cannot."""
+    need_restricted()
+    need("unshare")
+    program = adopt.victim(bench)
+    bench.command = for_everybody(bench)
+    user, other = (["setpriv", "--reuid", number, "--regid", number, "--clear-groups"] for number in ("1001", "1002"))
+    lent = f'mount --bind {own_device(bench.place, 1001)} /dev/userfaultfd && exec "$@"'
+    with Child([*user, program, adopt.LONG_S, "12", "10"], bench.place) as child:
+        wait_for(lambda: anonymous_bytes(child.pid) > 100 * MIB, "the program has begun")
+        said, status = adopt.adopt(bench, child.pid, "64M", who=["unshare", "-m", "sh", "-c", lent, "sh", *user])
+        if status == 125 and "ptrace_scope" in said:
+            raise Skipped(said)
+        check(status == 0, said)
+        said, status = release(bench, child.pid, who=other)
+        check(status == 125 and said.count("\n") == 0, f"another user: status {status}: {said}")
+        check(counters(bench, child.pid)["released"] == 0, "another user has released it")
+        said, status = release(bench, child.pid, who=user)
+        check(status == 0 and "no longer paged" in said and said.count("\n") == 0, f"status {status}: {said}")
+        check_released(bench, child, "released")
+        status = adopt.ended_early(bench, child)
+        check((status, child.output()) == (0, "0 wrong\n"), f"status {status}: {child.output()} {child.last_words()}")
+    return said.rpartition(": ")[2]
 
 
 STARTS = """
@@ -429,6 +513,8 @@ BODIES = {
     "release": at_random,
     "release-moments": at_moments,
     "release-cancelled": cancelled,
+    "release-cancelled-cgroup": cancelled_in_a_group,
+    "release-user": by_a_user,
     "release-children": children,
     "release-cgroup": of_a_cgroup,
     "release-child": with_a_child,

@@ -1,10 +1,11 @@
 /* A program that knows nothing of paging, until somebody adopts it: threads read, check and rewrite
- * words at random. Beside that, some of them allocate, map, fork, start programs and threads, and
- * wait.
+ * words at random. Beside that, some of them allocate, map, fork, start programs and threads, wait,
+ * and have a handler on a stack of its own.
  *
  * usage: adopted SECONDS MIB [THREADS]     MIB for each thread; status 0 if no word was wrong, no
  * call failed. SIGUSR1 ends the time.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = 64, STEPS = 2000 };
+enum { MOST = 64, STEPS = 2000, STACK = 2 << 20, HANDLED = 1 << 20 };
 
 static int seconds, mib, count_of_threads;
 static time_t began;
@@ -117,6 +118,55 @@ static void wait_with_limits(void) {
         fail("sigtimedwait");
 }
 
+/* Only the handler uses these words. */
+static struct {
+    char *stack;
+    uint64_t words[HANDLED], x;
+    uint8_t versions[HANDLED];
+    timer_t timer;
+} handled = {.x = 88172645463325252};
+
+static void handle(int signal) {
+    volatile char deep[100 << 10];
+    for (size_t at = 0; at < sizeof deep; at += 4096)
+        deep[at] = signal;
+    uintptr_t within = (uintptr_t)deep - (uintptr_t)handled.stack;
+    if (within >= STACK)
+        __sync_fetch_and_add(&wrong, 1);
+    for (int step = 0; step < 20; step++) {
+        handled.x ^= handled.x << 13, handled.x ^= handled.x >> 7, handled.x ^= handled.x << 17;
+        size_t i = handled.x % HANDLED;
+        if (handled.words[i] != word(i, handled.versions[i]))
+            __sync_fetch_and_add(&wrong, 1);
+        handled.words[i] = word(i, ++handled.versions[i]);
+    }
+}
+
+/* The calling thread is interrupted each 2 ms. */
+static void begin_to_handle(void) {
+    handled.stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = {.ss_sp = handled.stack, .ss_size = STACK};
+    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_ONSTACK | SA_RESTART};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN};
+    struct itimerspec times = {{0, 2000000}, {0, 2000000}};
+    event._sigev_un._tid = gettid();
+    for (size_t i = 0; i < HANDLED; i++)
+        handled.words[i] = word(i, 0);
+    if (sigaltstack(&stack, NULL) || sigaction(SIGRTMIN, &action, NULL) ||
+        timer_create(CLOCK_MONOTONIC, &event, &handled.timer) || timer_settime(handled.timer, 0, &times, NULL))
+        fail("a handler");
+}
+
+static void end_handling(void) {
+    sigset_t one;
+    sigemptyset(&one), sigaddset(&one, SIGRTMIN);
+    pthread_sigmask(SIG_BLOCK, &one, NULL);
+    timer_delete(handled.timer);
+    for (size_t i = 0; i < HANDLED; i++)
+        if (handled.words[i] != word(i, handled.versions[i]))
+            fail("a word of the handler");
+}
+
 static void *work(void *number) {
     size_t count = (size_t)mib << 17;
     uint64_t *words = malloc(count * 8), x = 88172645463325252 + 77 * (intptr_t)number, done = 0;
@@ -127,6 +177,8 @@ static void *work(void *number) {
     epoll_ctl(poll, EPOLL_CTL_ADD, event, &wish);
     for (size_t i = 0; i < count; i++)
         words[i] = word(i, 0);
+    if ((intptr_t)number == 9)
+        begin_to_handle();
     while (time(NULL) - began < seconds && !is_over) {
         for (int step = 0; step < STEPS; step++) {
             x ^= x << 13, x ^= x >> 7, x ^= x << 17;
@@ -151,6 +203,8 @@ static void *work(void *number) {
     for (size_t i = 0; i < count; i++)
         if (words[i] != word(i, versions[i]))
             fail("a word at the end");
+    if ((intptr_t)number == 9)
+        end_handling();
     free(words);
     free(versions);
     __sync_fetch_and_add(&touches, done);

@@ -14,7 +14,7 @@ use programs::Program;
 use serde_json::json;
 use shortage::{Shortage, Trend};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,10 +67,13 @@ pub struct Guard {
     json: bool,
 }
 
-/// The time between two looks at the free memory.
+/// The time between two looks at the free memory, and at which processes are new; it is less if
+/// memory is taken fast.
 const LOOK: Duration = Duration::from_millis(100);
-/// The time between two searches for programs, unless memory is short: a search reads files of all
-/// processes.
+const LOOK_LEAST: Duration = Duration::from_millis(20);
+/// There are this many looks until memory that is taken fast runs out.
+const LOOKS: f64 = 16.0;
+/// The time between two searches for programs: a search reads files of all processes.
 const SEARCH: Duration = Duration::from_millis(500);
 /// The time between two attempts while memory is short: an adopted program gives memory back only
 /// after some time.
@@ -101,23 +104,23 @@ impl Guard {
             cgroup,
             settings,
             began: Instant::now(),
+            seen: Default::default(),
+            programs: Vec::new(),
             places: BTreeMap::new(),
             refusals: Refusals::default(),
             guard: self,
         };
         let (mut searched, mut rests_until) = (None::<Instant>, Instant::now());
         while came.load(Relaxed) == 0 {
-            if searched.is_none_or(|at| at.elapsed() >= SEARCH) {
+            if watch.has_new()? || searched.is_none_or(|at| at.elapsed() >= SEARCH) {
                 watch.search()?;
                 searched = Some(Instant::now());
             }
-            if watch.look() && Instant::now() >= rests_until {
-                let programs = watch.search()?;
-                watch.rescue(&programs)?;
+            if watch.look() && Instant::now() >= rests_until && watch.rescue()? {
                 rests_until = Instant::now() + REST;
             }
             let_ended_go();
-            std::thread::sleep(LOOK);
+            std::thread::sleep(watch.pause());
         }
         signal_hook::low_level::emulate_default_handler(came.load(Relaxed) as i32)?;
         Ok(ExitCode::SUCCESS)
@@ -127,6 +130,8 @@ impl Guard {
 /// Limits of memory around programs: the machine's, then those of cgroups.
 struct Place {
     machine: Machine,
+    /// The trend with which each limit begins.
+    first: Trend,
     trends: Vec<Trend>,
     /// What was short at the last look, and whether that is a cgroup.
     short: Option<(Shortage, bool)>,
@@ -138,30 +143,51 @@ struct Watch {
     cgroup: Option<Cgroup>,
     settings: Settings,
     began: Instant,
-    /// The places of all programs that the list allows.
+    /// The processes of the last look, and of the one before.
+    seen: [BTreeSet<u32>; 2],
+    /// The programs that the list allows, as last found.
+    programs: Vec<Program>,
+    /// Their places.
     places: BTreeMap<String, Place>,
     refusals: Refusals,
 }
 
 impl Watch {
+    /// All processes among which this command searches.
+    fn processes(&self) -> anyhow::Result<Vec<u32>> {
+        match &self.cgroup {
+            Some(cgroup) => cgroup.processes(),
+            None => Ok(programs::all()),
+        }
+    }
+
+    /// Whether the list allows a process that has begun lately. Each process is looked at twice: it
+    /// may not have executed its program before.
+    fn has_new(&mut self) -> anyhow::Result<bool> {
+        let all: BTreeSet<u32> = self.processes()?.into_iter().collect();
+        let new: Vec<u32> = all.difference(&self.seen[1]).copied().collect();
+        let [last, before] = &mut self.seen;
+        *before = std::mem::replace(last, all);
+        let is_known = |who| self.programs.iter().any(|known| known.candidate.who == who);
+        let allowed = programs::allowed(&new, &self.guard.allow);
+        Ok(allowed.iter().any(|one| !one.candidate.is_paged && !is_known(one.candidate.who)))
+    }
+
     /// Finds the programs that the list allows, and their places.
-    fn search(&mut self) -> anyhow::Result<Vec<Program>> {
-        let processes = match &self.cgroup {
-            Some(cgroup) => cgroup.processes()?,
-            None => programs::all(),
-        };
-        let found = programs::allowed(&processes, &self.guard.allow);
+    fn search(&mut self) -> anyhow::Result<()> {
+        let found = programs::allowed(&self.processes()?, &self.guard.allow);
         self.refusals.keep(|who| found.iter().any(|one| one.candidate.who == who));
         self.places.retain(|place, _| found.iter().any(|one| one.place == *place));
         for program in &found {
             let process = program.candidate.who.0.to_string();
-            self.places.entry(program.place.clone()).or_insert_with(|| Place {
-                machine: Machine::of(&process, &read),
-                trends: Vec::new(),
-                short: None,
+            self.places.entry(program.place.clone()).or_insert_with(|| {
+                let here = found.iter().filter(|one| one.place == program.place);
+                let trend = Trend::new(here.map(Program::taken_per_s).sum());
+                Place { machine: Machine::of(&process, &read), first: trend, trends: Vec::new(), short: None }
             });
         }
-        Ok(found)
+        self.programs = found;
+        Ok(())
     }
 
     /// Looks at the free memory of all places, and returns whether it is short in one.
@@ -169,7 +195,7 @@ impl Watch {
         let (now, percent) = (self.began.elapsed(), self.guard.free);
         for place in self.places.values_mut() {
             let levels = place.machine.levels(&read);
-            place.trends.resize(levels.len(), Trend::default());
+            place.trends.resize(levels.len(), place.first.clone());
             let looks = levels.iter().zip(&mut place.trends).enumerate();
             let short = looks.map(|(at, (level, trend))| Some((trend.look(level, now, percent)?, at > 0)));
             // All are looked at. A cgroup says more than the machine.
@@ -178,9 +204,19 @@ impl Watch {
         self.places.values().any(|place| place.short.is_some())
     }
 
-    /// Adopts the largest of the programs where memory is short that can be adopted.
-    fn rescue(&mut self, programs: &[Program]) -> anyhow::Result<()> {
-        let short = |program: &Program| self.places.get(&program.place).and_then(|place| place.short);
+    /// The time until the next look.
+    fn pause(&self) -> Duration {
+        let lasts_s = self.places.values().flat_map(|place| &place.trends).map(Trend::lasts_s);
+        let least_s = lasts_s.fold(f64::INFINITY, f64::min);
+        Duration::from_secs_f64((least_s / LOOKS).clamp(LOOK_LEAST.as_secs_f64(), LOOK.as_secs_f64()))
+    }
+
+    /// Adopts the largest of the programs where memory is short that can be adopted. Returns
+    /// whether that was tried.
+    fn rescue(&mut self) -> anyhow::Result<bool> {
+        let known: Vec<u32> = self.programs.iter().map(|one| one.candidate.who.0).collect();
+        let programs = programs::allowed(&known, &self.guard.allow);
+        let (mut has_tried, short) = (false, |program: &Program| self.places.get(&program.place)?.short);
         let shortages: Vec<_> = programs.iter().map(short).collect();
         let candidates: Vec<_> = programs
             .iter()
@@ -189,6 +225,7 @@ impl Watch {
             .collect();
         while let Some(at) = choose(&candidates, &self.refusals, self.began.elapsed()) {
             let (program, Some(short)) = (&programs[at], &shortages[at]) else { break };
+            has_tried = true;
             let outcome = self.adopt(program.candidate.who.0);
             if outcome.is_err() && has_ended(program.candidate.who.0) {
                 break;
@@ -200,7 +237,7 @@ impl Watch {
                 break;
             }
         }
-        Ok(())
+        Ok(has_tried)
     }
 
     /// Says what was done and why: a program was stopped for some time, or it was refused and is

@@ -10,6 +10,20 @@ pub struct Program {
     pub name: String,
     /// The text of `/proc/PID/cgroup`: programs for which it is the same share limits of memory.
     pub place: String,
+    /// How long it has run, s.
+    age_s: f64,
+}
+
+/// A program counts as at least this old.
+const BRIEF_S: f64 = 0.05;
+/// The kernel's ticks in a second, for programs.
+const TICKS: f64 = 100.0;
+
+impl Program {
+    /// Bytes of memory that it has taken in a second until now, as a mean.
+    pub fn taken_per_s(&self) -> f64 {
+        self.candidate.bytes as f64 / self.age_s
+    }
 }
 
 /// All processes of the machine that are visible here.
@@ -35,14 +49,14 @@ fn program(pid: u32, allow: &[String]) -> Option<Program> {
     if !allow.iter().any(|pattern| names.iter().any(|name| matches(pattern, name))) {
         return None;
     }
-    let candidate = Candidate {
-        who: (pid, began(&read("stat")?)?),
-        bytes: used_bytes(pid),
-        is_paged: is_paged(pid)?,
-        is_short: false,
-    };
+    let began = began(&read("stat")?)?;
+    let candidate =
+        Candidate { who: (pid, began), bytes: used_bytes(pid), is_paged: is_paged(pid)?, is_short: false };
     let name = names[0].chars().filter(|c| !c.is_control()).collect();
-    Some(Program { candidate, name, place: read("cgroup")? })
+    let now_s = fs::read_to_string("/proc/uptime").ok()?.split(' ').next()?.parse::<f64>().ok()?;
+    // A program that has just begun has taken little, in a time that is not known well.
+    let age_s = (now_s - began as f64 / TICKS).max(BRIEF_S);
+    Some(Program { candidate, name, place: read("cgroup")?, age_s })
 }
 
 /// When a process began, by the text of `/proc/PID/stat`. Its name, in brackets, may have any

@@ -33,18 +33,31 @@ pub struct Trend {
 
 impl Default for Trend {
     fn default() -> Trend {
-        Trend { last: None, taken_per_s: 0.0, caution: CALM }
+        Trend::new(0.0)
     }
 }
 
 impl Trend {
+    /// The trend of a level that nobody has looked at yet, and of which programs take this number
+    /// of bytes in a second.
+    pub fn new(taken_per_s: f64) -> Trend {
+        Trend { last: None, taken_per_s, caution: CALM }
+    }
+
+    /// For how long the memory lasts at the present pace, s.
+    pub fn lasts_s(&self) -> f64 {
+        let available = self.last.map_or(f64::INFINITY, |(_, level)| level.available as f64);
+        if self.taken_per_s > 0.0 { available / self.taken_per_s } else { f64::INFINITY }
+    }
+
     /// Looks at a level, at a time since the command began. Memory is short if less is free than
     /// `percent` of the level, and what is taken until there is help. Without `percent`, that is
     /// half of the reserve that budgets that follow the free memory keep, so these shrink before,
     /// and what adoption itself needs. Tasks that wait for memory raise the reserve, as there.
     pub fn look(&mut self, level: &Level, now: Duration, percent: Option<u64>) -> Option<Shortage> {
         // Another limit is not memory that was taken.
-        if let Some((then, before)) = self.last.filter(|(_, before)| before.limit == level.limit) {
+        let is_other = self.last.is_some_and(|(_, before)| before.limit != level.limit);
+        if let Some((then, before)) = self.last.filter(|_| !is_other) {
             let passed_s = now.saturating_sub(then).as_secs_f64();
             if passed_s >= BRIEF_S {
                 let taken = before.available as f64 - level.available as f64;
@@ -54,7 +67,8 @@ impl Trend {
                 self.last = Some((now, *level));
             }
         } else {
-            *self = Trend { last: Some((now, *level)), ..Trend::default() };
+            let taken_per_s = if is_other { 0.0 } else { self.taken_per_s };
+            *self = Trend { last: Some((now, *level)), ..Trend::new(taken_per_s) };
         }
         let least = match percent {
             Some(percent) => level.limit / 100 * percent,
@@ -144,6 +158,20 @@ mod tests {
             let short = trend.look(&level, Duration::from_millis(100 * step as u64), None);
             assert_eq!(short, None, "step {step}");
         }
+    }
+
+    #[test]
+    fn memory_of_which_a_program_takes_much_is_short_at_the_first_look() {
+        let level = Level { limit: 200 * MIB, available: 150 * MIB, stalled_us: 0 };
+        let pace = |mib: u64| Trend::new((mib * MIB) as f64);
+        assert_eq!(pace(0).look(&level, Duration::ZERO, None), None);
+        let mut fast = pace(200);
+        assert_eq!(fast.lasts_s(), f64::INFINITY);
+        let short = fast.look(&level, Duration::ZERO, None).map(|short| short.taken_per_s);
+        assert_eq!((short, fast.lasts_s()), (Some(200 << 20), 0.75));
+        // It has stopped taking.
+        let shorts = (1..9).map(|step| fast.look(&level, Duration::from_millis(100 * step), None));
+        assert_eq!(shorts.last(), Some(None));
     }
 
     #[test]
