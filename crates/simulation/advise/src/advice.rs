@@ -11,9 +11,9 @@ use serde::Serialize;
 use terapage_config::Size;
 use terapage_figures::{map, processors};
 
-/// If a budget is smaller than this number of windows of the recording, touches that would cost
-/// time were not recorded. Chosen, not measured.
-pub const SEEN: f64 = 1.5;
+/// If a budget is smaller than this number of windows of the recording, and than all data, touches
+/// that would cost time were not recorded. Chosen, not measured.
+const SEEN: f64 = 1.5;
 
 /// Points of the curve on which the knee is searched. Chosen, not measured.
 const POINTS: usize = 50;
@@ -94,6 +94,8 @@ pub struct Advice {
     pub footprint_bytes: u64,
     /// The bytes that the program ever touched: memory that was freed and used again counts again.
     pub touched_bytes: u64,
+    /// For smaller budgets, touches that would cost time were not recorded.
+    pub enough_bytes: u64,
     /// Memory below which page-ins grow steeply, bytes, if there is such a size.
     pub knee_bytes: Option<u64>,
     /// With the usual block and policy, for each budget.
@@ -146,6 +148,12 @@ impl Advice {
 /// is within the error. Chosen, not measured.
 const CLEARLY: f64 = 0.05;
 
+/// The budget from which on a recording with this window has all touches that cost time: one and a
+/// half windows, or all of the data and some soft frames, if that is less.
+fn enough(window_bytes: u64, footprint_bytes: u64) -> u64 {
+    ((window_bytes as f64 * SEEN) as u64).min(footprint_bytes + footprint_bytes / 16)
+}
+
 impl Question<'_> {
     /// Answers. `progress` is called after each predicted run.
     ///
@@ -160,12 +168,13 @@ impl Question<'_> {
         let knee_bytes = self.knee(&uses);
         let bytes = |blocks: usize| blocks as u64 * recording.block_bytes;
         let (footprint_bytes, touched_bytes) = (bytes(uses.live_blocks), bytes(uses.touched_blocks));
+        let enough_bytes = enough(bytes(recording.window), footprint_bytes);
         drop(uses);
         let compute = compute_us(recording, self.native_s * 1e6);
         let predict = |jobs: Vec<(u64, u64, String, &Device)>| {
             map(jobs.len(), |at| {
                 let (budget, block, policy, device) = &jobs[at];
-                let prediction = self.predict(&compute, *budget, *block, policy, device);
+                let prediction = self.predict(&compute, enough_bytes, *budget, *block, policy, device);
                 progress();
                 prediction
             })
@@ -186,7 +195,7 @@ impl Question<'_> {
                 choice = other.clone();
             }
         }
-        let far = self.predict(&compute, budget, block, &usual.1, &far_memory());
+        let far = self.predict(&compute, enough_bytes, budget, block, &usual.1, &far_memory());
         let fits = self.fits(&choice);
         let would_fit = if fits {
             None
@@ -198,6 +207,7 @@ impl Question<'_> {
         Ok(Advice {
             footprint_bytes,
             touched_bytes,
+            enough_bytes,
             knee_bytes,
             budgets,
             choice,
@@ -249,7 +259,15 @@ impl Question<'_> {
         knee(&curve).map(|at| curve[at].0 as u64 * self.recording.block_bytes)
     }
 
-    fn predict(&self, compute: &[f32], budget: u64, block: u64, policy: &str, device: &Device) -> Prediction {
+    fn predict(
+        &self,
+        compute: &[f32],
+        enough: u64,
+        budget: u64,
+        block: u64,
+        policy: &str,
+        device: &Device,
+    ) -> Prediction {
         let recording = self.recording;
         let shift = recording.shift(block).unwrap_or(0);
         let costs = self.measured.costs_for(block).unwrap_or_else(|| self.measured.costs[0].clone());
@@ -278,8 +296,20 @@ impl Question<'_> {
             slow_down,
             // Only the time beyond the native time is uncertain.
             error: (slow_down - 1.0).abs() * ERROR + 0.05,
-            too_low: (budget as f64) < SEEN * recording.window as f64 * recording.block_bytes as f64,
+            too_low: budget < enough,
             forecast,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::enough;
+
+    #[test]
+    fn room_for_all_data_is_always_enough() {
+        assert_eq!(enough(200, 1600), 300);
+        // A recording whose window is nearly all of the data still tells that all of it fits.
+        assert_eq!(enough(1440, 1600), 1700);
     }
 }

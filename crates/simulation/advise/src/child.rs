@@ -57,6 +57,9 @@ pub struct Ended {
     pub cpu_s: f64,
     /// The most memory that the largest of its processes had at once, bytes, as far as seen.
     pub peak_bytes: u64,
+    /// The most memory of its own, without files, that one of its processes had at once, bytes, as
+    /// far as seen.
+    pub own_bytes: u64,
     /// The sum of the peaks of its other processes, bytes, as far as seen.
     pub others_bytes: u64,
     /// Whether it was killed because its time was up.
@@ -110,9 +113,10 @@ pub fn watch(
     if stop.noted.load(Relaxed) {
         return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped by a signal"));
     }
-    let peak_bytes = peaks.values().copied().max().unwrap_or(0);
-    let others_bytes = peaks.values().sum::<u64>() - peak_bytes;
-    Ok(Ended { status, seconds, cpu_s, peak_bytes, others_bytes, timed_out })
+    let most = |of: fn(&Memory) -> u64| peaks.values().map(of).max().unwrap_or(0);
+    let (peak_bytes, own_bytes) = (most(|memory| memory.peak_bytes), most(|memory| memory.own_bytes));
+    let others_bytes = peaks.values().map(|memory| memory.peak_bytes).sum::<u64>() - peak_bytes;
+    Ok(Ended { status, seconds, cpu_s, peak_bytes, own_bytes, others_bytes, timed_out })
 }
 
 /// Runs a program, keeps its output, and returns its processor time in seconds.
@@ -153,22 +157,30 @@ fn cpu(id: u32) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The most memory that a process has had so far, bytes; 0 if the process is gone.
-fn peak(id: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().map_or(0, |kib| kib * 1024)
+/// The memory of a process, as far as seen.
+#[derive(Clone, Copy, Default)]
+struct Memory {
+    /// The most that it had at once, bytes.
+    peak_bytes: u64,
+    /// The most of its own, without files, bytes.
+    own_bytes: u64,
 }
 
-/// Notes the peak of a process.
-fn note_peak(id: u32, peaks: &mut HashMap<u32, u64>) {
+/// Notes the memory of a process, if it has not ended.
+fn note_peak(id: u32, peaks: &mut HashMap<u32, Memory>) {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().map_or(0, |kib| kib * 1024)
+    };
     let noted = peaks.entry(id).or_default();
-    *noted = peak(id).max(*noted);
+    noted.peak_bytes = noted.peak_bytes.max(bytes("VmHWM:"));
+    noted.own_bytes = noted.own_bytes.max(bytes("RssAnon:") + bytes("RssShmem:"));
 }
 
 /// Notes the peaks of a process and of all that it started. A kernel without lists of children
 /// shows the process alone.
-fn note_peaks(id: u32, peaks: &mut HashMap<u32, u64>) {
+fn note_peaks(id: u32, peaks: &mut HashMap<u32, Memory>) {
     let mut left = vec![id];
     while let Some(id) = left.pop() {
         note_peak(id, peaks);
@@ -215,6 +227,8 @@ mod tests {
         let ended = watch(&mut command, Some(Duration::from_secs(15)), &stop, |_| {}).unwrap();
         assert!(ended.timed_out && ended.peak_bytes > 40_000_000, "{ended:?}");
         assert!(ended.others_bytes > 0 && ended.others_bytes < ended.peak_bytes, "{ended:?}");
+        // `tail` is larger than its own memory by the files that it maps.
+        assert!(ended.own_bytes > 40_000_000 && ended.own_bytes < ended.peak_bytes, "{ended:?}");
         let child = std::fs::read_to_string(child).unwrap();
         while runs(&child) {
             std::thread::sleep(Duration::from_millis(10));

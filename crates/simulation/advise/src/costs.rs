@@ -251,6 +251,12 @@ impl Ran {
         self.stats[name].as_f64().unwrap_or(0.0)
     }
 
+    /// Blocks of a pass for which its thread waited; the others that it read were companions.
+    fn waited_for(&self, pass: &Pass, block: f64) -> f64 {
+        let share = self.count("major_faults") * block / self.page_in_bytes().max(block);
+        (pass.moved().0 / block * share.min(1.0)).max(1.0)
+    }
+
     fn page_in_bytes(&self) -> f64 {
         self.passes.iter().map(|pass| pass.moved().0).sum()
     }
@@ -327,12 +333,14 @@ impl Bench {
         let quarter = stepped(self.run(&random(READS / 2), Some(&few(true))))?;
         let pass = quarter.pass("threads-1")?;
         let soft_share = quarter.count("minor_faults") / quarter.count("major_faults").max(1.0);
-        let demand = (pass.moved().0 / block).max(1.0);
+        let demand = quarter.waited_for(pass, block);
         let demand_us = pass.seconds * 1e6 / demand - soft_share * minor_us;
         //    The same by a pager that sleeps before each fault.
         let asleep = stepped(self.run(&random(READS / 2), Some(&few(false))))?;
-        let fault_us = |pass: &Pass| pass.seconds * 1e6 / (pass.moved().0 / block).max(1.0);
-        let wake_us = (fault_us(asleep.pass("threads-1")?) - fault_us(pass)) / (1.0 + soft_share);
+        let slept = asleep.pass("threads-1")?;
+        let fault_us = |pass: &Pass, demand: f64| pass.seconds * 1e6 / demand;
+        let asleep_us = fault_us(slept, asleep.waited_for(slept, block));
+        let wake_us = (asleep_us - fault_us(pass, demand)) / (1.0 + soft_share);
         // 5. Streams in and out, then the same without spinning, for the processor time.
         let streams = |spin| Budget { bytes: DATA / 3, soft_per_mille: 20, prefetch: "auto", spin };
         let stream = stepped(self.run(&scan(DATA), Some(&streams(true))))?;
@@ -483,7 +491,7 @@ fn rates(passes: &[Pass], device: &Device) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Costs, Pass, rates, settle};
+    use super::{Costs, Pass, Ran, rates, settle};
     use crate::device::Device;
     use std::time::Duration;
 
@@ -498,6 +506,22 @@ mod tests {
         let (read, write) = rates(&passes, &device);
         assert!((read - 1000.0).abs() < 1e-6 && (write - 500.0).abs() < 1e-6, "{read} {write}");
         assert_eq!(rates(&[pass(1.0, 0, 5)], &device), (5.0, 6.0));
+    }
+
+    #[test]
+    fn a_thread_does_not_wait_for_companions() {
+        let block = 1000.0;
+        let passes = vec![pass(1.0, 30_000, 0), pass(1.0, 10_000, 0)];
+        let ran = |major_faults: u64| Ran {
+            passes: passes.clone(),
+            stats: serde_json::json!({ "major_faults": major_faults }),
+            cpu_s: 0.0,
+        };
+        // All that was read was waited for, or half of it.
+        assert_eq!(ran(40).waited_for(&passes[1], block), 10.0);
+        assert_eq!(ran(20).waited_for(&passes[1], block), 5.0);
+        // Counters that are missing.
+        assert_eq!(ran(0).waited_for(&passes[1], block), 1.0);
     }
 
     fn costs(demand_us: f64, fresh_us: f64) -> Costs {

@@ -70,8 +70,8 @@ pub struct Advise {
     /// Predict for this device instead of the store's: latency=80us,read=1800M,write=1600M
     #[arg(long, value_name = "DEVICE")]
     device: Option<Device>,
-    /// Time that all recordings together may take, seconds; by default 20 times the native run, at
-    /// least 10 and at most 60; not with --quick
+    /// Time that all recordings together may take, seconds; by default 3 times the native run, at
+    /// least 3 and at most 60; not with --quick
     #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["quick", "trace"], value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: Option<u64>,
     /// One recording: quicker, and less exact; not with --timeout

@@ -4,7 +4,7 @@ use super::Results;
 use crate::publish;
 use std::fmt::Write;
 use std::path::Path;
-use terapage_advise::advice::{Advice, Prediction, SEEN};
+use terapage_advise::advice::{Advice, Prediction};
 use terapage_config::Size;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
@@ -77,11 +77,10 @@ fn factor(prediction: &Prediction) -> String {
 fn bounds(results: &Results) -> Option<String> {
     let some = results.advice.budgets.iter().any(|prediction| prediction.too_low);
     some.then(|| {
-        let enough = (results.window_bytes as f64 * SEEN) as u64;
         format!(
-            "below {}, one and a half windows, slow-downs are only \"at least\", and may be several times as much: touches are \
-             missing that would cost time (a longer --timeout allows smaller windows)",
-            mib(enough)
+            "below {}, slow-downs are only \"at least\", and may be several times as much: touches within the window, which \
+             would cost time, are missing (a longer --timeout allows smaller windows)",
+            mib(results.advice.enough_bytes)
         )
     })
 }
@@ -308,6 +307,7 @@ mod tests {
         let mut advice = Advice {
             footprint_bytes: 100 << 20,
             touched_bytes: 100 << 20,
+            enough_bytes: 64 << 20,
             knee_bytes: None,
             budgets: vec![prediction(true)],
             choice: prediction(true),
