@@ -1,9 +1,11 @@
 //! `terapage paper list`: every figure, table and main claim of the papers, with its command, the
 //! published value, the value here, and why the values differ.
 
+mod once;
 mod rows;
 
 use crate::measured::EXPERIMENTS;
+use once::Once;
 use rows::{PAPERS, Row, THEORY, TOOLS};
 use std::fmt::Write;
 use terapage_lab::{Kept, Texts, number, results_place};
@@ -144,9 +146,7 @@ fn values(row: &Row, kept: &Kept) -> anyhow::Result<(String, String)> {
     if measures && !measured {
         here.retain(|value| value != "-");
         here.push("not measured on this machine yet".into());
-        if !row.once.is_empty() {
-            here.push(format!("another day, on two busy processors, --quick: {}", row.once));
-        }
+        here.extend(Once::read()?.of(row.what));
     }
     Ok((published.join("; "), here.join("; ")))
 }
@@ -174,7 +174,10 @@ mod tests {
         assert!(said.lines().all(|line| line.chars().count() <= COLUMNS), "{said}");
         // Where this machine has measured nothing, the list has what was measured once.
         let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("--quick: 203; 162; 185; 786; 786; 297; 440"), "{said}");
+        assert!(
+            words.contains("lab run raw --quick, on two virtual processors, busy with other work: 203; 162"),
+            "{said}"
+        );
         // Each row has all five lines.
         for part in ["command", "runs here", "published", "here", "difference"] {
             let count = said.lines().filter(|line| line.trim_start().starts_with(&format!("{part:<12}")));

@@ -22,9 +22,6 @@ pub struct Row {
     pub published: &'static str,
     /// The values here, of what is simulated, or of what cannot be measured.
     pub here: &'static str,
-    /// The values of one first impression (`--quick`) on a busy machine with two processors, in
-    /// the order of the published ones: said if this machine has not measured any.
-    pub once: &'static str,
     /// Why the values differ, in a sentence.
     pub difference: &'static str,
 }
@@ -40,7 +37,6 @@ const NONE: Row = Row {
     checks: "",
     published: "",
     here: "",
-    once: "",
     difference: "",
 };
 
@@ -66,7 +62,6 @@ const MIDORIKAWA: &[Row] = &[
         needs: &["root", "mkfs.ext4"],
         experiment: "devices",
         figures: &["Midorikawa, Tan 2013 Fig 1"],
-        once: "-; 764; 526; 434; 127; 113",
         difference: "this machine's device is not an ioDrive2, and the other two are loops throttled to rates of today.",
         ..NONE
     },
@@ -78,8 +73,6 @@ const MIDORIKAWA: &[Row] = &[
         experiment: "devices",
         figures: &["Midorikawa, Tan 2013 Fig 2"],
         findings: &["midorikawa-devices"],
-        once: "5.24; 2.26; 6.73; 2.49; 1.30; 5.18; 5.43; 5.03; 4.15; 3.44; 3.83; 1.74; 1.37; 3.12; 2.85; 4.45; \
-               not decided",
         difference: "the hard disk is throttled to 120 requests/s and 180 MiB/s, and knows no seeks by distance.",
         ..NONE
     },
@@ -91,8 +84,6 @@ const MIDORIKAWA: &[Row] = &[
         experiment: "raw",
         figures: &["Midorikawa, Tan 2013 Fig 3"],
         findings: &["midorikawa-mmap-in-memory", "midorikawa-async"],
-        once: "11,899; 11,899; 718; 13,162; time by read over time by mmap 1.02, not decided; time with MS_SYNC over \
-               time with MS_ASYNC 36 at 512 KiB",
         difference: "reads of a file in memory measure memory; MS_ASYNC has done nothing since Linux 2.6.19.",
         ..NONE
     },
@@ -109,7 +100,6 @@ const MIDORIKAWA: &[Row] = &[
             "midorikawa-rw-unchanged",
             "midorikawa-mmap-sequential",
         ],
-        once: "203; 162; 185; 786; 786; 297; 440; the claims are not decided",
         difference: "what a mapped file reaches from end to end is what the kernel reads ahead, and how late the device answers.",
         ..NONE
     },
@@ -121,8 +111,6 @@ const MIDORIKAWA: &[Row] = &[
         experiment: "stream",
         figures: &["Midorikawa, Tan 2013 Fig 5", "Midorikawa, Tan 2013 Fig 6"],
         findings: &["midorikawa-mmap-beats-swap", "midorikawa-swap-factor", "midorikawa-mmap-factor"],
-        once: "swap killed with as much memory as data, and over 60 s with half, by each device; mmap 0.56 while \
-               it fits, 4.2 with as much memory as data, 7.7 with half",
         difference: "swap reads ahead by mapping today, and the SATA SSD is a throttled loop; the passes of triad alone, after the first touch, are lab run arrays.",
         ..NONE
     },
@@ -139,7 +127,6 @@ const MIDORIKAWA: &[Row] = &[
             "midorikawa-one-thread-15",
             "midorikawa-stencil-mmap-swap",
         ],
-        once: "24.9; 2.83; 3.52; 16.0; 1.31",
         published: "processor use in memory 1166 % (15x15) and 255 % (3x3)",
         here: "the column cpu of the report's figures",
         difference: "16 threads there; few processors make computing the bound, and hide paging.",
@@ -152,8 +139,6 @@ const MIDORIKAWA: &[Row] = &[
         needs: &["root"],
         experiment: "poisson",
         findings: &["midorikawa-himeno-worse"],
-        once: "by swap 27.8 times the time in memory with half of it, the stencil of 3x3 9.7 times; 33.8 times with a \
-               quarter",
         difference: "the lab's kernel has no residual and is vectorised: in memory it is 5 to 6 times as fast as a plain C Himeno, so its slow-downs are as much larger.",
         ..NONE
     },
@@ -164,7 +149,6 @@ const MIDORIKAWA: &[Row] = &[
         needs: &["root", "mkfs.ext4"],
         experiment: "raid",
         findings: &["midorikawa-raid"],
-        once: "not decided: time with one device over time with two 0.83 (0.71 to 0.97)",
         difference: "the paper expects it and does not measure it; both devices are throttled loops on one, with a store on each in turns.",
         ..NONE
     },
@@ -176,7 +160,6 @@ const MIDORIKAWA: &[Row] = &[
         experiment: "temporal",
         figures: &["CCGrid 2015", "PACRIM 2017"],
         findings: &["midorikawa-temporal"],
-        once: "3.09; 3.09; not decided",
         difference: "there by asynchronous I/O of the program's own, here by hints to a pager.",
         ..NONE
     },
@@ -198,7 +181,6 @@ const MARTIN: &[Row] = &[
             "martin-writeback",
             "martin-lazy-count",
         ],
-        once: "time to write on ext3 over that on XFS 3.54, not decided",
         difference: "the chart has no numbers; nobh is accepted and dropped, nobarrier of XFS is gone, and files are synced here.",
         ..NONE
     },
@@ -220,7 +202,6 @@ const MARTIN: &[Row] = &[
         experiment: "bonnie",
         figures: &["Martin"],
         findings: &["martin-seeks", "martin-raid-seeks"],
-        once: "2,494 seeks/s on ext4",
         difference: "an SSD of today does some 100,000; the disks are throttled loops of 100 requests/s each.",
         ..NONE
     },
@@ -231,7 +212,6 @@ const MARTIN: &[Row] = &[
         needs: BONNIE,
         experiment: "bonnie",
         findings: &["martin-raid", "martin-alike"],
-        once: "write 140, rewrite 91 and read 188 MiB/s by six disks; the run with one disk was killed",
         difference: "a throttled loop has the rate that it is given, so only one against six is judged.",
         ..NONE
     },
@@ -259,7 +239,6 @@ const TERAMEM: &[Row] = &[
         experiment: "transfer",
         figures: &["Teramem Fig 1"],
         findings: &["teramem-small-transfers"],
-        once: "176 MiB/s; not decided: time with blocks of 4 KiB over that with 1 MiB 0.85",
         difference: "Myrinet there; TCP to this machine here, or to a server that --far names.",
         ..NONE
     },
@@ -271,7 +250,6 @@ const TERAMEM: &[Row] = &[
         experiment: "transfer",
         figures: &["Teramem Fig 3"],
         findings: &["teramem-faster-than-disk", "teramem-round-robin"],
-        once: "150 MiB/s from far memory, 298 from the disk, within five minutes",
         difference: "an SSD is no SATA disk of 2009: it may be as fast as the network.",
         ..NONE
     },
@@ -293,7 +271,6 @@ const TERAMEM: &[Row] = &[
         experiment: "latency",
         figures: &["Teramem Fig 4"],
         findings: &["teramem-latency"],
-        once: "17,786 us; not decided: deviation over the mean 0.81",
         difference: "the deviation is that of the machine's scheduler: a busy one has more.",
         ..NONE
     },
@@ -311,7 +288,6 @@ const TERAMEM: &[Row] = &[
             "teramem-middle-blocks-lose",
             "teramem-block-factor",
         ],
-        once: "1.35; 1.28; large blocks are best at a stride of 4 KiB and small ones at 1 MiB: hold",
         difference: "neighbours are read ahead here, which makes small blocks lose less.",
         ..NONE
     },
@@ -323,7 +299,6 @@ const TERAMEM: &[Row] = &[
         experiment: "sort",
         figures: &["Teramem Fig 6"],
         findings: &["teramem-sort", "teramem-sort-swap", "teramem-collapse"],
-        once: "60 MB of text with 51 MiB: 2.98 times as long as in memory, swap 1.28 times that",
         difference: "sort takes 1.66 GB here and 3.3 GB there, so budgets are shares, and swap is on an SSD. 27 TB are 8,000 times its data: a recording of today's sort (advise --keep, 60 MB of text), replayed with 15 % of the memory by LRU and by FIFO, pages in at least 1.7 times its data, so nothing shows that it collapses, and a run that takes 10 minutes is ended.",
         ..NONE
     },
