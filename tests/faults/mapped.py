@@ -191,6 +191,18 @@ def mapped_again_guarded(bench):
     return mapped_again(bench, before=NOBODY)
 
 
+def mapped_advised(bench):
+    """`advise` says that `--files` would page the files that a program maps, if the budget that it names has no room for them."""
+    program, file = prepared(bench)
+    words = ["advise", "--store", bench.store, "--timeout", "30", "--", program, "again", file, "1", "1", "24"]
+    done = subprocess.run([*bench.command, *words], capture_output=True, text=True, timeout=600, check=False)
+    if "the pager alone" in done.stderr:
+        raise Skipped("this build has no advise")
+    check(done.returncode == 0, f"status {done.returncode}: {done.stderr}")
+    check(f"the program maps {MIB} MiB of files to read" in done.stdout and "terapage run --files pages them" in done.stdout, done.stdout)
+    return ""
+
+
 def on_file_system(kind):
     """The calls, and a writer, on another file system, which lies in a file."""
 
@@ -243,6 +255,7 @@ BODIES = {
     "mapped-beside-guarded": mapped_beside_guarded,
     "mapped-again": mapped_again,
     "mapped-again-guarded": mapped_again_guarded,
+    "mapped-advised": mapped_advised,
     "mapped-xfs": on_file_system("xfs"),
     "mapped-btrfs": on_file_system("btrfs"),
     "mapped-overlay": mapped_overlay,
