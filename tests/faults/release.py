@@ -347,7 +347,7 @@ def check_has_budget(bench, paged, budget, where):
 
 
 FORKS = """
-import hashlib, os, sys
+import hashlib, os, select, sys
 data = bytearray(os.urandom(1 << 20)) * 120
 for at in range(0, len(data), 4096):
     data[at] = at * 7 >> 12 & 255
@@ -358,12 +358,14 @@ sys.stdin.readline()
 child = os.fork()
 if child == 0:
     os.close(writes)
-    for number in range(15):
-        data[number * 99991] ^= number
-        data[number * 99991] ^= number
+    # It needs its budget until it has been looked at.
+    number = 0
+    while not select.select([ends], [], [], 0)[0]:
+        number += 1
+        data[number % 1000 * 99991] ^= number & 255
+        data[number % 1000 * 99991] ^= number & 255
         if hashlib.sha256(data).hexdigest() != wanted:
             print("wrong", flush=True)
-    os.read(ends, 1)
     print(hashlib.sha256(data).hexdigest() == wanted, flush=True)
     os._exit(0)
 print(child, flush=True)
