@@ -19,7 +19,7 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 const KEPT_WHILE_BUSY: Duration = Duration::from_secs(3600);
 
 /// The layout of the file.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// A store, and the costs of the pager's work with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -119,6 +119,7 @@ mod tests {
             minor_us: 12.0,
             demand_us: 90.0,
             first_us: 6.0,
+            native_us: 8.0,
             fresh_us: 3.0,
             recycled_us: 1.0,
             read_bytes_s: 1e9,

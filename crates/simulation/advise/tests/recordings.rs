@@ -242,6 +242,7 @@ fn machine() -> Timing {
         minor_us: 10.0,
         demand_us: 120.0,
         first_us: 5.0,
+        native_us: 4.0,
         fresh_us: 1.0,
         recycled_us: 2.0,
         read_bytes_s: 1e9,

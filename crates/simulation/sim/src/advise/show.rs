@@ -64,9 +64,10 @@ fn decision(advice: &Advice, command: &str) -> String {
     )
 }
 
-/// The slow-down with its error, or only a bound if touches are missing in the recording.
+/// The slow-down with its error, or only a bound if touches are missing in the recording. The error
+/// does not make a paged program faster than natively.
 fn factor(prediction: &Prediction) -> String {
-    let least = (prediction.slow_down - prediction.error).max(0.5);
+    let least = (prediction.slow_down - prediction.error).max(prediction.slow_down.min(1.0));
     if prediction.too_low {
         return format!("at least {least:.2}");
     }
@@ -301,6 +302,8 @@ mod tests {
         };
         assert_eq!(factor(&prediction(false)), "9.90 (8.10 to 11.70)");
         assert_eq!(factor(&prediction(true)), "at least 8.10");
+        let near = Prediction { slow_down: 1.02, error: 0.05, ..prediction(true) };
+        assert_eq!(factor(&near), "at least 1.00");
         // All lines show the same prediction in the same form.
         assert_eq!(briefly(&prediction(true)), factor(&prediction(true)));
         // A budget whose predicted slow-down is not accepted is not advised.
