@@ -19,7 +19,7 @@ help:
 	@echo "make build    build target/release/terapage and its library"
 	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
 	@echo "make check    formatting, lints, tidiness, unit tests: the fast loop; a minute or two"
-	@echo "make test     formatting, lints, unit tests, real programs, faults; about half an hour on 2 cores"
+	@echo "make test     formatting, lints, unit tests, real programs, faults; about 50 minutes on 2 cores"
 	@echo "make fuzz     the parsers of what others write, each for an hour (TERAPAGE_FUZZ_S=60 for a minute)"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
