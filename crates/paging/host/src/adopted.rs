@@ -14,6 +14,7 @@ use std::ffi::c_char;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use terapage_preload::adopted;
+use terapage_stats::Stage;
 use terapage_sys::adoption::{Orders, REPORT, Report, State};
 
 /// In place of a program's name: the address of the report, in hexadecimal digits.
@@ -68,6 +69,10 @@ pub unsafe fn adopt(passed: &Passed, report: &'static Report, environment: *cons
     });
     let control = terapage_preload::release::control();
     seat::give();
+    // Whoever sees that the program is adopted may release it at once.
+    if let Some(control) = control {
+        control.set(Stage::Waits);
+    }
     report.state.store(State::Done as u32, Release);
     if let Some(control) = control {
         release::serve(control);

@@ -6,13 +6,12 @@
 use crate::raw::raw;
 use crate::seat;
 use terapage_preload::release;
-use terapage_stats::{Control, Stage};
+use terapage_stats::Control;
 use terapage_sys::thread;
 
-/// Waits for a release, until one was done.
+/// Waits for a release, which may have been asked for already, until one was done.
 pub fn serve(control: &'static Control) {
     seat::take();
-    control.set(Stage::Waits);
     thread::counted(|| {
         loop {
             seat::give();
