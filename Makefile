@@ -65,7 +65,7 @@ tests/programs/gallery
 endef
 export PROGRAMS
 
-# Programs that run already, are hosted or map files.
+# Two halves of the cases: about adopted and hosted programs and mapped files, and all others.
 define FAULTS_OF_SOME
 tests/faults/run $$(tests/faults/run list | grep -E '^(adopt|release|guard-|hosted|mapped)')
 endef
