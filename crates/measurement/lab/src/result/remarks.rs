@@ -21,6 +21,10 @@ pub fn not_ended(runs: &[Record], contender: &str, at: &Only, texts: &Texts) -> 
     let record = own.into_iter().find(|record| record.run.end != End::Done)?;
     let (end, place) = (texts.text(&record.run.end.text()), texts.cell(&record.cell));
     let who = texts.text(&record.run.contender);
+    // An experiment without a matrix has one cell, which has no name.
+    if place.is_empty() {
+        return Some(texts.say("not-ended-anywhere", &[("who", &who), ("end", &end)]));
+    }
     Some(texts.say("not-ended", &[("who", &who), ("end", &end), ("place", &place)]))
 }
 
@@ -138,6 +142,17 @@ mod tests {
         assert_eq!(said("memory", &Only::default()), None);
         let other = [("size".to_owned(), vec![Value::Text(cells[0]["size"].clone())])];
         assert_eq!(said("swap", &other.into_iter().collect()), None);
+    }
+
+    #[test]
+    fn a_run_of_an_experiment_without_a_matrix_is_at_no_place() {
+        let mut group = group(TEXT.split("[matrix]").next().unwrap());
+        let cell = group.head.experiment.cells().remove(0);
+        let mut run = record(&group.head, &cell, 1, "swap", 1.0);
+        run.run.end = End::TimedOut;
+        group.runs.push(run);
+        let said = not_ended(&group.runs, "swap", &Only::default(), Texts::of(Language::En));
+        assert_eq!(said, Some("swap: timed out, so there is nothing to compare.".to_owned()));
     }
 
     #[test]
