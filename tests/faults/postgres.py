@@ -9,7 +9,7 @@ import time
 
 import adopt
 import release
-from harness import Child, Skipped, check, need, need_root, wait_for
+from harness import Child, Late, Skipped, check, need, need_root, wait_for
 
 USER = ["runuser", "-u", "postgres", "--"]
 SETTINGS = {
@@ -47,7 +47,8 @@ class Client(threading.Thread):
     def answer(self):
         """The answers, once there are all of them."""
         self.join(300)
-        check(not self.is_alive() and self.answers is not None, f"backend {self.backend} gives no answer")
+        if self.is_alive() or self.answers is None:
+            raise Late(f"backend {self.backend} gives no answer")
         return self.answers + self.errors
 
 
@@ -59,10 +60,17 @@ def begun(server, factors):
     return clients
 
 
-class Server:
-    """A server in a cgroup, as PostgreSQL's user."""
+def need_server():
+    need_root()
+    need("psql", "runuser", "setpriv")
+    if not glob.glob("/usr/lib/postgresql/*/bin/postgres") or subprocess.run(["id", "postgres"], capture_output=True, check=False).returncode:
+        raise Skipped("not installed: PostgreSQL's server, with a user postgres")
 
-    def __init__(self, bench, group):
+
+class Server:
+    """A server, as PostgreSQL's user, in a cgroup if one is named."""
+
+    def __init__(self, bench, group=None):
         self.place = bench.place
         self.programs = os.path.dirname(sorted(glob.glob("/usr/lib/postgresql/*/bin/postgres"))[-1])
         self.data = bench.path("data")
@@ -72,7 +80,8 @@ class Server:
         shutil.chown(self.data, "postgres")
         self.administer("initdb", "-D", self.data, "--auth=trust", "--no-sync", "--locale=C")
         words = [word for name, value in {**SETTINGS, "unix_socket_directories": self.place}.items() for word in ("-c", f"{name}={value}")]
-        self.child = Child(adopt.in_group(group, "setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", f"{self.programs}/postgres", "-D", self.data, *words), bench.place)
+        argv = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", f"{self.programs}/postgres", "-D", self.data, *words]
+        self.child = Child(adopt.in_group(group, *argv) if group else argv, bench.place, stdout="server")
 
     def __enter__(self):
         self.child.__enter__()
@@ -116,10 +125,7 @@ def check_answers(clients, wanted, how):
 
 def backends(bench):
     """Backends are adopted and released while they answer; then the whole server is, by its cgroup, with backends that it forks later: the answers are the same."""
-    need_root()
-    need("psql", "runuser", "setpriv")
-    if not glob.glob("/usr/lib/postgresql/*/bin/postgres") or subprocess.run(["id", "postgres"], capture_output=True, check=False).returncode:
-        raise Skipped("not installed: PostgreSQL's server, with a user postgres")
+    need_server()
     moments = release.start_of(bench)
     group = os.path.dirname(adopt.cgroup(f"terapage-postgres-{os.getpid()}"))
     try:

@@ -14,7 +14,7 @@ import time
 
 import adopt
 from bench import for_everybody, of_threads, open_files, read_first
-from harness import Child, Failed, Skipped, anonymous_bytes, check, need, need_restricted, need_root, wait_for
+from harness import Child, Failed, Late, Skipped, anonymous_bytes, check, need, need_restricted, need_root, wait_for
 from oci import own_device
 
 MIB = 1 << 20
@@ -72,58 +72,6 @@ def at_random(bench):
             status = adopt.ended_early(bench, child, 5)
             check(status == 0 and child.output() == "0 wrong\n", f"run {run}: status {status}: {child.output()} {child.last_words()}")
     return ""
-
-
-COUNTED = ("adopted", "released", "refused", "ended before", "hung", "wrong")
-
-
-def at_moments(bench):
-    """Programs of many kinds are adopted and released at random moments: the output is the same. TERAPAGE_KINDS names the kinds, or is "all"."""
-    moments, wanted = start_of(bench), os.environ.get("TERAPAGE_KINDS", "sort go Serial").split()
-    table, wrong = {}, []
-    for kind, (argv, memory) in adopt.kinds(bench).items():
-        if kind not in wanted and wanted != ["all"]:
-            continue
-        native, seconds = adopt.natively(bench, kind, argv)
-        counts = table[kind] = dict.fromkeys(COUNTED, 0)
-        for run in range(RUNS):
-            said = one_at_a_moment(bench, (argv, memory, native, seconds), moments, counts)
-            print(f"{kind}, run {run}: {said[-1].rpartition(': ')[2]}", flush=True)
-            if counts["hung"] or counts["wrong"]:
-                wrong.append(f"{kind}, run {run}: {said}")
-                break
-    for name, counts in {**table, "all": {what: sum(counts[what] for counts in table.values()) for what in COUNTED}}.items():
-        print(f"{name:8}" + "".join(f"  {counts[what]:3} {what}" for what in COUNTED), flush=True)
-    check(not wrong, "; ".join(wrong))
-    return ""
-
-
-def one_at_a_moment(bench, program, moments, counts):
-    """Adopts and releases a program once, and counts what became of it. Returns what was said."""
-    (argv, memory, native, seconds), said = program, []
-
-    def note(done, words, status):
-        said.append(words)
-        ended = any(text in words for text in ("ended", "no process", "no such process", "is not paged"))
-        counts[done if status == 0 else "ended before" if ended else "refused"] += 1
-        return status == 0
-
-    with Child(argv, bench.place) as child:
-        time.sleep(moments.uniform(0, 0.6 * seconds))
-        if note("adopted", *adopt.adopt(bench, child.pid, memory)):
-            time.sleep(moments.uniform(0, 0.4 * seconds))
-            refused_before = counts["refused"]
-            note("released", *release(bench, child.pid))
-            check(counts["refused"] == refused_before, f"it is not released: {said}")
-        try:
-            end = bench.end(child)
-        except Failed as why:
-            counts["hung"] += 1
-            return [*said, str(why)]
-        if end != 0 or child.output() != native:
-            counts["wrong"] += 1
-            said.append(f"status {end}: {child.output()[:300]} {child.last_words()}")
-    return said
 
 
 def cancelled(bench):
@@ -479,41 +427,51 @@ class Client(threading.Thread):
         server.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
 
 
+def redis_under_load(bench, name, act):
+    """Starts a server and its clients, acts on it once it has data, and stops all. Returns the number of answers, all of them right."""
+    path = bench.path(f"socket-{name}")
+    argv = ["redis-server", "--port", "0", "--unixsocket", path, "--dir", bench.place, "--save", "3 100", "--dbfilename", f"dump-{name}"]
+    with Child(argv, bench.place) as child:
+        wait_for(lambda: os.path.exists(path), "the server has begun")
+        clients = [Client(path, number) for number in range(4)]
+        for client in clients:
+            client.start()
+        wait_for(lambda: anonymous_bytes(child.pid) > 60 * MIB or child.process.poll() is not None, "the server has data")
+        act(child)
+        for client in clients:
+            client.stops = True
+        for client in clients:
+            client.join(300)
+            if client.is_alive():
+                raise Late(f"{name}: client {client.number} gets no answer; {child.last_words()}")
+            check(client.done and not client.wrong, f"{name}: client {client.number}: {client.done} done, wrong {client.wrong[:5]}; {child.last_words()}")
+        check(child.process.poll() is None, f"{name}: the server has ended: {child.last_words()}")
+        return sum(client.done for client in clients)
+
+
 def redis(bench):
     """Redis under load is adopted and released at random moments, and saves by fork meanwhile: no answer is wrong."""
     need_root()
     need("redis-server")
     moments, answers = start_of(bench), 0
+
+    def act(child):
+        time.sleep(moments.uniform(0, 2))
+        said, status = adopt.adopt(bench, child.pid, "48M")
+        check(status == 0, said)
+        time.sleep(moments.uniform(0, 6))
+        said, status = release(bench, child.pid)
+        check(status == 0, said)
+        print(said.rpartition(": ")[2], flush=True)
+        time.sleep(4)
+
     for run in range(RUNS):
-        path = bench.path(f"socket-{run}")
-        argv = ["redis-server", "--port", "0", "--unixsocket", path, "--dir", bench.place, "--save", "3 100", "--dbfilename", f"dump-{run}"]
-        with Child(argv, bench.place) as child:
-            wait_for(lambda: os.path.exists(path), "the server has begun")
-            clients = [Client(path, number) for number in range(4)]
-            for client in clients:
-                client.start()
-            wait_for(lambda: anonymous_bytes(child.pid) > 60 * MIB or child.process.poll() is not None, "the server has data")
-            time.sleep(moments.uniform(0, 2))
-            said, status = adopt.adopt(bench, child.pid, "48M")
-            check(status == 0, f"run {run}: {said}")
-            time.sleep(moments.uniform(0, 6))
-            said, status = release(bench, child.pid)
-            check(status == 0, f"run {run}: {said}")
-            time.sleep(4)
-            for client in clients:
-                client.stops = True
-            for client in clients:
-                client.join(300)
-                check(not client.is_alive() and client.done and not client.wrong, f"run {run}: client {client.number}: {client.done} done, wrong {client.wrong[:5]}; {child.last_words()}")
-                answers += client.done
-            check(child.process.poll() is None, f"run {run}: the server has ended: {child.last_words()}")
-            print(f"run {run}: {said.rpartition(': ')[2]}", flush=True)
+        answers += redis_under_load(bench, f"run-{run}", act)
     return f"{answers} answers"
 
 
 BODIES = {
     "release": at_random,
-    "release-moments": at_moments,
     "release-cancelled": cancelled,
     "release-cancelled-cgroup": cancelled_in_a_group,
     "release-user": by_a_user,

@@ -29,6 +29,10 @@ class Failed(Exception):
     """A check that failed; its text says what was found."""
 
 
+class Late(Failed):
+    """Something that did not happen in time."""
+
+
 class Skipped(Exception):
     """A case that cannot run here; its text says why."""
 
@@ -213,7 +217,7 @@ class Child:
             self.process.wait(max(0.0, self.began + timeout_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             last = self.output().splitlines()[-1:] or ["nothing"]
-            raise Failed(f"no end after {timeout_s} s: {' '.join(self.argv)}: last said: {last[0]}: {self.last_words()}") from None
+            raise Late(f"no end after {timeout_s} s: {' '.join(self.argv)}: last said: {last[0]}: {self.last_words()}") from None
         self.seconds = time.monotonic() - self.began
         # Helpers, as those of multiprocessing, end by themselves once the first process has ended.
         patience = time.monotonic() + END_S
@@ -267,7 +271,8 @@ def wait_for(condition, what, timeout_s=300):
         value = condition()
         if value:
             return value
-        check(time.monotonic() < end, f"{what}: not so after {timeout_s} s")
+        if time.monotonic() > end:
+            raise Late(f"{what}: not so after {timeout_s} s")
         time.sleep(0.02)
 
 
