@@ -1,12 +1,13 @@
 //! The way into a program that is already running: `terapage adopt`.
 //!
-//! 1. All threads of the program are stopped ([`threads`]): none is inside a system call then, and
+//! 1. What would keep the program waiting is done while it runs ([`room`]).
+//! 2. All threads of the program are stopped ([`threads`]): none is inside a system call then, and
 //!    calls that were interrupted begin again.
-//! 2. One of them makes system calls for this process ([`remote`]): these map the host, a static
+//! 3. One of them makes system calls for this process ([`remote`]): these map the host, a static
 //!    executable that contains the paging library, and begin a thread in it ([`host`]).
-//! 3. The host makes its pager, and sets its filter of system calls for all threads (crate `host`:
+//! 4. The host makes its pager, and sets its filter of system calls for all threads (crate `host`:
 //!    `adopted.rs`). Until then everything can be undone ([`undo`]).
-//! 4. The program's threads run again. The host's thread takes over the memory meanwhile.
+//! 5. The program's threads run again. The host's thread takes over the memory meanwhile.
 //!
 //! docs/rescue.md describes it for users.
 #![cfg(target_arch = "x86_64")]
@@ -18,6 +19,7 @@ mod passed;
 mod policy;
 mod process;
 mod remote;
+mod room;
 mod threads;
 mod trace;
 mod undo;
@@ -30,7 +32,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use terapage_sys::adoption::State;
-use threads::Threads;
+use threads::{Host, Threads};
 
 /// Why a program cannot be adopted, in words that follow its number and a colon.
 pub type Why = String;
@@ -86,6 +88,7 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
     process.check()?;
     let image = image::Image::read(wish.host)?;
     let urgent = policy::Policy::urgent(0);
+    let first = room::make(&process);
     let began = Instant::now();
     let mut threads = Threads::stop(&process)?;
     let before = match undo::Before::note(&process, &threads) {
@@ -96,8 +99,8 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
         }
     };
     let entered = enter(&process, &mut threads, &before.memory, &image, wish);
-    let report = match entered {
-        Ok(report) => report,
+    let host = match entered {
+        Ok(host) => host,
         Err(why) => {
             undo::undo(&process, &mut threads, &before);
             threads.let_go(&process, false);
@@ -105,30 +108,31 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
         }
     };
     threads.let_go(&process, true);
-    let pause = began.elapsed();
+    let pause = first + began.elapsed();
+    let report = host.report;
+    host.let_go();
     drop(urgent);
     Ok(Adopted { process, report, pause })
 }
 
-/// Brings in the host, up to the point from which there is no way back. Returns the address of its
-/// report.
+/// Brings in the host, up to the point from which there is no way back.
 fn enter(
     process: &Process,
     threads: &mut Threads,
     memory: &[Mapping],
     image: &image::Image,
     wish: &Wish,
-) -> Result<usize, Why> {
+) -> Result<Host, Why> {
     if memory.iter().any(|mapping| mapping.name.starts_with("/[aio]")) {
         return Err("it has asynchronous I/O (io_setup), which may use its memory at any time".into());
     }
     let ranges = memory::choose(memory, &threads.stacks());
-    let mut remote = remote::Remote::begin(process, threads.chosen(process)?, memory, wish.fault)?;
+    let instruction = remote::instruction(process, memory)?;
+    let mut remote = remote::Remote::begin(process, threads.chosen(process)?, instruction, wish.fault)?;
     let start = Start::make(&mut remote, image, wish, ranges)?;
-    let host = start.begin(&mut remote)?;
+    let thread = start.begin(&mut remote)?;
     remote.end()?;
-    threads.await_host(process, host, start.report)?;
-    Ok(start.report)
+    threads.await_host(process, thread, start.report)
 }
 
 impl Adopted {

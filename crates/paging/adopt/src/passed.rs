@@ -20,7 +20,7 @@ const CONTROL_BYTES: usize = 24;
 const NUMBER: usize = 16;
 
 /// The least number that the descriptor gets, if the limit on open files allows it.
-const HIGH: usize = 700;
+pub const HIGH: usize = 700;
 
 /// Passes the device. `None` if this process may not open the device either.
 pub fn pass_device(remote: &mut Remote, scratch: usize) -> Result<Option<Inherited>, Why> {

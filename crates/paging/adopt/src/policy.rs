@@ -5,8 +5,22 @@
 /// it makes are urgent, too.
 pub struct Policy {
     thread: libc::pid_t,
-    /// The policy and the priority from before.
-    before: Option<(i32, libc::sched_param)>,
+    before: Option<Before>,
+}
+
+/// The policy and the priority that a thread had before.
+#[derive(Clone, Copy)]
+pub struct Before {
+    policy: i32,
+    parameters: libc::sched_param,
+}
+
+impl Before {
+    /// Gives a thread this policy.
+    pub fn give(&self, thread: u32) {
+        // SAFETY: the call reads the parameters.
+        unsafe { libc::sched_setscheduler(thread as libc::pid_t, self.policy, &raw const self.parameters) };
+    }
 }
 
 impl Policy {
@@ -23,7 +37,7 @@ impl Policy {
             let known = is_ordinary(policy) && libc::sched_getparam(thread, &raw mut known_parameters) == 0;
             let first = parameters(1);
             let urgent = || libc::sched_setscheduler(thread, libc::SCHED_RR, &raw const first);
-            (known && urgent() == 0).then_some((policy, known_parameters))
+            (known && urgent() == 0).then_some(Before { policy, parameters: known_parameters })
         };
         Policy { thread, before }
     }
@@ -33,12 +47,9 @@ impl Policy {
         self.thread as u32
     }
 
-    /// Gives another thread, which was made by this one, the policy from before.
-    pub fn end_for(&self, thread: u32) {
-        if let Some((policy, parameters)) = &self.before {
-            // SAFETY: the call reads the parameters.
-            unsafe { libc::sched_setscheduler(thread as libc::pid_t, *policy, parameters) };
-        }
+    /// What the thread had before, if it is urgent now.
+    pub fn before(&self) -> Option<Before> {
+        self.before
     }
 }
 
@@ -52,6 +63,8 @@ fn parameters(priority: i32) -> libc::sched_param {
 
 impl Drop for Policy {
     fn drop(&mut self) {
-        self.end_for(self.thread());
+        if let Some(before) = self.before {
+            before.give(self.thread());
+        }
     }
 }

@@ -203,6 +203,11 @@ impl Process {
         self.numbers("fd")
     }
 
+    /// How many descriptors its table has room for.
+    pub fn descriptor_room(&self) -> Option<u64> {
+        Self::field(&self.read("status").ok()?, "FDSize")
+    }
+
     fn numbers(&self, directory: &str) -> Result<Vec<u32>, Why> {
         let path = format!("/proc/{}/{directory}", self.pid);
         let entries = fs::read_dir(&path).map_err(|error| format!("{path} cannot be read ({error})"))?;
@@ -217,8 +222,18 @@ impl Process {
 
     /// Whether a thread is inside one of these calls.
     pub fn waits_in(&self, thread: u32, calls: &[i64]) -> bool {
+        self.call(thread).is_some_and(|call| calls.contains(&call))
+    }
+
+    /// Whether a thread waits inside a call.
+    pub fn is_in_call(&self, thread: u32) -> bool {
+        self.call(thread).is_some_and(|call| call >= 0)
+    }
+
+    /// The number of the call in which a thread waits; -1 if it waits elsewhere.
+    fn call(&self, thread: u32) -> Option<i64> {
         let text = self.read(&format!("task/{thread}/syscall")).unwrap_or_default();
-        text.split(' ').next().and_then(|word| word.parse().ok()).is_some_and(|call| calls.contains(&call))
+        text.split(' ').next().and_then(|word| word.parse().ok())
     }
 
     /// Whether a thread has ended.

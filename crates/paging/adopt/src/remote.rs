@@ -41,14 +41,13 @@ pub fn instruction(process: &Process, all: &[Mapping]) -> Result<usize, Why> {
 }
 
 impl<'a> Remote<'a> {
-    /// Begins to make calls.
+    /// Begins to make calls with this [`instruction`].
     pub fn begin(
         process: &'a Process,
         (thread, registers): (u32, Registers),
-        all: &[Mapping],
+        instruction: usize,
         fault: Option<usize>,
     ) -> Result<Remote<'a>, Why> {
-        let instruction = instruction(process, all)?;
         let blocked = trace::blocked(thread).map_err(|error| system(&error))?;
         trace::block(thread, u64::MAX).map_err(|error| system(&error))?;
         Ok(Remote { process, thread, registers, blocked, instruction, fault, calls: 0 })

@@ -7,7 +7,7 @@
 use crate::Why;
 use crate::host::Seen;
 use crate::memory::Stack;
-use crate::policy::Policy;
+use crate::policy::{Before, Policy};
 use crate::process::{Process, may_not_trace};
 use crate::trace::{self, Registers, Stop};
 use std::collections::BTreeSet;
@@ -57,7 +57,8 @@ struct Stopped {
     blocked: u64,
 }
 
-/// All threads of a process, stopped.
+/// Threads of a process, stopped: all of them, except for [`stop_one`](Threads::stop_one).
+#[derive(Default)]
 pub struct Threads {
     all: Vec<Stopped>,
     /// Each thread is urgent from the request to stop on, so that it does not wait for a processor
@@ -75,41 +76,64 @@ impl Threads {
     /// # Errors
     /// A thread does not stop, or may not be traced: then none is stopped.
     pub fn stop(process: &Process) -> Result<Threads, Why> {
-        let mut threads = Threads { all: Vec::new(), urgent: Vec::new() };
+        let mut threads = Threads::default();
         let mut seen = BTreeSet::<u32>::new();
         loop {
-            let mut new: Vec<u32> =
+            let new: Vec<u32> =
                 process.threads()?.into_iter().filter(|number| !seen.contains(number)).collect();
             // A thread that runs may make others, and one that is stopped does not.
             if new.is_empty() {
                 break;
             }
             seen.extend(&new);
-            // As in `let_go`: those that wait first.
-            new.sort_by_key(|&number| (!process.waits_in(number, &WAITS), number == process.pid));
-            let is_there = |number: &u32| match trace::seize(*number) {
-                Ok(()) => Some(Ok(*number)),
-                // The thread has ended since, or waits for the others to end.
-                Err(_) if process.has_ended(*number) => None,
-                Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                    Some(Err(may_not_trace(process.pid)))
-                }
-                Err(error) => Some(Err(system(&error))),
-            };
-            let seized: Result<Vec<u32>, Why> = new.iter().filter_map(is_there).collect();
-            // Not before the request: a thread that makes another then begins again, so none of the
-            // program's inherits this.
-            threads.urgent.extend(new.iter().copied().map(Policy::urgent));
-            let stopped = seized.and_then(|all| all.into_iter().try_for_each(|number| threads.add(number)));
-            if let Err(why) = stopped {
-                threads.let_go(process, false);
-                return Err(why);
-            }
+            threads.take(process, new)?;
         }
         if threads.all.is_empty() {
             return Err("it has ended".into());
         }
         Ok(threads)
+    }
+
+    /// Stops one thread, which can make calls, while the others run. `None` if there is none.
+    pub fn stop_one(process: &Process) -> Option<Threads> {
+        let mut all = process.threads().ok()?;
+        // Whether one that is within no call can make calls, the process's memory says: reading
+        // that may wait for a lock.
+        all.sort_by_key(|&number| !process.is_in_call(number));
+        for number in all {
+            let mut threads = Threads::default();
+            threads.take(process, vec![number]).ok()?;
+            if threads.chosen(process).is_ok() {
+                return Some(threads);
+            }
+            threads.let_go(process, false);
+        }
+        None
+    }
+
+    /// Stops further threads.
+    ///
+    /// # Errors
+    /// As for [`stop`](Self::stop).
+    fn take(&mut self, process: &Process, mut new: Vec<u32>) -> Result<(), Why> {
+        // As in `let_go`: those that wait first.
+        new.sort_by_key(|&number| (!process.waits_in(number, &WAITS), number == process.pid));
+        // One that did not stop in time before is attached already.
+        let seize =
+            |number: u32| trace::seize(number).or_else(|why| trace::interrupt(number).map_err(|_| why));
+        let is_there = |number: &u32| match seize(*number) {
+            Ok(()) => Some(Ok(*number)),
+            // The thread has ended since, or waits for the others to end.
+            Err(_) if process.has_ended(*number) => None,
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Some(Err(may_not_trace(process.pid))),
+            Err(error) => Some(Err(system(&error))),
+        };
+        let seized: Result<Vec<u32>, Why> = new.iter().filter_map(is_there).collect();
+        // Not before the request: a thread that makes another then begins again, so none of the
+        // program's inherits this.
+        self.urgent.extend(new.iter().copied().map(Policy::urgent));
+        let stopped = seized.and_then(|all| all.into_iter().try_for_each(|number| self.add(number)));
+        stopped.inspect_err(|_| self.let_go(process, false))
     }
 
     /// Waits until a thread has stopped.
@@ -190,11 +214,12 @@ impl Threads {
         all.iter().for_each(|thread| drop(trace::detach(thread.number, 0)));
     }
 
-    /// Waits until the host in this process has set its filter.
+    /// Waits until the host in this process has set its filter. It then waits itself, until it is
+    /// [let go](Host::let_go).
     ///
     /// # Errors
     /// Why it has not. Its threads are then still there.
-    pub fn await_host(&self, process: &Process, host: u32, report: usize) -> Result<(), Why> {
+    pub fn await_host(&self, process: &Process, host: u32, report: usize) -> Result<Host, Why> {
         trace::go_on(host, 0).map_err(|error| system(&error))?;
         let until = Instant::now() + HOST_MOST;
         loop {
@@ -203,9 +228,16 @@ impl Threads {
             match seen.state {
                 state if state == State::Failed as u32 => return Err(seen.text),
                 state if state != State::Begins as u32 => {
-                    self.calm_others(process);
-                    let_host_go(host, stop);
-                    return Ok(());
+                    let before = self.before_urgency(process);
+                    let others = process
+                        .threads()
+                        .unwrap_or_default()
+                        .into_iter()
+                        .filter(|number| *number != host && self.numbers().all(|known| known != *number));
+                    if let Some(before) = before {
+                        others.for_each(|number| before.give(number));
+                    }
+                    return Ok(Host { thread: host, report, stop, before });
                 }
                 _ => {}
             }
@@ -214,31 +246,42 @@ impl Threads {
                 Some(Stop::Ended) => return Err("the host has ended".into()),
                 Some(Stop::Request(_) | Stop::Clone) => drop(trace::go_on(host, 0)),
                 None if Instant::now() > until => return Err("the host is not ready in time".into()),
-                None => std::thread::sleep(Duration::from_micros(100)),
+                None => trace::rest(Duration::from_micros(100)),
             }
         }
     }
-}
 
-impl Threads {
-    /// The host's threads are as urgent from now on as the one that made the first of them.
-    fn calm_others(&self, process: &Process) {
-        let Ok((chosen, _)) = self.chosen(process) else { return };
-        let Some(policy) = self.urgent.iter().find(|policy| policy.thread() == chosen) else { return };
-        let is_new = |number: &u32| self.numbers().all(|known| known != *number);
-        let all = process.threads().unwrap_or_default();
-        all.into_iter().filter(is_new).for_each(|number| policy.end_for(number));
+    /// How urgent the thread was that has made the host's first one: so are the host's, once the
+    /// program runs.
+    fn before_urgency(&self, process: &Process) -> Option<Before> {
+        let (chosen, _) = self.chosen(process).ok()?;
+        self.urgent.iter().find(|policy| policy.thread() == chosen)?.before()
     }
 }
 
-/// Detaches from the host's thread, which runs, or has stopped.
-fn let_host_go(host: u32, stop: Option<Stop>) {
-    let mut stop = stop;
-    if stop.is_none() && trace::interrupt(host).is_ok() {
-        stop = trace::wait(host, STOP_MOST).ok();
-    }
-    if let Some(Stop::Request(_) | Stop::Clone | Stop::Signal(_)) = stop {
-        trace::detach(host, 0).ok();
+/// The thread of a host that has set its filter.
+pub struct Host {
+    thread: u32,
+    /// The address of its report.
+    pub report: usize,
+    /// How the thread has stopped, if it has.
+    stop: Option<Stop>,
+    before: Option<Before>,
+}
+
+impl Host {
+    /// Detaches from the thread, which waits for this, or has stopped.
+    pub fn let_go(self) {
+        let mut stop = self.stop;
+        if stop.is_none() && trace::interrupt(self.thread).is_ok() {
+            stop = trace::wait(self.thread, STOP_MOST).ok();
+        }
+        if let Some(before) = self.before {
+            before.give(self.thread);
+        }
+        if let Some(Stop::Request(_) | Stop::Clone | Stop::Signal(_)) = stop {
+            trace::detach(self.thread, 0).ok();
+        }
     }
 }
 

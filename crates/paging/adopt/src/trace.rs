@@ -160,7 +160,19 @@ pub fn wait(thread: u32, most: Duration) -> io::Result<Stop> {
         if Instant::now() > until {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        std::thread::sleep(pause);
+        rest(pause);
         pause = (pause * 2).min(Duration::from_millis(1));
+    }
+}
+
+/// Waits until an attached thread stops, or the time is over. A stop sends SIGCHLD; where that is
+/// ignored, or another thread takes it, the time passes.
+pub fn rest(most: Duration) {
+    let most = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos().into() };
+    // SAFETY: sets are plain data, for which zeros are a value; the calls change and read this one.
+    unsafe {
+        let mut stops: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut stops, libc::SIGCHLD);
+        libc::sigtimedwait(&raw const stops, std::ptr::null_mut(), &raw const most);
     }
 }

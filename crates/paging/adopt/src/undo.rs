@@ -64,7 +64,8 @@ pub fn undo(process: &Process, threads: &mut Threads, before: &Before) {
     end_threads(process, before);
     let (Ok(memory), Ok(descriptors)) = (process.memory(), process.descriptors()) else { return };
     if let Ok(chosen) = threads.chosen(process)
-        && let Ok(mut remote) = Remote::begin(process, chosen, &memory, None)
+        && let Ok(instruction) = remote::instruction(process, &memory)
+        && let Ok(mut remote) = Remote::begin(process, chosen, instruction, None)
     {
         for fd in descriptors.iter().filter(|fd| !before.descriptors.contains(fd)) {
             remote.call("close", libc::SYS_close, [*fd as usize, 0, 0, 0, 0, 0]).ok();

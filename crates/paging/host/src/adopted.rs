@@ -62,6 +62,7 @@ pub unsafe fn adopt(passed: &Passed, report: &'static Report, environment: *cons
     }
     adopted::hold();
     report.state.store(State::Holds as u32, Release);
+    wait_for_the_program();
     adopted::take_over(|bytes| {
         report.done_bytes.fetch_add(bytes as u64, Relaxed);
         seat::give();
@@ -78,6 +79,15 @@ pub unsafe fn adopt(passed: &Passed, report: &'static Report, environment: *cons
         release::serve(control);
     }
     leave()
+}
+
+/// Waits until the program's threads run: `terapage adopt` then interrupts this wait. Until then
+/// this thread would only take the processor, and the lock of the mappings, from those that let
+/// them go.
+fn wait_for_the_program() {
+    let (none, most) = (0_u64, libc::timespec { tv_sec: 1, tv_nsec: 0 });
+    // SAFETY: the kernel reads the set and the time. The call does not begin again.
+    unsafe { raw!(libc::SYS_rt_sigtimedwait, &raw const none, 0, &raw const most, size_of_val(&none)) };
 }
 
 /// Sets the handler and the filter.
