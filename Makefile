@@ -110,6 +110,7 @@ soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=500 $(CARGO_TEST) -p terapage-far --lib protocol
 	TERAPAGE_FUZZ_S=60 $(MAKE) fuzz
 	tests/far/run soak
+	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=100 tests/faults/run adopt-loop
 	tests/programs/run-all soak
 	TERAPAGE_IO=aio tests/programs/run-all ci
 	TERAPAGE_IO=threads tests/programs/run-all ci

@@ -222,25 +222,18 @@ impl Process {
 
     /// Whether a thread is inside one of these calls.
     pub fn waits_in(&self, thread: u32, calls: &[i64]) -> bool {
-        self.call(thread).is_some_and(|call| calls.contains(&call))
-    }
-
-    /// Whether a thread waits inside a call.
-    pub fn is_in_call(&self, thread: u32) -> bool {
-        self.call(thread).is_some_and(|call| call >= 0)
-    }
-
-    /// The number of the call in which a thread waits; -1 if it waits elsewhere.
-    fn call(&self, thread: u32) -> Option<i64> {
         let text = self.read(&format!("task/{thread}/syscall")).unwrap_or_default();
-        text.split(' ').next().and_then(|word| word.parse().ok())
+        text.split(' ').next().and_then(|word| word.parse().ok()).is_some_and(|call| calls.contains(&call))
+    }
+
+    /// A thread's state, as proc_pid_stat(5) names it; `None` if there is no such thread.
+    pub fn state(&self, thread: u32) -> Option<char> {
+        self.read(&format!("task/{thread}/stat")).ok()?.rsplit_once(") ")?.1.chars().next()
     }
 
     /// Whether a thread has ended.
     pub fn has_ended(&self, thread: u32) -> bool {
-        let status = self.read(&format!("task/{thread}/stat"));
-        let state = status.as_deref().ok().and_then(|text| text.rsplit_once(") ")?.1.chars().next());
-        state.is_none_or(|state| matches!(state, 'Z' | 'X' | 'x'))
+        self.state(thread).is_none_or(|state| matches!(state, 'Z' | 'X' | 'x'))
     }
 
     /// The auxiliary vector: kinds and values.
