@@ -1,4 +1,4 @@
-//! `terapage release`: takes all memory of an adopted program back, and lets it go on unpaged.
+//! `terapage release`: takes all memory of a paged program back, and lets it go on unpaged.
 
 use crate::adopt::clear;
 use crate::complain;
@@ -21,9 +21,9 @@ Examples:
   terapage release 4711
   terapage stat 4711
 
-The program was adopted by `terapage adopt`, and goes on meanwhile. All its memory comes back, and
-neither it nor programs that it starts are paged any more. Ctrl-C undoes what was done: the program
-stays paged. This is experimental: docs/rescue.md has the limits.
+The program was started by `terapage run` or adopted by `terapage adopt`, and goes on meanwhile. All
+its memory comes back, and neither it nor programs that it starts are paged any more. Ctrl-C undoes
+what was done: the program stays paged. This is experimental: docs/rescue.md has the limits.
 
 Exit status:
   0; 125 if the program was not released: then it is paged as before.")]
@@ -52,10 +52,16 @@ impl Release {
         }
         let file = paged.writable().with_context(|| format!("process {pid}"))?;
         let control = shared(&file)?;
-        if !is_own(pid, &now) || control.stage() == Stage::Unserved {
+        if !is_own(pid, &now) {
             bail!(
-                "process {pid} is not released: only programs that were adopted can be, not those that \
-                 terapage run started, nor children, nor while their memory is being taken over"
+                "process {pid} is not paged: what it has are the counters of its parent, process {}",
+                now.pid
+            );
+        }
+        if control.stage() == Stage::Unserved {
+            bail!(
+                "process {pid} is not released: its memory is still being taken over, or it uses libterapage \
+                 without terapage run"
             );
         }
         has_room(pid, &now)?;
@@ -84,7 +90,7 @@ fn shared(file: &File) -> anyhow::Result<&'static Control> {
     let (rights, len) = (libc::PROT_READ | libc::PROT_WRITE, size_of::<Shared>());
     let size = file.metadata().map_or(0, |found| found.len());
     if size < FILE_BYTES as u64 {
-        bail!("the program was adopted by another version of terapage");
+        bail!("the program is paged by another version of terapage");
     }
     // SAFETY: the kernel chooses the place. The file is as long as its contents, which are atomic
     // words for which any value is valid.

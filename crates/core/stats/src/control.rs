@@ -14,7 +14,8 @@ pub const CONTROL_AT: usize = CONDITION_AT - size_of::<Control>();
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Nobody waits for a release: the process was not adopted.
+    /// Nobody waits for a release: memory is still being taken over, or the program calls a pager of
+    /// its own.
     Unserved,
     /// A thread waits for a release.
     Waits,
@@ -66,6 +67,11 @@ impl Control {
     pub fn stage(&self) -> Stage {
         let number = self.stage.load(SeqCst);
         Stage::ALL.into_iter().find(|&stage| stage as u32 == number).unwrap_or(Stage::Unserved)
+    }
+
+    /// Whether a release was asked for, and has not ended.
+    pub fn goes_on(&self) -> bool {
+        matches!(self.stage(), Stage::Asked | Stage::Cancelled)
     }
 
     /// Changes the stage, if it is `from`. Returns whether it was.

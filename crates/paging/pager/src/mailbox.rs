@@ -50,6 +50,9 @@ pub(crate) struct Mailbox {
     state: Word,
     /// The request for whose answer a thread waits.
     posted: Cell<Option<NonNull<dyn Serve>>>,
+    /// The engine, and the pager's thread, while that thread asks for something itself; else 0.
+    lent: Cell<Option<NonNull<Engine>>>,
+    lent_to: Word,
     /// The thread whose faults are served while the pager is parked.
     forker: Word,
     /// The number of answered requests, and the time that their threads waited, ns. No thread waits
@@ -70,6 +73,8 @@ impl Mailbox {
             asking: Mutex::new(()),
             state: Word::new(IDLE),
             posted: Cell::new(None),
+            lent: Cell::new(None),
+            lent_to: Word::new(0),
             forker: Word::new(0),
             asked: [const { AtomicU64::new(0) }; 2],
         })))
@@ -97,6 +102,16 @@ impl Mailbox {
         &self,
         request: impl FnOnce(&mut Engine) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        // Only the pager's thread can find its own number here.
+        if self.lent_to.load(SeqCst) != 0 && self.lent_to.load(SeqCst) == thread::id() {
+            // SAFETY: the engine is lent to this thread, and nobody uses it while the cell has it.
+            return self.lent.with_mut(|cell| unsafe {
+                let mut engine = (*cell).take().expect("a request of the pager's thread within another");
+                let answer = request(engine.as_mut());
+                *cell = Some(engine);
+                answer
+            });
+        }
         // If a signal handler made a request during a request of the interrupted thread, it would
         // wait for itself.
         let signals = thread::block_signals();
@@ -118,6 +133,18 @@ impl Mailbox {
         drop(asked);
         thread::restore_signals(&signals);
         answer
+    }
+
+    /// In the pager's thread: calls `work`, whose requests are served at once.
+    pub fn lend<T>(&self, engine: &mut Engine, work: impl FnOnce() -> T) -> T {
+        // SAFETY: only the pager's thread uses this cell.
+        self.lent.with_mut(|cell| unsafe { *cell = Some(NonNull::from(engine)) });
+        self.lent_to.store(thread::id(), SeqCst);
+        let done = work();
+        self.lent_to.store(0, SeqCst);
+        // SAFETY: as above.
+        self.lent.with_mut(|cell| unsafe { *cell = None });
+        done
     }
 
     /// The number of answered requests, and the time that their threads waited, ns.

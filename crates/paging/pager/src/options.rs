@@ -4,7 +4,7 @@ use crate::frames::lease::Share;
 use crate::pins::Pins;
 use std::path::PathBuf;
 use terapage_policy::{pace, soft};
-use terapage_stats::{Counters, Shared};
+use terapage_stats::{Control, Counters, Shared};
 use terapage_sys::ring::IoEngine;
 use terapage_trace::Misses;
 
@@ -46,6 +46,10 @@ pub struct Options {
     /// then each second, with the counters and the bytes of bookkeeping that count in the budget.
     /// It must not wait for the program.
     pub each_second: Option<fn(&'static Counters, u64)>,
+    /// A function that the pager's thread calls again and again while a release is asked for. What
+    /// it asks of the pager is done at once. It must not wait for the program. Returns whether
+    /// there is more to do now.
+    pub releases: Option<fn(&'static Control) -> bool>,
     /// The source of the budget, if it is shared with other processes: then `frames` is the most
     /// that this process can have.
     pub share: Option<&'static dyn Share>,
@@ -109,6 +113,7 @@ impl Default for Options {
             copy: false,
             begins: None,
             each_second: None,
+            releases: None,
             share: None,
             trace: None,
             learn: None,

@@ -127,8 +127,7 @@ impl Pager {
             let over = unsafe { (*engine.0).run() };
             // SAFETY: the engine has ended: nobody asks it for anything any more.
             unsafe { Box::from_raw(engine.0) }.close();
-            over.store(1, SeqCst);
-            thread::wake(&over);
+            over();
         })?;
         // The thread opens descriptors. Forked children often close all descriptors that they did
         // not open, and would close these before they are known as the pager's.
@@ -376,13 +375,25 @@ impl Pager {
     /// # Errors
     /// Not all ranges were [released](Self::release): then the pager goes on.
     pub fn end(&self) -> Result<(), Error> {
-        let over = Arc::new(AtomicU32::new(0));
-        let ended = over.clone();
-        self.mailbox.ask(move |engine| engine.end(over))?;
+        let ended = Arc::new(AtomicU32::new(0));
+        let over = ended.clone();
+        self.end_then(move || {
+            over.store(1, SeqCst);
+            thread::wake(&over);
+        })?;
         while ended.load(SeqCst) == 0 {
             thread::wait(&ended, 0);
         }
         Ok(())
+    }
+
+    /// Like [`end`](Self::end), but does not wait: the pager's thread itself calls `over` once all
+    /// is gone, and then ends. That thread may call this, in [`Options::releases`].
+    ///
+    /// # Errors
+    /// As for [`end`](Self::end).
+    pub fn end_then(&self, over: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        self.mailbox.ask(move |engine| engine.end(Box::new(over)))
     }
 
     /// The number of times that the pager has waited for the trace to be written; 0 without a

@@ -48,8 +48,8 @@ use hooks::{advise, brk, caches, direct, heap, locked, malloc, maps, own_memory,
 #[cfg(not(target_env = "musl"))]
 use process::{adopted, hosted};
 use process::{
-    borrowed, callers, elf, exec, exit, family, fork, instead, job, limits, lock, machine, next_malloc,
-    own_heap, real, sanitizers, setup, signals, summary, untracked,
+    borrowed, callers, copies, elf, exec, exit, family, fork, instead, job, limits, lock, machine,
+    next_malloc, own_heap, real, sanitizers, setup, signals, summary, untracked,
 };
 use space::{arena, files, paged, places, ranges, reasons, regions, rereads, statics};
 

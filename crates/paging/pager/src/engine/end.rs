@@ -2,14 +2,28 @@
 
 use super::Engine;
 use crate::error::Error;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_sys::memory;
 
+/// What the pager's thread does once the engine is gone.
+pub(crate) type Over = Box<dyn FnOnce() + Send>;
+
 impl Engine {
-    /// Ends the engine, if all blocks are released. The pager's thread then sets `over` to 1.
-    pub(crate) fn end(&mut self, over: Arc<AtomicU32>) -> Result<(), Error> {
+    /// While a release is asked for, lets the library do a part of it. Returns whether there is
+    /// more to do now.
+    pub(crate) fn see_to_release(&mut self) -> bool {
+        let Some(releases) = self.options.releases.filter(|_| self.control.goes_on()) else { return false };
+        let (mailbox, control) = (self.mailbox, self.control);
+        let more = mailbox.lend(self, || releases(control));
+        if more {
+            // Nothing sleeps now, so the kernel may not have told of requests yet.
+            self.io.enter(0);
+        }
+        more
+    }
+
+    /// Ends the engine, if all blocks are released. The pager's thread then calls `over`.
+    pub(crate) fn end(&mut self, over: Over) -> Result<(), Error> {
         for region in self.table.regions() {
             let paged = self.table.parts(region.first, region.first + region.blocks, false);
             if let Some(&(first, end)) = paged.first() {
@@ -28,6 +42,7 @@ impl Engine {
 
     /// Returns what the engine has: its thread is about to end.
     pub(crate) fn close(mut self: Box<Self>) {
+        self.io.close_stores();
         self.frames.maker.take(0);
         let counters = self.counters;
         let (at, len) = self.frames.pool.whole();
@@ -43,6 +58,7 @@ impl Engine {
             &counters.job,
             &counters.job_processes,
             &counters.region_bytes,
+            &counters.released_bytes,
             &counters.regions,
         ] {
             counter.store(0, Relaxed);

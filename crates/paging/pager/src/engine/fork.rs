@@ -148,6 +148,7 @@ impl Engine {
         counters.lease_bytes.store((self.frames.lease.frames * self.block) as u64, Relaxed);
         self.inherit_lease();
         self.condition = ReportedCondition::new(&shared.condition);
+        self.control = &shared.control;
         self.mailbox = mailbox;
         Ok(())
     }

@@ -40,14 +40,12 @@ use grace::Grace;
 use learnt::Learning;
 use pagein::Stall;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use table::{COMPANION, State, Table, WANTED};
 use terapage_policy::companions::Companions;
 use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::spinning::Spinning;
-use terapage_stats::{Condition, Counters, Shared};
+use terapage_stats::{Condition, Control, Counters, Shared};
 use terapage_store::{Store, packed_bytes};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory::{self, HUGE};
@@ -172,13 +170,15 @@ pub(crate) struct Engine {
     pub ticks: Ticks,
     /// The stores are closed.
     pub closed: bool,
-    /// Nothing is paged any more, and the pager's thread ends. This word says when it has.
-    pub over: Option<Arc<AtomicU32>>,
+    /// Nothing is paged any more, and the pager's thread ends. Then it calls this.
+    pub over: Option<end::Over>,
     /// Children that still read this process's slots: the snapshot of each, and the pipe that the
     /// child keeps open.
     pub children: Vec<(u32, Fd)>,
     pub counters: &'static Counters,
     pub condition: ReportedCondition,
+    /// Through which a release is asked for.
+    pub control: &'static Control,
     pub mailbox: &'static Mailbox,
     /// Reads under way for which a thread waits.
     pub demands: usize,
@@ -236,6 +236,7 @@ impl Engine {
             children: Vec::new(),
             counters: &shared.counters,
             condition: ReportedCondition::new(&shared.condition),
+            control: &shared.control,
             mailbox,
             demands: 0,
             stall: Stall::default(),
@@ -290,8 +291,8 @@ impl Engine {
     }
 
     /// Serves until the process ends, or nothing is paged any more, after
-    /// [`prepare`](Self::prepare). Returns the word that is 1 once the engine has ended.
-    pub fn run(&mut self) -> Arc<AtomicU32> {
+    /// [`prepare`](Self::prepare). Returns what to do once the engine is gone.
+    pub fn run(&mut self) -> end::Over {
         loop {
             self.take_ends();
             // One completion at a time: checking and installing a long run takes as long as reading
@@ -318,6 +319,10 @@ impl Engine {
             }
             if std::mem::take(&mut self.ticks.passed) {
                 gives |= self.tick();
+            }
+            gives |= self.see_to_release();
+            if let Some(over) = self.over.take() {
+                return over;
             }
             if cfg!(any(debug_assertions, terapage_model)) {
                 self.assert_books_agree();

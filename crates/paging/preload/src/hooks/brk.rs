@@ -8,7 +8,7 @@
 //! addresses (`personality(ADDR_NO_RANDOMIZE)`), because its heap may have to lie behind its data.
 
 use crate::arena::{self, ARENA, Arena};
-use crate::maps::{failed, is_served};
+use crate::maps::{self, failed};
 use crate::{borrowed, set_errno, setup};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -151,7 +151,7 @@ pub fn direct(to: usize) -> usize {
         return unsafe { libc::syscall(libc::SYS_brk, 0_usize) } as usize;
     }
     let mut arena = ARENA.lock();
-    if !is_served() || !arena.has_break() {
+    if !maps::has_break() || !arena.has_break() {
         return NONE;
     }
     if to >= arena.program_break.start {
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
         }
         return now() as *mut c_void;
     }
-    if is_served() && !KERNELS.load(Relaxed) {
+    if maps::has_break() && !KERNELS.load(Relaxed) {
         let mut arena = ARENA.lock();
         if arena.has_break() {
             let before = arena.program_break.now;
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
         set_errno(libc::ENOMEM);
         return -1;
     }
-    if is_served() && !KERNELS.load(Relaxed) {
+    if maps::has_break() && !KERNELS.load(Relaxed) {
         let mut arena = ARENA.lock();
         if arena.has_break() {
             if arena.move_break(to as usize) {

@@ -38,6 +38,11 @@ pub fn begin(moves: bool) {
     LEAVE.store(if moves { BY_MOVE } else { BY_COPY }, Relaxed);
 }
 
+/// Notes that blocks leave no more.
+pub fn end() {
+    LEAVE.store(NEVER, Relaxed);
+}
+
 /// Whether a transfer must go through the bounce buffer.
 fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
     let leave = LEAVE.load(Relaxed);

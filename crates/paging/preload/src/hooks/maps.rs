@@ -69,7 +69,12 @@ fn pages(len: usize, prot: c_int, flags: c_int) -> bool {
 /// Whether mappings of this thread are served: those of the pager's threads are not, and none are
 /// once the program was released.
 pub fn is_served() -> bool {
-    setup::settings().is_some() && !arena::is_released() && !thread::is_internal(thread::own_name())
+    !arena::is_released() && has_break()
+}
+
+/// Whether the break of this thread is the arena's, which stays there in a released program.
+pub fn has_break() -> bool {
+    setup::settings().is_some() && !thread::is_internal(thread::own_name())
 }
 
 /// # Safety

@@ -33,6 +33,19 @@ const PIECE: usize = 16 << 20;
 /// is forked meanwhile this stays so: nobody takes over the rest there.
 static TAKES_OVER: AtomicBool = AtomicBool::new(false);
 
+/// Whether this process was adopted, so that the thread that has adopted it waits for a release.
+static ADOPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was adopted, or forked by one whose memory was still being taken over.
+pub fn is_adopted() -> bool {
+    ADOPTED.load(Relaxed)
+}
+
+/// In the child of a fork: its pager waits for a release, as in other programs.
+pub fn in_child() {
+    ADOPTED.store(is_taking_over(), Relaxed);
+}
+
 /// Whether memory is still being taken over.
 pub fn is_taking_over() -> bool {
     TAKES_OVER.load(Relaxed)
@@ -41,6 +54,7 @@ pub fn is_taking_over() -> bool {
 /// Notes that this process is being adopted: an error must not end it.
 pub fn begin(report: &'static Report) {
     TAKES_OVER.store(true, Relaxed);
+    ADOPTED.store(true, Relaxed);
     BEGINNING.store(std::ptr::from_ref(report) as usize, Relaxed);
     brk::stay();
 }

@@ -10,6 +10,7 @@ use libc::{c_int, c_void};
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_pager::owner::{Owner, advice};
 use terapage_pager::{Error, FDATASYNC, Pager};
 use terapage_stats::Counters;
@@ -20,6 +21,14 @@ const DONE_WITH: usize = 4 << 20;
 
 static OWNER: Owner =
     Owner { begin, block, whole, take, give, is_used, advise, map_file, unmap_file, sync_file, counters };
+
+/// Whether another copy uses the pager.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Whether another copy uses the pager, by which the pager cannot end. Ask under the arena's lock.
+pub fn use_the_pager() -> bool {
+    USED.load(Relaxed)
+}
 
 /// The table, for other copies of Terapage in the process; null if the process is not paged.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
@@ -59,7 +68,11 @@ extern "C" fn begin() -> c_int {
     if arena.pager.is_none() && exit::is_owner() {
         arena.start();
     }
-    if arena.pager.is_some() { 0 } else { libc::EPERM }
+    if arena.pager.is_none() {
+        return libc::EPERM;
+    }
+    USED.store(true, Relaxed);
+    0
 }
 
 extern "C" fn block() -> usize {

@@ -126,13 +126,8 @@ pub fn finish() {
     }
     // Files are opened here: a cancelled thread would end itself, and not the process.
     let _internal = thread::Internal::enter();
-    if let Some(pager) = &ARENA.lock().pager
-        && let Err(error) = pager.finish_trace()
-    {
-        thread::say(&format!("terapage: {error}\n"));
-    }
     if let Some(pager) = &ARENA.lock().pager {
-        write_learnt(pager);
+        write_recorded(pager);
     }
     untracked::look_last();
     untracked::note_program_time();
@@ -170,6 +165,14 @@ pub fn never_paged() -> terapage_stats::Snapshot {
     counters
 }
 
+/// Ends what the pager records: the trace, and what this run has learnt.
+pub fn write_recorded(pager: &terapage_pager::Pager) {
+    if let Err(error) = pager.finish_trace() {
+        thread::say(&format!("terapage: {error}\n"));
+    }
+    write_learnt(pager);
+}
+
 /// Notes for the program's next run what this one has learnt.
 fn write_learnt(pager: &terapage_pager::Pager) {
     let Some(path) = setup::settings().and_then(|settings| settings.learn.as_ref()) else { return };
@@ -187,8 +190,8 @@ fn write_stats() {
     let Some(path) = setup::settings().and_then(|settings| settings.stats.as_ref()) else { return };
     let first = FIRST.load(SeqCst) == std::process::id();
     let arena = ARENA.lock();
-    let mut counters = match &arena.pager {
-        Some(pager) => pager.snapshot(),
+    let mut counters = match arena.snapshot() {
+        Some(counters) => counters,
         // A process that never grew large enough to be paged says so, unless another process of the
         // run has written counters.
         None if is_run() && !path.exists() => never_paged(),

@@ -313,6 +313,7 @@ unsafe extern "C" fn in_child() {
     crate::borrowed::in_child();
     guard::in_child();
     crate::files::in_child();
+    crate::adopted::in_child();
     let internal = thread::Internal::enter();
     // SAFETY: the lock was taken in `before`.
     let arena = unsafe { ARENA.value() };

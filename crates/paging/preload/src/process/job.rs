@@ -99,7 +99,6 @@ pub fn is_shared() -> bool {
 /// Gives this process's slot and its lease back for good: the process was released, and so was its
 /// memory. Children that it forks later are in no job either. The table stays open, since earlier
 /// children may need it.
-#[cfg_attr(not(target_env = "musl"), allow(dead_code, reason = "only adopted programs are released"))]
 pub fn leave() {
     let Some(job) = job() else { return };
     // Another thread may be at the table, for a moment.

@@ -136,6 +136,21 @@ impl<T, W: Word> Lock<T, W> {
         }
     }
 
+    /// Takes the lock if it is free, and returns whether it was. For the pager's threads, which get
+    /// no signals.
+    pub fn try_take(&self) -> bool {
+        let me = thread::own_name();
+        debug_assert!(!self.quiet || thread::is_internal(me), "its signals are not blocked");
+        if !self.state.change(0, mark(me), Acquire) {
+            return false;
+        }
+        self.holder.store(me, Relaxed);
+        if self.leads {
+            thread::begin_quiet(me);
+        }
+        true
+    }
+
     fn acquire(&self, mark: u32) {
         if self.state.change(0, mark, Acquire) {
             return;

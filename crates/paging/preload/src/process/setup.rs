@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{DEFAULT_BLOCK, Hosted, Io, Mechanism, Settings, Size, check_block};
 use terapage_pager::{Options, Pager};
+use terapage_stats::Shared;
 use terapage_store::Shelf;
 use terapage_sys::fd::Room;
 use terapage_sys::userfaultfd::{self, DEVICE_VARIABLE, Kind, Userfaultfd};
@@ -385,8 +386,9 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
         trace: None,
         learn: learnt(settings),
         copy: settings.mechanism == Mechanism::Copy,
-        begins: Some(crate::untracked::is_paged),
+        begins: Some(begins),
         each_second: Some(crate::untracked::each_second),
+        releases: Some(arena::release::turn),
         share: crate::job::share(in_use),
         turns: settings.turns,
         // A host does not see how threads begin. Elsewhere hooks do (`hooks/processors.rs`).
@@ -396,6 +398,12 @@ fn options(settings: &Settings, frames: usize, in_use: usize) -> Options {
         spin_us: settings.spin_us.unwrap_or(usual.spin_us),
         ..usual
     }
+}
+
+/// A pager is about to begin.
+fn begins(shared: &'static Shared) {
+    crate::untracked::is_paged(shared);
+    arena::release::is_paged(shared);
 }
 
 /// What the last run of this program has left, if this run is to use it, or to leave something.

@@ -249,10 +249,7 @@ pub fn finish(is_root: bool) {
         return;
     }
     let arena = ARENA.lock();
-    let snapshot = match &arena.pager {
-        Some(pager) => pager.snapshot(),
-        None => exit::never_paged(),
-    };
+    let snapshot = arena.snapshot().unwrap_or_else(exit::never_paged);
     let rereads = rereads::found(&arena);
     drop(arena);
     // A name with another character could end the line.

@@ -147,10 +147,26 @@ impl<'a> Found<'a> {
             || self.preload.is_some_and(|value| libraries(value).any(|named| named == library.to_bytes()))
     }
 
+    /// Whether there is anything of the library's.
+    fn has_any(&self) -> bool {
+        self.settings || self.preload.is_some_and(|value| libraries(value).any(is_ours))
+    }
+
     /// Whether the library need not be added.
     pub(super) fn has_library(&self) -> bool {
         cfg!(target_env = "musl") || self.preload.is_some_and(|value| libraries(value).any(is_ours))
     }
+}
+
+/// What an executed program gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gets {
+    /// The library, and its settings.
+    Library,
+    /// No library, which it cannot load. What it executes in turn may, so it keeps the settings.
+    Settings,
+    /// Neither: this process was released.
+    Nothing,
 }
 
 /// Texts and their array, made in the given memory.
@@ -221,26 +237,30 @@ pub(in crate::process) unsafe fn with_library(
     // SAFETY: the caller passes an environment that ends in a null pointer.
     let found = unsafe { Found::of(environment) };
     let is_left = crate::arena::is_released() && !path.is_some_and(instead::is_barred);
-    let Some(kept) = KEPT.get().filter(|_| !found.off && !is_left) else {
+    let Some(kept) = KEPT.get().filter(|_| !found.off && !(is_left && !found.has_any())) else {
         return execute(None, environment);
     };
-    let seen = path.and_then(|path| look(kept, path));
+    let seen = path.filter(|_| !is_left).and_then(|path| look(kept, path));
     let hosted = match (seen, path) {
         (Some(Seen { is_hosted: true, .. }), Some(path)) => instead::Hosted::of(path),
         _ => None,
     };
     let bars = |seen: Seen| seen.why.is_some_and(|why| why.bars_library());
     let barred = hosted.is_none() && seen.is_some_and(bars);
-    let is_loaded = hosted.is_none() && seen.is_none() && found.would_load(&kept.own_path);
+    let is_loaded = !is_left && hosted.is_none() && seen.is_none() && found.would_load(&kept.own_path);
     let guarded = path.filter(|_| is_loaded);
     let execute = |instead: Option<Instead>, environment| {
         guard::executing(guarded, &kept.own_path, || execute(instead, environment))
     };
-    let is_fine = if barred { !found.has_library() } else { found.has_library() && found.settings };
+    let (gets, is_fine) = match (is_left, barred) {
+        (true, _) => (Gets::Nothing, false),
+        (_, true) => (Gets::Settings, !found.has_library()),
+        _ => (Gets::Library, found.has_library() && found.settings),
+    };
     if is_fine && hosted.is_none() {
         return execute(None, environment);
     }
-    let change = Change { kept, found: &found, environment, arguments, barred, hosted: hosted.as_ref() };
+    let change = Change { kept, found: &found, environment, arguments, gets, hosted: hosted.as_ref() };
     let preload = found.preload.unwrap_or_default().len() + kept.own_path.count_bytes();
     // SAFETY: the caller passes arguments that end in a null pointer.
     let more = hosted.as_ref().map_or(0, |hosted| unsafe { hosted.arguments_of_script(arguments) });
@@ -288,7 +308,7 @@ struct Change<'a> {
     found: &'a Found<'a>,
     environment: Texts,
     arguments: Texts,
-    barred: bool,
+    gets: Gets,
     hosted: Option<&'a instead::Hosted<'a>>,
 }
 
@@ -304,11 +324,11 @@ impl Change<'_> {
         bytes: &mut [u8],
         execute: impl FnOnce(Option<Instead>, Texts) -> R,
     ) -> R {
-        let Change { kept, found, environment, arguments, barred, hosted } = *self;
+        let Change { kept, found, environment, arguments, gets, hosted } = *self;
         // SAFETY: the caller passes texts, and arrays that end in a null pointer.
         unsafe {
             let variable = hosted.map(instead::Hosted::variable);
-            let environment = make(kept, found, environment, barred, texts, bytes, variable);
+            let environment = make(kept, found, environment, gets, texts, bytes, variable);
             let host = hosted.and(kept.host.as_deref());
             let instead = hosted
                 .zip(host)
@@ -318,7 +338,7 @@ impl Change<'_> {
     }
 }
 
-/// Makes an environment with the library, or, if `barred`, without it.
+/// Makes an environment with what the program gets.
 ///
 /// # Safety
 /// As for [`texts`].
@@ -326,15 +346,16 @@ pub(super) unsafe fn make(
     kept: &Kept,
     found: &Found,
     environment: Texts,
-    barred: bool,
+    gets: Gets,
     texts: &mut [*const c_char],
     bytes: &mut [u8],
     hosted: Option<&CStr>,
 ) -> Texts {
+    let loads = gets == Gets::Library;
     let mut made = Made { texts, count: 0, bytes, used: 0 };
     let others = libraries(found.preload.unwrap_or_default()).filter(|library| !is_ours(library));
-    let adds = !barred && !found.has_library();
-    if barred {
+    let adds = loads && !found.has_library();
+    if !loads {
         made.preload(others);
     } else if adds {
         made.preload([kept.own_path.to_bytes()].into_iter().chain(others));
@@ -346,7 +367,7 @@ pub(super) unsafe fn make(
         let between = if options.is_empty() { &b""[..] } else { b":" };
         made.join([SANITIZER, LINK_ORDER, b"0", between, options].into_iter());
     }
-    if !barred && !found.settings {
+    if loads && !found.settings {
         for text in &kept.settings {
             let name = name_of(text.to_bytes());
             // SAFETY: the caller passes an environment that ends in a null pointer.
@@ -361,7 +382,8 @@ pub(super) unsafe fn make(
     // SAFETY: the caller passes an environment that ends in a null pointer.
     for text in unsafe { self::texts(environment) } {
         let is = |name: &[u8]| text.to_bytes().starts_with(name);
-        let replaced = (barred || adds) && is(PRELOAD)
+        let replaced = (!loads || adds) && is(PRELOAD)
+            || gets == Gets::Nothing && kept.settings.iter().any(|setting| &**setting == text)
             || orders && is(SANITIZER)
             || hosted.is_some() && is(instead::VARIABLE);
         if !replaced {
@@ -375,13 +397,13 @@ pub(super) unsafe fn make(
 #[cfg(test)]
 mod tests {
     use super::super::unpaged::is_news;
-    use super::{BYTES, Found, Kept, TEXTS, make, texts};
+    use super::{BYTES, Found, Gets, Kept, TEXTS, make, texts};
     use std::ffi::{CStr, CString, c_char};
     use std::ptr::null;
     use std::sync::atomic::AtomicU64;
 
     /// The environment that results from `environment`.
-    fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
+    fn made(environment: &[&CStr], gets: Gets) -> Vec<String> {
         let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
         let own_path = c"/l/libterapage_preload.so".to_owned();
         let kept = Kept { own_path, host: None, settings, hosts_all: false, errors: None, reported: &[] };
@@ -391,7 +413,7 @@ mod tests {
         // SAFETY: both are arrays of texts that end in a null pointer.
         unsafe {
             let found = Found::of(given.as_ptr());
-            let made = make(&kept, &found, given.as_ptr(), barred, &mut room, &mut bytes, None);
+            let made = make(&kept, &found, given.as_ptr(), gets, &mut room, &mut bytes, None);
             texts(made).map(|text| CString::from(text).into_string().unwrap()).collect()
         }
     }
@@ -401,12 +423,15 @@ mod tests {
         let ours = "LD_PRELOAD=/l/libterapage_preload.so";
         let order = "ASAN_OPTIONS=verify_asan_link_order=0";
         let settings = ["TERAPAGE_ROOT=1", "TERAPAGE_MEMORY=5"];
-        assert_eq!(made(&[], false), [ours, order, settings[0], settings[1]]);
-        let with = made(&[c"A=b", c"LD_PRELOAD=x.so y.so", c"ASAN_OPTIONS=c=d", c"TERAPAGE_MEMORY=7"], false);
+        assert_eq!(made(&[], Gets::Library), [ours, order, settings[0], settings[1]]);
+        let with = made(
+            &[c"A=b", c"LD_PRELOAD=x.so y.so", c"ASAN_OPTIONS=c=d", c"TERAPAGE_MEMORY=7"],
+            Gets::Library,
+        );
         let preload = format!("{ours}:x.so:y.so");
         let order = format!("{order}:c=d");
         assert_eq!(with, [&*preload, &*order, "TERAPAGE_ROOT=1", "A=b", "TERAPAGE_MEMORY=7"]);
-        let stripped = made(&[c"LD_PRELOAD=/other/libterapage_preload.so", c"A=b"], false);
+        let stripped = made(&[c"LD_PRELOAD=/other/libterapage_preload.so", c"A=b"], Gets::Library);
         let other = "LD_PRELOAD=/other/libterapage_preload.so";
         assert_eq!(stripped, [settings[0], settings[1], other, "A=b"]);
     }
@@ -414,8 +439,20 @@ mod tests {
     #[test]
     fn the_library_is_taken_out_where_it_is_barred() {
         let given = [c"LD_PRELOAD=x.so:/l/libterapage_preload.so", c"TERAPAGE_MEMORY=7"];
-        assert_eq!(made(&given, true), ["LD_PRELOAD=x.so", "TERAPAGE_MEMORY=7"]);
-        assert_eq!(made(&[c"A=b", c"LD_PRELOAD=/l/libterapage_preload.so"], true), ["A=b"]);
+        assert_eq!(made(&given, Gets::Settings), ["LD_PRELOAD=x.so", "TERAPAGE_MEMORY=7"]);
+        assert_eq!(made(&[c"A=b", c"LD_PRELOAD=/l/libterapage_preload.so"], Gets::Settings), ["A=b"]);
+    }
+
+    #[test]
+    fn nothing_of_the_library_is_left_for_programs_of_a_released_one() {
+        let given = [
+            c"TERAPAGE_ROOT=1",
+            c"LD_PRELOAD=/l/libterapage_preload.so:x.so",
+            c"TERAPAGE_MEMORY=7",
+            c"A=b",
+            c"TERAPAGE_MEMORY=5",
+        ];
+        assert_eq!(made(&given, Gets::Nothing), ["LD_PRELOAD=x.so", "TERAPAGE_MEMORY=7", "A=b"]);
     }
 
     #[test]

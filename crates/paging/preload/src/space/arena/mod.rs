@@ -351,9 +351,12 @@ impl Arena {
         }
     }
 
-    /// Starts the pager, if this process may have one.
+    /// Starts the pager, if this process may have one: not once it was released.
     pub fn start(&mut self) {
         self.start_at = usize::MAX;
+        if is_released() {
+            return;
+        }
         let _internal = thread::Internal::enter();
         // If no room can be made, the call that opens a descriptor names the limit.
         let room = Room::make();
