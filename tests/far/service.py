@@ -309,6 +309,27 @@ def odd_list(bench):
     one.check_empty()
 
 
+def released(bench):
+    """A program that is released, alone or with a child, takes its blocks back from the server, and leaves none there, long before it ends."""
+    for how in ("alone", "fork"):
+        server = bench.server(name=how)
+        child = bench.churn(server.url, *(("fork",) if how == "fork" else ()), passes="2" if how == "alone" else "8")
+        bench.ready(child)
+        check(stat(bench, child)["store_bytes"] > 0, "nothing is on the server")
+        if how == "fork":
+            bench.go_on()
+            wait_for(lambda: stat(bench, child)["forks"], "it has forked")
+        ran = subprocess.run([*bench.command, "release", str(child.pid)], capture_output=True, text=True, timeout=300, check=False)
+        check(ran.returncode == 0 and "no longer paged" in ran.stderr, f"{how}: status {ran.returncode}: {ran.stderr} {child.last_words()}")
+        check(stat(bench, child)["released"] == 1, "it is not released")
+        if how == "alone":
+            server.check_empty()
+            bench.go_on()
+        bench.good(child)
+        server.check_empty()
+    return ""
+
+
 def flushed_and_filled(bench):
     """All keys of a copy are removed while the program sleeps: that is noticed, and mended."""
     servers = [bench.server(name=name) for name in ("one", "other")]
@@ -365,5 +386,5 @@ def killed_at_random(bench):
     )
 
 
-CI = [upgraded, hung, degraded, one_server_twice, listed, new_password, new_certificates, repaired_by_spare, drained, server_list, odd_list]
+CI = [upgraded, hung, degraded, one_server_twice, listed, new_password, new_certificates, repaired_by_spare, drained, server_list, odd_list, released]
 SOAK = [flushed_and_filled, killed_at_random]

@@ -210,6 +210,8 @@ os.waitpid(child, 0)
 program = "import os; x = bytearray(80 << 20); maps = open('/proc/self/maps').read(); print('terapage' in maps, 'TERAPAGE_ROOT' in os.environ)"
 subprocess.run([sys.executable, "-c", program])
 print(subprocess.run(["busybox" if len(sys.argv) > 1 else "echo", *(["echo"] if len(sys.argv) > 1 else []), "hello"], capture_output=True, text=True).stdout.strip(), flush=True)
+os.system("grep -c -e terapage /proc/$$/maps")
+print(os.popen("cat /proc/$$/maps").read().count("terapage"), flush=True)
 more = bytearray(100 << 20)
 print(len(data) + len(more), flush=True)
 """
@@ -229,7 +231,7 @@ def children(bench):
             check(status == 0, said)
             pipe.write(b"\n")
             status = bench.end(child)
-            expected = f"filled\nchild True unpaged\nFalse False\nhello\n{250 << 20}\n"
+            expected = f"filled\nchild True unpaged\nFalse False\nhello\n0\n0\n{250 << 20}\n"
             check(status == 0 and child.output() == expected, f"status {status}: {child.output()} {child.last_words()}")
     return ""
 

@@ -127,7 +127,7 @@ def children(bench):
             check_released(bench, child, "released")
             pipe.write(b"\n")
             status = bench.end(child)
-            expected = f"filled\nchild True unpaged\nFalse False\nhello\n{250 << 20}\n"
+            expected = f"filled\nchild True unpaged\nFalse False\nhello\n0\n0\n{250 << 20}\n"
             check(status == 0 and child.output() == expected, f"status {status}: {child.output()} {child.last_words()}")
     return ""
 

@@ -60,7 +60,7 @@ enum Command {
     /// Page a program that is already running (experimental).
     #[cfg(target_arch = "x86_64")]
     Adopt(Box<adopt::Adopt>),
-    /// Take all memory of an adopted program back, and let it go on unpaged (experimental).
+    /// Take all memory of a paged program back, and let it go on unpaged (experimental).
     #[cfg(target_arch = "x86_64")]
     Release(release::Release),
     /// Adopt the largest program of a list when memory is short (experimental).

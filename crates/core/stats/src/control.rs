@@ -14,7 +14,7 @@ pub const CONTROL_AT: usize = CONDITION_AT - size_of::<Control>();
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Nobody waits for a release: memory is still being taken over, or the program calls a pager of
+    /// Nobody waits for a release: memory is still being taken over, or the program has a pager of
     /// its own.
     Unserved,
     /// A thread waits for a release.

@@ -237,7 +237,7 @@ pub(in crate::process) unsafe fn with_library(
     // SAFETY: the caller passes an environment that ends in a null pointer.
     let found = unsafe { Found::of(environment) };
     let is_left = crate::arena::is_released() && !path.is_some_and(instead::is_barred);
-    let Some(kept) = KEPT.get().filter(|_| !found.off && !(is_left && !found.has_any())) else {
+    let Some(kept) = KEPT.get().filter(|_| !found.off && (!is_left || found.has_any())) else {
         return execute(None, environment);
     };
     let seen = path.filter(|_| !is_left).and_then(|path| look(kept, path));
@@ -383,7 +383,7 @@ pub(super) unsafe fn make(
     for text in unsafe { self::texts(environment) } {
         let is = |name: &[u8]| text.to_bytes().starts_with(name);
         let replaced = (!loads || adds) && is(PRELOAD)
-            || gets == Gets::Nothing && kept.settings.iter().any(|setting| &**setting == text)
+            || gets == Gets::Nothing && kept.settings.iter().any(|setting| **setting == *text)
             || orders && is(SANITIZER)
             || hosted.is_some() && is(instead::VARIABLE);
         if !replaced {

@@ -372,12 +372,29 @@ pub unsafe extern "C" fn posix_spawnp(
     }
 }
 
+/// In a released program: takes the library out of the process's own environment, which the shell
+/// gets from the C library. Other threads may read the environment, so separators replace the name:
+/// any number of them may stand in a row.
+fn forget_library() {
+    // SAFETY: this is the process's environment; a program must not change it in another thread
+    // now.
+    let values = unsafe { texts(own_environment()) }.filter_map(|text| text.to_bytes().strip_prefix(PRELOAD));
+    for library in values.flat_map(libraries).filter(|library| is_ours(library)) {
+        // SAFETY: the texts of an environment belong to the program, which may change them.
+        unsafe { library.as_ptr().cast_mut().write_bytes(b':', library.len()) };
+    }
+}
+
 /// A shell command that sets the library, if the process's own environment, which the C library
 /// gives to the shell, lacks it.
 ///
 /// # Safety
 /// `command` is a text or null.
 unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
+    if crate::arena::is_released() {
+        forget_library();
+        return None;
+    }
     let kept = KEPT.get()?;
     // SAFETY: this is the process's environment; a program must not change it in another thread
     // now.

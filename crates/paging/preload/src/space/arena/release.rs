@@ -208,8 +208,8 @@ impl Release {
         Next::Step
     }
 
-    /// Holds all that is left, so that the pager can end. If that is not to be, or cannot be, all is
-    /// undone by the next steps.
+    /// Holds all that is left, so that the pager can end. If that is not to be, or cannot be, the
+    /// next steps undo all.
     fn may_end(&mut self, arena: &mut Arena, control: &Control) -> bool {
         if !control.change(Stage::Asked, Stage::Ends) {
             self.undone = Some(Undone::Cancelled);
