@@ -116,6 +116,28 @@ def alike(bench):
     return ""
 
 
+WALKS = {"mapping_walk.c": ["4000"], "heap_walk.c": ["500"], "object_walk.c": ["300"], "direct_walk.c": ["1000"]}
+
+
+def walks(bench):
+    """Random calls about memory by several threads, against models, which fork meanwhile: no call gives anything else because of a release at a random moment, nor after it. TERAPAGE_KINDS names the sources."""
+    moments, done = start_of(bench), 0
+    for source in os.environ.get("TERAPAGE_KINDS", " ".join(WALKS)).split():
+        program = bench.build(source, "-pthread", "-fno-builtin")
+        for run in range(RUNS):
+            with bench.start([program, *WALKS[source]], "--memory", "8M") as child:
+                wait_for(lambda: child.process.poll() is not None or counters(bench, child.pid), "it is paged")
+                time.sleep(moments.uniform(0, 1))
+                said, status = release(bench, child.pid)
+                ended = "has ended" in said or "no process" in said or "is not paged" in said
+                check(status == 0 or ended, f"{source}, run {run}: status {status}: {said}")
+                done += status == 0
+                status = bench.end(child)
+                check(status == 0, f"{source}, run {run}: status {status}: {child.output()[-300:]} {child.last_words()}")
+    check(done, "all had ended before their release")
+    return f"{done} releases"
+
+
 def children(bench):
     """Children of a released program, and programs that it starts, are not paged, and have nothing of Terapage's."""
     words = ["busybox"] if shutil.which("busybox") else []
@@ -346,6 +368,7 @@ BODIES = {
     "release-run-static": static,
     "release-run-guarded": guarded,
     "release-run-alike": alike,
+    "release-run-walks": walks,
     "release-run-children": children,
     "release-run-child": with_a_child,
     "release-run-cancelled": cancelled,

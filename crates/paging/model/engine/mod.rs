@@ -276,7 +276,7 @@ fn run(plan: Plan) {
         // SAFETY: only this thread uses the engine, except during a fork, which parks it.
         ring::until_the_end(|| unsafe {
             (*engine.get()).prepare();
-            (*engine.get()).run();
+            drop((*engine.get()).run());
         });
     });
     let running = Running { mailbox, engine, disk: usize::from(mirrored), pins };
