@@ -86,6 +86,13 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
             context.rax = at_gate(i64::from((*what).number), context.arguments()) as usize;
             return;
         }
+        if filter::is_vdso(context.rip)
+            && guard::names_nothing_paged(i64::from((*what).number), context.arguments())
+        {
+            // It may be one of the host's, whose threads have no slot. Such calls do not wait.
+            context.rax = at_gate(i64::from((*what).number), context.arguments()) as usize;
+            return;
+        }
     }
     let Some(slot) = slots::take(raw::thread_id()) else {
         stop(
@@ -137,6 +144,14 @@ unsafe fn guarded(slot: *mut Slot) -> Outcome {
         }
         guard::forget_left(slot);
         match calls::serve(slot) {
+            // Whether it names words of the slot is seen by its arguments.
+            Outcome::OnOwnStack(call)
+                if call.arguments == (*slot).arguments
+                    && own_stack::has_room(&*Slot::context(slot))
+                    && guard::names_nothing_paged(call.number, call.arguments) =>
+            {
+                Outcome::OnOwnStack(call)
+            }
             Outcome::OnOwnStack(call) => guard::make(slot, &call),
             outcome => outcome,
         }

@@ -19,7 +19,9 @@ static LOADER: OnceLock<FileName> = OnceLock::new();
 /// host.
 pub fn begin() -> bool {
     let has_layout = CODE.contains(&(begin as *const () as usize));
-    if (has_layout || is_active() || hosted::is_guarded())
+    // For musl, all programs are hosted, and the host has no loader.
+    if cfg!(not(target_env = "musl"))
+        && (has_layout || is_active() || hosted::is_guarded())
         && let Some(loader) = executable::loader_of(c"/proc/self/exe")
     {
         LOADER.set(loader).ok();
