@@ -156,7 +156,8 @@ def sort(bench):
 PYTHON = """
 import faulthandler, hashlib, os, random, subprocess, sys, threading, time
 faulthandler.enable()
-numbers, parts, begun = random.Random(3), [bytearray(numbers.randbytes(1 << 20)) for _ in range(96)], threading.Event()
+numbers = random.Random(3)
+parts = [bytearray(numbers.randbytes(1 << 20)) for _ in range(96)]
 texts = {i: str(i) * 3 for i in range(100000)}
 print("filled", file=sys.stderr, flush=True)
 while not os.path.exists(sys.argv[1]):

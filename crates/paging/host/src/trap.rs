@@ -148,7 +148,7 @@ unsafe fn guarded(slot: *mut Slot) -> Outcome {
             Outcome::OnOwnStack(call)
                 if call.arguments == (*slot).arguments
                     && own_stack::has_room(&*Slot::context(slot))
-                    && guard::names_nothing_paged(call.number, call.arguments) =>
+                    && guard::needs_no_pins(call.number, call.arguments) =>
             {
                 Outcome::OnOwnStack(call)
             }
