@@ -6,7 +6,7 @@ use crate::own_stack::Call;
 use crate::raw::{self, error, is_error, raw};
 use crate::slots::{self, Slot};
 use crate::trap::{self, vfork};
-use crate::{direct, exec, filter, guard, library, own_filter, place, program, seat, signals};
+use crate::{direct, exec, filter, guard, library, own_filter, place, program, robust, seat, signals};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_calls::{By, Hook, Hosted, Service, When};
 
@@ -63,7 +63,12 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
             By::Host(Service::Clone) => fork(slot, arguments),
             By::Library(Hook::Fork) => fork(slot, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]),
             By::Library(Hook::Mmap) => map(slot),
-            By::Library(_) => by_library(slot),
+            By::Library(hook) => {
+                if hook == Hook::ExitGroup {
+                    robust::keep();
+                }
+                by_library(slot)
+            }
             By::Nobody => error(libc::ENOSYS),
         })
     }

@@ -39,6 +39,8 @@ mod raw;
 #[cfg(all(target_arch = "x86_64", target_env = "musl"))]
 mod release;
 #[cfg(target_arch = "x86_64")]
+mod robust;
+#[cfg(target_arch = "x86_64")]
 mod seat;
 #[cfg(target_arch = "x86_64")]
 mod signals;

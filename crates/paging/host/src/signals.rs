@@ -11,6 +11,7 @@ use crate::frame::Context;
 use crate::guard;
 use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
+use crate::robust;
 use crate::trap::Action;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -108,7 +109,8 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
 /// Serves `rt_sigprocmask`: the signals that are blocked after the handler stand in the context.
 ///
 /// # Safety
-/// The context is that of the calling thread, all of whose signals are blocked now.
+/// The context is that of the calling thread, all of whose signals are blocked now, and which runs
+/// on the stack of its slot.
 pub unsafe fn mask(context: *mut Context, [how, new, old, len, ..]: [usize; 6]) -> isize {
     if len != SET {
         return error(libc::EINVAL);
@@ -130,6 +132,9 @@ pub unsafe fn mask(context: *mut Context, [how, new, old, len, ..]: [usize; 6]) 
             return answer;
         }
         let given = if new == 0 { 0 } else { (new as *const u64).read_unaligned() & !OURS };
+        if how as i32 != libc::SIG_UNBLOCK && robust::may_end(given) {
+            robust::keep();
+        }
         let before = (*context).blocked;
         let after = match how as i32 {
             _ if new == 0 => before,
