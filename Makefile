@@ -109,6 +109,7 @@ soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 $(CARGO_TEST) -p terapage-model
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=500 $(CARGO_TEST) -p terapage-far --lib protocol
 	TERAPAGE_FUZZ_S=60 $(MAKE) fuzz
+	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=1000000 tests/faults/run guarded-calls guarded-calls-static
 	tests/far/run soak
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=100 tests/faults/run adopt-loop
 	tests/programs/run-all soak

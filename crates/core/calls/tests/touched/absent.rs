@@ -69,12 +69,14 @@ const ALONE: &[&str] = &[
 const OTHERWISE: &[&str] = &["clone", "clone3", "io_getevents", "io_pgetevents", "madvise"];
 /// `FS_IOC_FIEMAP`: its answer depends on when the kernel writes the file.
 const PLACES_ON_DISK: usize = 0xc020_660b;
-/// One call in this many is made in a child.
-const SELDOM: usize = 400;
+/// One call in this many is made in a child, which costs as much as hundreds of the others.
+const SELDOM: usize = 1600;
 /// Calls that are prepared together, so that the memory of each has time to leave.
 const TOGETHER: usize = 400;
 /// Pages that are touched between preparing calls and making them.
-const PAGES: usize = 1000;
+const PAGES: usize = 600;
+/// This many calls push the memory of one another out.
+const MANY: usize = 200;
 /// Descriptors below this are not the calls'.
 const FIRST: i32 = 64;
 
@@ -92,6 +94,14 @@ struct Ready {
     arguments: [usize; 6],
     place: String,
     descriptors: [i32; 2],
+}
+
+/// A call whose results have differed each time so far.
+struct Differing {
+    /// The words that did.
+    words: HashSet<usize>,
+    /// What was seen natively.
+    native: Seen,
 }
 
 /// What the comparison knows.
@@ -126,6 +136,28 @@ fn lowest() -> i32 {
         let fd = libc::fcntl(0, libc::F_DUPFD, FIRST);
         libc::close(fd);
         fd
+    }
+}
+
+/// Seconds after which a call that waits ends: a flaw may make it one that waits for ever.
+const PATIENCE_S: i64 = 2;
+
+/// From now on, or no more, a call that waits is interrupted.
+fn interrupt(begin: bool) {
+    extern "C" fn nothing(_: i32) {}
+    let time = libc::timeval { tv_sec: if begin { PATIENCE_S } else { 0 }, tv_usec: 0 };
+    let each = libc::itimerval { it_interval: time, it_value: time };
+    // SAFETY: plain data, for which zeros are a value; the handler is a function that does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = if begin { nothing as *const () as usize } else { libc::SIG_DFL };
+        if !begin {
+            libc::setitimer(libc::ITIMER_REAL, &raw const each, std::ptr::null_mut());
+        }
+        libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+        if begin {
+            libc::setitimer(libc::ITIMER_REAL, &raw const each, std::ptr::null_mut());
+        }
     }
 }
 
@@ -192,13 +224,19 @@ impl Driver {
     }
 
     /// Makes calls, and gives what was seen of each: nothing if it cannot be prepared.
-    fn run(&mut self, units: &[Unit], zone: Zone) -> Vec<Seen> {
+    fn run(&mut self, units: &[Unit], zone: Zone, alone: bool) -> Vec<Seen> {
         let (slot, mut all) = (Rc::new(Cell::new(0)), Vec::new());
+        zone.clear();
         let mut own = [lowest(), 0];
         let ready: Vec<_> =
             units.iter().enumerate().map(|(i, &unit)| self.prepare(unit, zone, &slot, i)).collect();
         own[1] = lowest();
-        zone.touch(&mut self.pages, PAGES);
+        if units.len() < MANY {
+            zone.touch(&mut self.pages, PAGES);
+        }
+        if !alone {
+            interrupt(true);
+        }
         for (unit, ready) in units.iter().zip(ready) {
             let mut seen = vec![0];
             if let Some(Ready { world, arguments, place, descriptors }) = ready {
@@ -220,6 +258,9 @@ impl Driver {
             }
             all.push(seen);
         }
+        if !alone {
+            interrupt(false);
+        }
         clear_up(&own);
         std::env::set_current_dir(directory()).expect("the directory of all calls");
         for index in 0..units.len() {
@@ -238,7 +279,7 @@ impl Driver {
             let child = libc::fork();
             if child == 0 {
                 let mine = libc::getpid();
-                let seen = self.run(&[unit], zone).remove(0);
+                let seen = self.run(&[unit], zone, true).remove(0);
                 if libc::getpid() == mine {
                     room.write(seen.len() as u64);
                     room.add(1).copy_from_nonoverlapping(seen.as_ptr(), seen.len().min(ROOM / 8 - 1));
@@ -256,7 +297,7 @@ impl Driver {
     }
 
     fn run_these(&mut self, units: &[Unit], zone: Zone, alone: bool) -> Vec<Seen> {
-        if alone { self.run_alone(units[0], zone) } else { self.run(units, zone) }
+        if alone { self.run_alone(units[0], zone) } else { self.run(units, zone, false) }
     }
 
     /// Words of a call that differ, though they do not vary natively.
@@ -280,28 +321,32 @@ impl Driver {
             *self.by_case.entry(self.cases[unit.case].1.name).or_default() += 1;
         }
         // What differs from one native run to the next is no difference, and what does not differ
-        // each time is the clock, the number of a file, or a descriptor that the pager had open.
-        let mut left: Vec<Option<HashSet<usize>>> = vec![None; units.len()];
-        let mut before: Option<Vec<Seen>> = None;
+        // each time is the clock, the number of a file, or a descriptor that the pager had open. So
+        // calls that differ are made again.
+        let mut left: Vec<(Unit, Option<Differing>)> = units.iter().map(|&unit| (unit, None)).collect();
         let mut lines = Vec::new();
         for _ in 0..TRIES {
-            let native = self.run_these(units, still, alone);
-            let guarded = self.run_these(units, paged, alone);
+            let units: Vec<Unit> = left.iter().map(|&(unit, _)| unit).collect();
+            let native = self.run_these(&units, still, alone);
+            let guarded = self.run_these(&units, paged, alone);
             lines.clear();
-            for (i, &unit) in units.iter().enumerate() {
+            let mut again = Vec::new();
+            for (((unit, before), native), guarded) in left.into_iter().zip(native).zip(guarded) {
                 if let Some(before) = &before {
-                    let varying = self.differing(unit, &before[i], &native[i]);
+                    let varying = self.differing(unit, &before.native, &native);
                     self.varying.entry(unit.case).or_default().extend(varying);
                 }
-                let now: HashSet<_> = self.differing(unit, &native[i], &guarded[i]).into_iter().collect();
-                let both = left[i].take().map_or(now.clone(), |left| &left & &now);
-                lines.extend(both.iter().map(|&index| self.line(unit, index, &native[i], &guarded[i])));
-                left[i] = Some(both);
+                let now: HashSet<_> = self.differing(unit, &native, &guarded).into_iter().collect();
+                let words = before.map_or(now.clone(), |before| &before.words & &now);
+                lines.extend(words.iter().map(|&index| self.line(unit, index, &native, &guarded)));
+                if !words.is_empty() {
+                    again.push((unit, Some(Differing { words, native })));
+                }
             }
-            if lines.is_empty() {
+            if again.is_empty() {
                 return;
             }
-            before = Some(native);
+            left = again;
         }
         lines.iter().for_each(|line| say(line));
         self.different.append(&mut lines);

@@ -41,7 +41,10 @@ fn without_address(world: &World, word: &[u8]) -> Option<usize> {
             let is_inside = (piece.start..=piece.limit).contains(&value);
             return is_inside.then(|| 0x5afe << 48 | number << 32 | (value - piece.start));
         }
-        let is_begun = word.len() > 1 && *word == piece.start.to_ne_bytes()[..word.len()];
+        // Zeros are the beginning of many addresses, but of different ones in the two zones.
+        let is_begun = word.len() > 1
+            && word.iter().any(|&byte| byte != 0)
+            && *word == piece.start.to_ne_bytes()[..word.len()];
         is_begun.then_some(number)
     })
 }

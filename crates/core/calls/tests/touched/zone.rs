@@ -15,8 +15,6 @@ const SLOT: usize = 4 * PAGE;
 /// One slot of this many ends at memory that is no good: closed memory, or memory that cannot be
 /// written.
 const EDGES: usize = 16;
-/// Bytes behind the beginning of a piece that are zeros before the call.
-const CLEAN: usize = 9100;
 /// Slots of a zone.
 pub const SLOTS: usize = 2048;
 
@@ -58,6 +56,13 @@ impl Zone {
             assert_eq!(unsafe { libc::mprotect((end - PAGE) as *mut _, PAGE, rights) }, 0);
         }
         Zone { base }
+    }
+
+    /// Makes all of it zeros.
+    pub fn clear(&self) {
+        // SAFETY: the memory is the zone's, whose bytes nobody needs between two runs of calls.
+        let answer = unsafe { libc::madvise(self.base as *mut _, SLOTS * SLOT, libc::MADV_DONTNEED) };
+        assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
     }
 
     /// Reads a byte of each page, in any order, so that other pages leave.
@@ -105,13 +110,10 @@ impl InZone {
         InZone { zone, random: Random::from_seed(!seed), next: Rc::clone(next), edge, flaw }
     }
 
-    fn fill(&self, start: usize, end: usize, limit: usize, bytes: &[u8]) {
+    fn fill(start: usize, limit: usize, bytes: &[u8]) {
         let fits = bytes.len().min(limit - start);
         // SAFETY: the slot is this call's, and can be written up to the limit.
-        unsafe {
-            (start as *mut u8).write_bytes(0, end.min(limit) - start);
-            (start as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), fits);
-        }
+        unsafe { (start as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), fits) };
     }
 }
 
@@ -123,7 +125,7 @@ impl Places for InZone {
                 let slot = self.zone.base + (self.edge * EDGES + EDGES - 1) * SLOT;
                 let limit = slot + SLOT - PAGE;
                 let start = (limit - len) / step * step;
-                self.fill(start, limit, limit, bytes);
+                InZone::fill(start, limit, bytes);
                 return (start, limit);
             }
             None => {}
@@ -134,9 +136,10 @@ impl Places for InZone {
         let slot = self.zone.base + next * SLOT;
         let start = (slot + 16 + self.random.below(PAGE)).next_multiple_of(step);
         // A page that is not all zeros is stored.
+        let mark = if start % PAGE < size_of::<u64>() { slot } else { start / PAGE * PAGE };
         // SAFETY: the slot is this call's, and this part of it is not the piece's.
-        unsafe { (slot as *mut u64).write(self.random.number()) };
-        self.fill(start, (start + CLEAN.max(bytes.len())).min(slot + SLOT), slot + SLOT, bytes);
+        unsafe { (mark as *mut u64).write(self.random.number()) };
+        InZone::fill(start, slot + SLOT, bytes);
         (start, slot + SLOT)
     }
 }
