@@ -21,7 +21,7 @@ help:
 	@echo "make check    formatting, lints, tidiness, unit tests: the fast loop; a minute or two"
 	@echo "make test     formatting, lints, unit tests, real programs, faults; about 50 minutes on 2 cores"
 	@echo "make fuzz     the parsers of what others write, each for an hour (TERAPAGE_FUZZ_S=60 for a minute)"
-	@echo "make soak     the real programs at full size, and older kernels; over an hour"
+	@echo "make soak     the real programs at full size, two million guarded calls, and older kernels; hours"
 	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
 	@echo "make musl     the command and its host for Alpine, static: target/$(MUSL)/release"
 	@echo "make guest    kernels from Linux 6.1 to the newest, and 64-bit Arm, in emulated machines; an hour"
