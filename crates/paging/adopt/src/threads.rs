@@ -97,8 +97,8 @@ impl Threads {
     /// Stops one thread, which can make calls, while the others run. `None` if there is none.
     pub fn stop_one(process: &Process) -> Option<Threads> {
         let mut all = process.threads().ok()?;
-        // One that sleeps stops at once, and is within a call. One that waits for a child of `vfork`,
-        // or for the kernel, may not stop for long.
+        // One that sleeps stops at once, and is within a call. One that waits for a child of
+        // `vfork`, or for the kernel, may not stop for long.
         all.retain(|&number| process.state(number) != Some('D'));
         all.sort_by_key(|&number| process.state(number) != Some('S'));
         for number in all {
