@@ -212,10 +212,10 @@ def make_llama(path, mib):
 
 
 def llama(path):
-    """Tokens of a language model, after a first one that reads it."""
+    """Tokens of a language model, after a first one that reads it. Two threads would wait for each other on a busy machine."""
     from llama_cpp import Llama
 
-    model = Llama(path, n_ctx=256, n_threads=2, n_threads_batch=2, n_batch=8, verbose=False)
+    model = Llama(path, n_ctx=256, n_threads=1, n_threads_batch=1, n_batch=8, verbose=False)
     model.reset()
     model.eval([1])
     yield None
