@@ -63,7 +63,8 @@ UNIT = """
     int NAME(f##n, UNIT)(int at) { return at + n; }                                              \\
     int (*NAME(calls##n, UNIT)[1 << 13])(int) = {[0 ...(1 << 13) - 1] = NAME(f##n, UNIT)};       \\
     int NAME(numbers##n, UNIT)[1 << 15] = {UNIT, n};
-#define PARTS(n) PART(n##0) PART(n##1) PART(n##2) PART(n##3) PART(n##4) PART(n##5) PART(n##6) PART(n##7)
+#define PARTS(n) PART(n##0) PART(n##1) PART(n##2) PART(n##3) \\
+                 PART(n##4) PART(n##5) PART(n##6) PART(n##7)
 PARTS(1) PARTS(2) PARTS(3)
 """
 """An object for a linker: functions, tables of addresses that it must fill in, and numbers."""
