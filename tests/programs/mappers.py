@@ -133,7 +133,7 @@ WORKS = [
     sqlite("scan", "mmap_size: two scans", ((2, 1.0),)),
     python("arrow-filter", "a mapped IPC file, filtered twice", "arrow", ((2, 0.8),), "numpy pyarrow"),
     python("usearch", "a mapped graph: 60 searches", "usearch", ((1.5, 0.5), (3, 0.5)), "numpy usearch"),
-    python("faiss", "mapped inverted lists: 150 searches", "faiss", ((1.5, 0.5), (3, 0.5)), "numpy faiss-cpu"),
+    python("faiss", "mapped inverted lists: 30 searches", "faiss", ((1.5, 0.5), (3, 0.5)), "numpy faiss-cpu"),
     python("llama", "llama.cpp: 24 tokens", "llama", ((1.1, 0.5), (1.25, 0.5), (2, 0.8)), "numpy llama-cpp-python gguf",
            options=(("--block", "64K"),)),
     linker("ld.gold", "binutils"),

@@ -162,7 +162,7 @@ def faiss(path):
     index = library.read_index(path, library.IO_FLAG_MMAP | library.IO_FLAG_READ_ONLY)
     index.nprobe = 8
     library.omp_set_num_threads(1)
-    for query in vectors(150, 7):
+    for query in vectors(30, 7):
         yield index.search(query[None], 10)[1].tolist()
 
 
