@@ -159,8 +159,8 @@ impl Arena {
     /// kernel: its changed pages become the kernel's mapping of the file, too.
     ///
     /// # Errors
-    /// EINVAL if pages are locked and the advice is not for these; ENOMEM if the process may have no
-    /// more mappings.
+    /// EINVAL if pages are locked and the advice is not for these; ENOMEM if the process may have
+    /// no more mappings.
     fn show_file(&mut self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
         let refusal =
             |errno| terapage_sys::Error { call: "madvise", source: std::io::Error::from_raw_os_error(errno) };
