@@ -4,6 +4,7 @@ use linux::{IOC_NEW, UFFD_API, UFFDIO_API, UffdioApi};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use terapage_sys::machine::reaches_guarded;
 use terapage_sys::personality::{self, ADDR_COMPAT_LAYOUT};
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, Inherited};
 
@@ -106,7 +107,7 @@ pub fn is_forced() -> bool {
 pub fn guards() -> bool {
     let is_upwards =
         || std::fs::read_to_string("/proc/sys/vm/legacy_va_layout").is_ok_and(|text| text.trim() != "0");
-    cfg!(target_arch = "x86_64")
+    reaches_guarded()
         && (is_forced() || matches!(features(), Err(Refusal::Permission)))
         && terapage_sys::userfaultfd::may_serve_programs()
         // Guarded programs are known by the layout of their addresses.

@@ -42,19 +42,29 @@ static struct sock_filter deny[] = {
 };
 static struct sock_filter broker[] = {
     NUMBER,
-    IF(SYS_open, SECCOMP_RET_TRAP),
     IF(SYS_openat, SECCOMP_RET_TRAP),
+#ifdef __x86_64__
+    IF(SYS_open, SECCOMP_RET_TRAP),
     IF(SYS_stat, SECCOMP_RET_TRAP),
     IF(SYS_readlink, SECCOMP_RET_TRAP),
+#endif
     END(SECCOMP_RET_ALLOW),
 };
 
+/* The path is the second argument of `openat`, and the first of the others. */
 static void on_trap(int signal, siginfo_t *what, void *context) {
-    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
-    const char *path = (const char *)registers[what->si_syscall == SYS_openat ? REG_RSI : REG_RDI];
+    mcontext_t *machine = &((ucontext_t *)context)->uc_mcontext;
+    int is_second = what->si_syscall == SYS_openat;
+#ifdef __x86_64__
+    const char *path = (const char *)machine->gregs[is_second ? REG_RSI : REG_RDI];
+    greg_t *answer = &machine->gregs[REG_RAX];
+#else
+    const char *path = (const char *)machine->regs[is_second];
+    unsigned long long *answer = &machine->regs[0];
+#endif
     (void)signal;
     asked++;
-    registers[REG_RAX] = strcmp(path, "/allowed") ? -EACCES : 1000;
+    *answer = strcmp(path, "/allowed") ? -EACCES : 1000;
 }
 
 static void *adversary(void *unused) {

@@ -19,7 +19,7 @@ unsafe extern "C" {
 /// The address of code that makes a system call, if calls must come from there; otherwise 0.
 static GATE: AtomicUsize = AtomicUsize::new(0);
 
-/// From now on [`passing`] makes its calls by the code at this address: `syscall; ret`.
+/// From now on [`passing`] makes its calls by the code at this address: the call, and a return.
 pub fn set_gate(at: usize) {
     GATE.store(at, Relaxed);
 }
@@ -30,13 +30,13 @@ pub fn set_gate(at: usize) {
 /// The same as for the system call, of whose memory nothing is paged.
 pub unsafe fn passing(number: c_long, arguments: [usize; 6]) -> c_long {
     let [a, b, c, d, e, f] = arguments;
-    #[cfg(target_arch = "x86_64")]
     match GATE.load(Relaxed) {
         0 => {}
         gate => {
             let answer: c_long;
             // SAFETY: the code at the gate changes only these registers; the caller answers for the
             // call.
+            #[cfg(target_arch = "x86_64")]
             unsafe {
                 core::arch::asm!(
                     "call {gate}",
@@ -44,6 +44,19 @@ pub unsafe fn passing(number: c_long, arguments: [usize; 6]) -> c_long {
                     inlateout("rax") number => answer,
                     in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
                     lateout("rcx") _, lateout("r11") _,
+                );
+            }
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            unsafe {
+                core::arch::asm!(
+                    "blr {gate}",
+                    gate = in(reg) gate,
+                    // The kernel changes it if it makes the call again.
+                    inlateout("x8") number => _,
+                    inlateout("x0") a => answer,
+                    in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
+                    lateout("x30") _,
                 );
             }
             return if (-4095..0).contains(&answer) { failed(answer) } else { answer };

@@ -3,8 +3,6 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::PAGE_LEAST;
-#[cfg(target_arch = "x86_64")]
-use std::arch::asm;
 use std::ops::Range;
 
 /// Where the host puts code that may lie anywhere. The kernel puts nothing there by itself: it
@@ -12,11 +10,7 @@ use std::ops::Range;
 /// of them.
 pub const AREA: Range<usize> = 0x1000_0000_0000..0x2000_0000_0000;
 
-/// Where the arena lies in guarded mode (`preload`: `guard/`). The kernel puts nothing there by
-/// itself: it begins at the upper end of all addresses, or, with the layout of guarded programs, at
-/// one third of them; and with position-independent programs at two thirds. Programs that name
-/// random places (V8, with 46 bits) stay below.
-pub const GUARDED: Range<usize> = 0x4000_0000_0000..0x5400_0000_0000;
+pub use crate::machine::GUARDED;
 
 /// The address of the instruction from which all calls pass the filter of guarded mode.
 pub const GATE: usize = GUARDED.start - (1 << 20);
@@ -26,21 +20,10 @@ pub const GATE: usize = GUARDED.start - (1 << 20);
 ///
 /// # Safety
 /// The same as for the system call; the gate is open.
-#[cfg(target_arch = "x86_64")]
 #[inline]
-pub unsafe fn at_gate(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: the code at the gate changes only these registers; the caller answers for the call.
-    unsafe {
-        asm!(
-            "call {gate}",
-            gate = in(reg) GATE,
-            inlateout("rax") number as isize => answer,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
-            lateout("rcx") _, lateout("r11") _,
-        );
-    }
-    answer
+pub unsafe fn at_gate(number: i64, arguments: [usize; 6]) -> isize {
+    // SAFETY: the gate is open; the caller answers for the call.
+    unsafe { crate::machine::call_at(GATE, number, arguments) }
 }
 
 /// The mark of a signal of that filter.

@@ -13,6 +13,7 @@ pub mod file;
 pub mod hosting;
 pub mod last;
 pub mod lease;
+pub mod machine;
 pub mod memory;
 pub mod pagemap;
 pub mod personality;

@@ -1,5 +1,7 @@
-//! Filters of system calls (seccomp), for x86-64: their instructions in the kernel's form, and a
-//! filter that decides by the number of the call first.
+//! Filters of system calls (seccomp): their instructions in the kernel's form, and a filter that
+//! decides by the number of the call first.
+
+use crate::machine::AUDIT;
 
 /// An instruction (`struct sock_filter`).
 #[repr(C)]
@@ -57,8 +59,6 @@ pub const fn argument(index: u8) -> u32 {
     16 + 8 * index as u32
 }
 
-const X86_64: u32 = 0xc000_003e;
-
 /// The answer that lets the call pass.
 pub const ALLOW: u32 = 0x7fff_0000;
 /// The answer that ends the process.
@@ -115,7 +115,7 @@ pub fn by_number<Kind: Copy + PartialEq>(
             intervals.push((number, index));
         }
     }
-    let mut steps = vec![load(PROCESSOR), branch(IS, X86_64, 1, 0), give(ALLOW), load(NUMBER)];
+    let mut steps = vec![load(PROCESSOR), branch(IS, AUDIT, 1, 0), give(ALLOW), load(NUMBER)];
     let mut leaves = Vec::new();
     search(&intervals, &mut steps, &mut leaves);
     let mut places = Vec::new();
@@ -152,7 +152,7 @@ pub fn answer(steps: &[Step], number: i64, place: usize, arguments: &[usize]) ->
         let value = arguments.get((offset.saturating_sub(16) / 8) as usize).copied().unwrap_or(0);
         match offset {
             NUMBER => number as u32,
-            PROCESSOR => X86_64,
+            PROCESSOR => AUDIT,
             PLACE => (place >> 32) as u32,
             PLACE_LOW => place as u32,
             _ if offset % 8 == 4 => (value >> 32) as u32,

@@ -232,9 +232,12 @@ pub fn serve_programs_only() {
     PROGRAMS_ONLY.store(true, Relaxed);
 }
 
-/// Whether this process may have such userfaultfds (Linux 5.11; some containers forbid them).
+/// Whether this process may have such userfaultfds (Linux 5.11; some containers forbid them), and
+/// they can move or write-protect pages (on Arm, Linux 6.8).
 pub fn may_serve_programs() -> bool {
-    Userfaultfd::of_programs(libc::O_CLOEXEC | libc::O_NONBLOCK).is_ok()
+    let probe = Userfaultfd::of_programs(libc::O_CLOEXEC | libc::O_NONBLOCK);
+    let probed = probe.and_then(|probe| Ok(Userfaultfd { features: probe.handshake(0)?, ..probe }));
+    probed.is_ok_and(|probed| probed.can_move() || probed.can_protect())
 }
 
 impl Userfaultfd {

@@ -28,13 +28,10 @@ macro_rules! alias {
     };
 }
 
-#[cfg(all(target_arch = "x86_64", not(target_env = "musl")))]
+#[cfg(not(target_env = "musl"))]
 mod guard;
-#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+#[cfg(target_env = "musl")]
 pub mod guard;
-#[cfg(not(target_arch = "x86_64"))]
-#[path = "guard/none.rs"]
-mod guard;
 mod hooks;
 mod process;
 mod space;

@@ -7,6 +7,7 @@
 //! all calls pass: they have no memory at the addresses of the arena, and no code at those from
 //! which calls are trapped whatever their pointers are.
 
+use super::machine::{self, IO_PGETEVENTS};
 use super::{ARENA, CODE, gate};
 use std::ops::Range;
 use terapage_sys::seccomp::{
@@ -15,9 +16,6 @@ use terapage_sys::seccomp::{
 
 /// The mark of a signal of this filter.
 pub use terapage_sys::hosting::GUARD_MARK as MARK;
-
-/// `io_pgetevents`, for which the libc crate has no name.
-const IO_PGETEVENTS: i64 = 333;
 
 const TRAP: u32 = seccomp::trap(MARK);
 
@@ -47,13 +45,8 @@ fn when(number: usize) -> When {
     match number as i64 {
         // The child continues behind the instruction, on another stack or with other memory. What
         // the C library passes lies in descriptors of threads, which are not paged.
-        libc::SYS_clone
-        | libc::SYS_clone3
-        | libc::SYS_fork
-        | libc::SYS_vfork
-        | libc::SYS_set_robust_list
-        | libc::SYS_set_tid_address
-        | libc::SYS_rseq => When::Never,
+        number if machine::begins(number) => When::Never,
+        libc::SYS_set_robust_list | libc::SYS_set_tid_address | libc::SYS_rseq => When::Never,
         // Only filters and maps of the process have memory that points to memory.
         libc::SYS_prctl => When::Pointers(pointers.unwrap_or(0)),
         // Programs get no ring and no context: only the library uses these.
@@ -256,7 +249,10 @@ mod tests {
 
     const CODE: usize = super::CODE.start + 0x34_5670;
     /// Code of programs without this library.
-    const OTHERS: [usize; 4] = [0x40_1000, 0x5555_5555_6000, 0x7f12_3456_7000, super::CODE.end];
+    const OTHERS: [usize; 4] = match cfg!(target_arch = "aarch64") {
+        true => [0x40_1000, 0xaaaa_aaaa_6000, 0xffff_1234_5000, super::CODE.end],
+        false => [0x40_1000, 0x5555_5555_6000, 0x7f12_3456_7000, super::CODE.end],
+    };
     const STACK: usize = 0x7ffc_0000_0000;
     const INSIDE: usize = ARENA.start + 4096;
 

@@ -1,20 +1,17 @@
 //! The gate: a page with a system call instruction from which all calls pass the filter. It lies at
 //! the same address in every process, because the filter survives each exec.
 
+use super::machine;
+use terapage_sys::machine::{Code, GATE_CODE as CODE, publish};
 use terapage_sys::page_bytes;
 
 /// The address of the gate, below the arena.
 pub use terapage_sys::hosting::{GATE as AT, at_gate as call};
 /// The address that the filter sees: that behind the instruction.
-pub const PLACE: usize = AT + 2;
-
-/// `syscall; ret`
-const CODE: [u8; 3] = [0x0f, 0x05, 0xc3];
+pub const PLACE: usize = AT + machine::CALL_BYTES;
 
 /// How unwinders leave the gate (`.eh_frame`): a thread that is cancelled in a call there runs the
-/// destructors of its functions. First what holds for all code of this form: version 1,
-/// augmentation "zR", addresses as they are; the caller's stack is 8 bytes above, and the return
-/// address there.
+/// destructors of its functions.
 #[repr(C, align(8))]
 struct Frames {
     common: [u8; 24],
@@ -27,13 +24,8 @@ struct Frames {
     end: u32,
 }
 
-static FRAMES: Frames = Frames {
-    common: [20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0, 0x0c, 7, 8, 0x90, 1, 0, 0],
-    begin: [28, 28],
-    code: [AT, CODE.len()],
-    rest: [0; 8],
-    end: 0,
-};
+static FRAMES: Frames =
+    Frames { common: machine::FRAMES, begin: [28, 28], code: [AT, size_of_val(&CODE)], rest: [0; 8], end: 0 };
 
 unsafe extern "C" {
     /// Of the compiler's library, which this library needs anyway.
@@ -51,7 +43,8 @@ pub fn open() -> bool {
         if at != AT as i64 {
             return false;
         }
-        (AT as *mut [u8; 3]).write(CODE);
+        (AT as *mut Code).write(CODE);
+        publish(AT);
         // Some systems allow no new code (MemoryDenyWriteExecute).
         let runs = libc::syscall(libc::SYS_mprotect, AT, page_bytes(), i64::from(run)) == 0;
         if !runs {

@@ -4,12 +4,17 @@
 //! otherwise from the upper end downwards. The flag is set just before the exec of a program that
 //! will load this library, and the library takes the flag back, so that nothing else is executed
 //! with it.
+//!
+//! With an unlimited stack the kernel puts libraries there, too: on Arm it gives addresses upwards,
+//! and on x86-64 it leaves five sixths of all for the stack. So the layout alone says nothing
+//! without the flag, and what is executed without this library gets a limit.
 
-use super::{CODE, is_active};
+use super::{CODE, gate, is_active};
 use crate::hosted;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 use terapage_sys::executable::{self, FileName};
+use terapage_sys::machine::reaches_guarded;
 use terapage_sys::personality::{self, ADDR_COMPAT_LAYOUT};
 
 /// The loader of this process.
@@ -18,7 +23,9 @@ static LOADER: OnceLock<FileName> = OnceLock::new();
 /// Takes the flag back. Returns whether this process was executed with the layout, or is a guarded
 /// host.
 pub fn begin() -> bool {
-    let has_layout = CODE.contains(&(begin as *const () as usize));
+    let is_there = CODE.contains(&(begin as *const () as usize)) && reaches_guarded();
+    let flags = if is_there { personality::get().unwrap_or(0) } else { 0 };
+    let has_layout = flags & ADDR_COMPAT_LAYOUT != 0;
     // For musl, all programs are hosted, and the host has no loader.
     if cfg!(not(target_env = "musl"))
         && (has_layout || is_active() || hosted::is_guarded())
@@ -26,11 +33,8 @@ pub fn begin() -> bool {
     {
         LOADER.set(loader).ok();
     }
-    if has_layout
-        && let Ok(now) = personality::get()
-        && now & ADDR_COMPAT_LAYOUT != 0
-    {
-        personality::set(now & !ADDR_COMPAT_LAYOUT).ok();
+    if has_layout {
+        personality::set(flags & !ADDR_COMPAT_LAYOUT).ok();
     }
     // For musl, this library is in a host.
     if hosted::is_host() || cfg!(target_env = "musl") { hosted::is_guarded() } else { has_layout }
@@ -65,6 +69,32 @@ pub fn executing<R>(path: Option<&CStr>, library: &CStr, execute: impl FnOnce() 
     personality::set(before).ok();
     crate::set_errno(errno.unwrap_or(0));
     answer
+}
+
+/// The limit of an executed program's stack in place of a higher one than [`HIGH`]. The C library
+/// also gives each thread as much.
+const STACK: u64 = 1 << 30;
+
+/// With a limit up to this, the kernel puts no library into [`CODE`].
+const HIGH: u64 = 1 << 44;
+
+/// Limits the stack of what this process executes next, if that would otherwise get the layout of
+/// guarded programs without being one. Returns the limit before.
+pub fn limit_stack() -> Option<libc::rlimit> {
+    let is_guarded = || personality::get().is_ok_and(|flags| flags & ADDR_COMPAT_LAYOUT != 0);
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let arguments = [0, libc::RLIMIT_STACK as usize, 0, &raw mut now as usize, 0, 0];
+    // SAFETY: there is room for the answer.
+    let got = unsafe { gate::call(libc::SYS_prlimit64, arguments) };
+    let is_high = got == 0 && now.rlim_cur > HIGH && !is_guarded();
+    (is_high && set_stack(&libc::rlimit { rlim_cur: STACK, ..now })).then_some(now)
+}
+
+/// Sets the limit of the stack. Returns whether the kernel did.
+pub fn set_stack(limit: &libc::rlimit) -> bool {
+    let arguments = [0, libc::RLIMIT_STACK as usize, &raw const *limit as usize, 0, 0, 0];
+    // SAFETY: the kernel reads the limit.
+    unsafe { gate::call(libc::SYS_prlimit64, arguments) == 0 }
 }
 
 /// In a host: there is no exec after all.

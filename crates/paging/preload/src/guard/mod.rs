@@ -16,6 +16,7 @@ mod filter;
 mod gate;
 mod hosts;
 mod layout;
+mod machine;
 mod masks;
 mod pieces;
 mod trap;
@@ -48,7 +49,7 @@ pub use terapage_sys::hosting::GUARDED as ARENA;
 
 /// Where the code of guarded programs lies: their libraries (see [layout]), the files that a host
 /// loads, and code that the program makes in paged memory.
-pub const CODE: Range<usize> = terapage_sys::hosting::AREA.start..ARENA.end;
+pub const CODE: Range<usize> = terapage_sys::machine::CODE_FROM..ARENA.end;
 
 /// The answer of PR_GET_SECCOMP for a process with a filter.
 const FILTERED: c_long = 2;

@@ -281,9 +281,10 @@ unsafe fn splice(pins: &Pins, caller: Caller, arguments: [usize; 6]) -> isize {
         let reads = mode as i32 & libc::O_ACCMODE == libc::O_RDONLY;
         let events = if reads { libc::POLLIN } else { libc::POLLOUT };
         let mut ready = libc::pollfd { fd: fd as i32, events, revents: 0 };
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let waits = flags as u32 & libc::SPLICE_F_NONBLOCK == 0;
         let number = if reads { libc::SYS_readv } else { libc::SYS_writev };
-        if waits || libc::syscall(libc::SYS_poll, &raw mut ready, 1_i64, 0_i64) != 0 {
+        if waits || libc::syscall(libc::SYS_ppoll, &raw mut ready, 1_i64, &raw const now, 0_i64) != 0 {
             Ok(transfer(pins, caller, number, [fd, vector, count, 0, 0, 0]))
         } else {
             Err(libc::EAGAIN)

@@ -5,7 +5,7 @@
 //! must be dropped at the end: what such a call has pinned is unpinned at the thread's next call.
 
 use super::filter::MARK;
-use super::{copy, gate, is_on, masks, pieces, pins};
+use super::{copy, gate, is_on, layout, machine, masks, pieces, pins};
 use crate::arena::ARENA;
 use crate::{adopted, locked, paged, private, setup, statics};
 use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
@@ -38,31 +38,14 @@ static TRAPPED: AtomicBool = AtomicBool::new(false);
 /// signals.
 pub type Action = [u64; 4];
 
-const RESTORER: u64 = 0x0400_0000;
 /// Bytes of a set of signals.
 pub const SET: usize = size_of::<u64>();
 
-// Returns from the handler. Unwinders know these bytes. They look one byte before, where no
-// function with a description must end.
-std::arch::global_asm!(
-    ".globl terapage_restore",
-    ".hidden terapage_restore",
-    ".type terapage_restore, @function",
-    ".p2align 4",
-    ".skip 16, 0x90",
-    "terapage_restore:",
-    ".byte 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00",
-    "syscall",
-);
-unsafe extern "C" {
-    #[link_name = "terapage_restore"]
-    fn restore();
-}
-
 /// Sets the handler. Returns the action before.
 pub fn open() -> Action {
-    let flags = (libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART) as u64 | RESTORER;
-    let action: Action = [on_trap as *const () as u64, flags, restore as *const () as u64, 0];
+    let (flag, restorer) = machine::restorer();
+    let flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART | flag;
+    let action: Action = [on_trap as *const () as u64, flags as u64, restorer as u64, 0];
     let mut before: Action = [0; 4];
     let set = 1_u64 << (libc::SIGSYS - 1);
     let arguments =
@@ -101,12 +84,8 @@ unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut 
             return;
         }
         let context = context.cast::<ucontext_t>();
-        let registers = &mut (*context).uc_mcontext.gregs;
-        let register = |index: c_int| registers[index as usize] as usize;
-        let arguments =
-            [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9]
-                .map(register);
-        let depth = register(libc::REG_RSP);
+        let registers = &(*context).uc_mcontext;
+        let (arguments, depth) = (machine::arguments(registers), machine::depth(registers));
         let errno = *libc::__errno_location();
         let number = c_long::from((*trapped).number);
         let blocked = (&raw mut (*context).uc_sigmask).cast::<u64>();
@@ -121,10 +100,19 @@ unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut 
                 0 => masks::stack(&mut (*context).uc_stack, arguments, depth),
                 error => error,
             },
+            libc::SYS_execve | libc::SYS_execveat => {
+                let higher = layout::limit_stack();
+                let answer = call(number, arguments, depth);
+                // The program goes on.
+                if let Some(higher) = &higher {
+                    layout::set_stack(higher);
+                }
+                answer
+            }
             _ => call(number, arguments, depth),
         };
         *libc::__errno_location() = errno;
-        (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = answer as i64;
+        machine::answer(&mut (*context).uc_mcontext, answer, (*trapped).place);
     }
 }
 

@@ -6,7 +6,6 @@
 //! The hook jumps to the real function, which takes any number of arguments.
 
 use crate::real;
-#[cfg(target_arch = "x86_64")]
 use crate::{guard, hooks::locked::keep_in_memory};
 
 /// Hook of the C library's function.
@@ -16,12 +15,24 @@ use crate::{guard, hooks::locked::keep_in_memory};
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn makecontext() {
-    // Arm has no guarded mode.
     #[cfg(target_arch = "aarch64")]
     std::arch::naked_asm!(
+        // The arguments, and the return address.
+        "stp x0, x1, [sp, #-80]!",
+        "stp x2, x3, [sp, #16]",
+        "stp x4, x5, [sp, #32]",
+        "stp x6, x7, [sp, #48]",
+        "str x30, [sp, #64]",
+        "bl {keep}",
+        "ldr x30, [sp, #64]",
+        "ldp x6, x7, [sp, #48]",
+        "ldp x4, x5, [sp, #32]",
+        "ldp x2, x3, [sp, #16]",
+        "ldp x0, x1, [sp], #80",
         "adrp x16, {real}",
         "ldr x16, [x16, :lo12:{real}]",
         "br x16",
+        keep = sym keep_stack,
         real = sym real::makecontext,
     );
     #[cfg(target_arch = "x86_64")]
@@ -53,7 +64,6 @@ pub unsafe extern "C" fn makecontext() {
 ///
 /// # Safety
 /// The program passes the context to `makecontext`.
-#[cfg(target_arch = "x86_64")]
 unsafe extern "C" fn keep_stack(context: *const libc::ucontext_t) {
     if guard::is_on() {
         // SAFETY: the caller's context.

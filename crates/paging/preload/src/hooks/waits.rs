@@ -9,16 +9,14 @@
 use crate::{borrowed, files, guard, paged, real};
 use libc::{
     SYS_recvfrom, SYS_recvmsg, SYS_sendmsg, SYS_sendto, c_char, c_int, c_void, epoll_event, mode_t, msghdr,
-    nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t,
+    size_t, sockaddr, socklen_t, ssize_t,
 };
 
-/// Where calls are not guarded, these numbers do not exist.
-#[cfg(not(target_arch = "x86_64"))]
-const SYS_EPOLL_WAIT: libc::c_long = -1;
-#[cfg(not(target_arch = "x86_64"))]
-const SYS_POLL: libc::c_long = -1;
+/// Arm has no `epoll_wait`, but this is the same without a set of signals.
+#[cfg(target_arch = "aarch64")]
+use libc::SYS_epoll_pwait as SYS_EPOLL_WAIT;
 #[cfg(target_arch = "x86_64")]
-use libc::{SYS_epoll_wait as SYS_EPOLL_WAIT, SYS_poll as SYS_POLL};
+use libc::{SYS_epoll_wait as SYS_EPOLL_WAIT, SYS_poll};
 
 /// Hooks, each with its system call, the address by which they are guarded, and its length.
 macro_rules! guarded {
@@ -75,8 +73,13 @@ guarded! {
         = SYS_sendmsg[fd, message, flags] if ALWAYS.0, ALWAYS.1;
     fn epoll_wait(fd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int
         = SYS_EPOLL_WAIT[fd, events, most, timeout] if events, 1;
-    fn poll(descriptors: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int
-        = SYS_POLL[descriptors, count, timeout] if descriptors, 1;
+}
+
+// Arm has only `ppoll`, with the time in memory: there the C library's call is trapped.
+#[cfg(target_arch = "x86_64")]
+guarded! {
+    fn poll(descriptors: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int
+        = SYS_poll[descriptors, count, timeout] if descriptors, 1;
 }
 
 /// Whether `open` was refused because of a lease.

@@ -31,7 +31,6 @@ pub fn begin(value: &[u8]) {
 }
 
 /// Whether this process is a host whose program's calls are guarded.
-#[cfg(target_arch = "x86_64")]
 pub fn is_guarded() -> bool {
     IS_GUARDED.load(Relaxed)
 }

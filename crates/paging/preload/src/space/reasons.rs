@@ -39,7 +39,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
 
 /// How often the reasons of any page have changed.
-#[cfg(target_arch = "x86_64")]
 pub fn changes() -> usize {
     CHANGES.load(Ordering::Acquire)
 }
@@ -163,7 +162,6 @@ impl Reasons {
     }
 
     /// The largest range without loose blocks around an address, within `from` to `to`.
-    #[cfg(target_arch = "x86_64")]
     pub fn paged_around(&self, at: usize, from: usize, to: usize) -> Option<(usize, usize)> {
         let before = self.ranges.range(..=at).next_back().map(|(&start, &(end, _))| self.blocks(start, end));
         let after = self.ranges.range(at + 1..).next().map(|(&start, &(end, _))| self.blocks(start, end));

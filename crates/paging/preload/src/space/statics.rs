@@ -5,6 +5,7 @@ use crate::guard;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::OnceLock;
+use terapage_sys::machine::CALL;
 use terapage_sys::page_bytes;
 
 /// Static memory smaller than this is not paged.
@@ -59,14 +60,11 @@ fn program_makes_calls() -> bool {
             let Range { start, end } = segment.range;
             // SAFETY: the segment is mapped, and nobody changes code.
             let code = unsafe { std::slice::from_raw_parts(start as *const u8, end - start) };
-            found |= memchr::memmem::find(code, SYSCALL).is_some();
+            found |= memchr::memmem::find(code, CALL).is_some();
         }
     });
     found
 }
-
-/// The instruction `syscall` of x86-64.
-const SYSCALL: &[u8] = &[0x0f, 0x05];
 
 /// Adds static arrays of a hosted program, which has not begun.
 pub fn add(start: usize, len: usize, block: usize) {

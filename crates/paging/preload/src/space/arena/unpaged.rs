@@ -121,7 +121,6 @@ impl Arena {
     }
 
     /// The largest paged range around an address of the arena.
-    #[cfg(target_arch = "x86_64")]
     pub fn paged_around(&self, at: usize) -> Option<(usize, usize)> {
         self.reasons.paged_around(at, START.load(Relaxed), END.load(Relaxed))
     }
