@@ -55,6 +55,11 @@ def guarded_says_so(bench):
     with Child([*NOBODY, bench.path("terapage"), "doctor", "--store", bench.store], bench.place) as child:
         bench.end(child)
         check("Paging works here (without rights: system calls are guarded)." in child.output(), child.output())
+    # With an unlimited stack the kernel puts libraries where those of guarded programs lie.
+    unlimited = ["sh", "-c", 'ulimit -s unlimited && exec "$@"', "sh"]
+    with Child([*unlimited, *bench.command, "run", "--memory", "32M", "--store", bench.store, "--summary", "--", program, "96", "once"], bench.place) as child:
+        status = bench.end(child)
+        check(status == 0 and "1 paged;" in child.errors(), f"status {status}: {child.errors()}")
     return "said once"
 
 
@@ -66,6 +71,7 @@ env -u LD_PRELOAD ./dynamic three
 setarch -L ./static-pie four
 env TERAPAGE=off ./dynamic five
 env LD_PRELOAD=nowhere.so ./dynamic six 2>&1
+ulimit -s unlimited; LD_PRELOAD= TERAPAGE=off ./dynamic nine; ulimit -s
 ./lacks-library; echo $?
 mv libterapage_preload.so hidden.so; ./dynamic seven 2>/dev/null; mv hidden.so libterapage_preload.so
 """
