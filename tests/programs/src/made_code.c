@@ -9,9 +9,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#ifdef __x86_64__
 /* mov rax, rdi; mov rdi, rsi; mov rsi, rdx; mov rdx, rcx; syscall; ret */
 static const unsigned char code[] = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x48, 0x89,
                                      0xd6, 0x48, 0x89, 0xca, 0x0f, 0x05, 0xc3};
+#else
+/* mov x8, x0; mov x0, x1; mov x1, x2; mov x2, x3; svc #0; ret */
+static const uint32_t code[] = {0xaa0003e8, 0xaa0103e0, 0xaa0203e1, 0xaa0303e2, 0xd4000001, 0xd65f03c0};
+#endif
+/* Bytes of the largest page. */
+#define PAGE 65536ul
 
 int main(int count, char **arguments) {
     if (count != 2)
@@ -19,9 +26,10 @@ int main(int count, char **arguments) {
     size_t bytes = strtoul(arguments[1], NULL, 10) << 20;
     char *data = malloc(bytes);
     memset(data, 7, bytes);
-    char *page = (char *)(((uintptr_t)data + bytes - 8192) & ~4095ul);
+    char *page = (char *)(((uintptr_t)data + bytes - 2 * PAGE) & ~(PAGE - 1));
     memcpy(page, code, sizeof code);
-    if (mprotect(page, 4096, PROT_READ | PROT_EXEC))
+    __builtin___clear_cache(page, page + sizeof code);
+    if (mprotect(page, PAGE, PROT_READ | PROT_EXEC))
         return perror("mprotect"), 2;
     long (*call)(long, long, const void *, long);
     memcpy(&call, &page, sizeof call);
