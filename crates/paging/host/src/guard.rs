@@ -80,14 +80,10 @@ impl Memory for Named {
 /// register that is left over makes the library's filter trap it once more.
 pub fn needs_no_pins(number: i64, arguments: [usize; 6]) -> bool {
     let lies_in_arena = |&argument: &usize| GUARDED.contains(&argument);
-    !arguments.iter().any(lies_in_arena) && names_nothing_paged(number, arguments)
-}
-
-/// Whether a call of an adopted program names no memory that may be paged.
-pub fn names_nothing_paged(number: i64, arguments: [usize; 6]) -> bool {
     let mut named = Named { is_paged: false };
     is_adopted()
         && number != libc::SYS_vmsplice
+        && !arguments.iter().any(lies_in_arena)
         && matches!(
             terapage_calls::visit(number as usize, &arguments, &mut named),
             Outcomes::Known | Outcomes::Kept | Outcomes::Partly
