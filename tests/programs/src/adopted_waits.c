@@ -1,10 +1,8 @@
-/* Threads wait in calls whose memory lies in a large mapping, while somebody adopts the program. Once
- * a file exists, what they wait for happens, and then again in some rounds, before each of which all
- * other memory was touched: what the calls name is out, or would be if nobody held it. What they
- * have read is compared. A handler runs all the time on a stack in the mapping, and reads there.
- *
- * usage: adopted_waits FILE      status 0 if all was right
- */
+/* Threads wait in calls whose memory lies in a large mapping, while somebody adopts the
+ * program. Once a file exists, what they wait for happens, and then again in some rounds,
+ * before each of which all other memory was touched: what the calls name is out, or would be if
+ * nobody held it. What they have read is compared. A handler runs all the time on a stack in
+ * the mapping, and reads there.  usage: adopted_waits FILE      status 0 if all was right */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

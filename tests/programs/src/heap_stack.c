@@ -1,4 +1,5 @@
-/* The first thread runs on a stack within a large mapping, until SIGUSR1 arrives there: status 0. */
+/* The first thread runs on a stack within a large mapping, until SIGUSR1 arrives there: status
+ * 0. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

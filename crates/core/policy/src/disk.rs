@@ -14,10 +14,10 @@ const INTERVAL_NS: u64 = 250_000_000;
 const OPERATIONS_MIN: u32 = 32;
 /// The weight of older intervals falls by this factor with each new one. Chosen, not measured.
 const KEPT: f64 = 0.9;
-/// The weight of the assumed costs, in measured intervals. It is small because an interval counts by
-/// the square of its number of operations, of which a fast disk has many: with a weight of 1, a disk
-/// of 500 operations each second would still be taken for a fast one after 5 s. Chosen: with this
-/// weight, such a disk is known after 1.5 s.
+/// The weight of the assumed costs, in measured intervals. It is small because an interval counts
+/// by the square of its number of operations, of which a fast disk has many: with a weight of 1, a
+/// disk of 500 operations each second would still be taken for a fast one after 5 s. Chosen: with
+/// this weight, such a disk is known after 1.5 s.
 const ASSUMED: f64 = 0.001;
 
 /// The assumed costs of a disk that was not measured yet: those of a fast SSD.

@@ -415,7 +415,9 @@ fn guarded_steps(code: &[Range<usize>], near: &[Range<usize>]) -> Vec<Step> {
     };
     let all = steps(near);
     match (near.first(), near.last()) {
-        (Some(first), Some(last)) if all.len() > seccomp::STEPS_MOST => steps(&[first.start..last.end]),
+        (Some(first), Some(last)) if all.len() > seccomp::STEPS_MOST => {
+            steps(std::slice::from_ref(&(first.start..last.end)))
+        }
         _ => all,
     }
 }

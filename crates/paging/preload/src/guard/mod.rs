@@ -135,8 +135,9 @@ fn turn_on() {
     ON.store(true, Relaxed);
 }
 
-/// Begins in a program that runs already, all of whose threads are stopped. The host sets the filter
-/// later, for all threads at once, and then calls [`is_set`]. Returns whether the gate is there.
+/// Begins in a program that runs already, all of whose threads are stopped. The host sets the
+/// filter later, for all threads at once, and then calls [`is_set`]. Returns whether the gate is
+/// there.
 fn begin_adopted() -> bool {
     if !gate::open() {
         return false;
