@@ -89,8 +89,8 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
         let number = i64::from((*what).number);
         if filter::is_vdso(context.rip) && matches!(number, libc::SYS_clock_gettime | libc::SYS_clock_getres)
         {
-            // It may be one of the host's threads, which have no slot: so the answer, which need not
-            // be there, is written by this thread.
+            // It may be one of the host's threads, which have no slot: so the answer, which need
+            // not be there, is written by this thread.
             let ([clock, to, ..], mut time) = (context.arguments(), [0_i64; 2]);
             let answer = at_gate(number, [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0]);
             if answer == 0 && to != 0 {
