@@ -128,6 +128,30 @@ static void grandchild(void) {
     puts("grandchild: ok");
 }
 
+static void *end_at_once(void *argument) { return argument; }
+
+/* A stack in a static array, of which a part is not paged from then on. */
+static void stack_in_bss(void) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    char *stack = (char *)in_bss + sizeof in_bss / 2;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstack(&attributes, stack, 256 << 10) == 0);
+    CHECK(pthread_create(&thread, &attributes, end_at_once, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    fill_all(4);
+    pid_t pid = fork();
+    if (pid == 0) {
+        expect_all(4);
+        fill_all(5);
+        expect_all(5);
+        _exit(46);
+    }
+    CHECK(ended(pid) == 46);
+    expect_all(4);
+    puts("a stack in a static array: ok");
+}
+
 /* Several children at a time, each with memory of its own too. */
 static void siblings(void) {
     pid_t pids[3];
@@ -523,6 +547,7 @@ int main(int argc, char **argv) {
     child_writes();
     parent_writes();
     grandchild();
+    stack_in_bss();
     siblings();
     others_start(argv[0]);
     mappings_change();

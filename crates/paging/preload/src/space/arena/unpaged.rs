@@ -159,13 +159,16 @@ impl Arena {
     }
 
     /// Stops paging every block that the range touches, until its pages are returned or mapped
-    /// again.
+    /// again. Every fork copies the range.
     ///
     /// # Errors
     /// As for [`release`](Self::release).
     pub fn keep(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         self.release(at, to)?;
         self.reasons.keep(at, to);
+        // The range may hold other memory later, of which the advice for each fork stays. So what
+        // stays here instead is copied by every fork from now on.
+        memory::advise(at, to - at, libc::MADV_DOFORK);
         Ok(())
     }
 
