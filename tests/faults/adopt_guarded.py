@@ -74,8 +74,8 @@ def at_random(bench):
     return ""
 
 
-IN_CALLS = (0, 1, 7, 19, 23, 43, 45, 47, 202, 219, 232, 270)
-"""The numbers of read, write, poll, readv, select, accept, recvfrom, recvmsg, futex, restart_syscall, epoll_wait and pselect6."""
+IN_CALLS = (0, 1, 7, 19, 23, 43, 45, 47, 202, 219, 232, 270, 281)
+"""The numbers of read, write, poll, readv, select, accept, recvfrom, recvmsg, futex, restart_syscall, epoll_wait, pselect6 and epoll_pwait."""
 
 
 def waiting(pid):

@@ -212,8 +212,10 @@ impl Threads {
                 registers.orig_rax = u64::MAX;
             }
             trace::set_registers(*number, registers).ok();
-            if held && *blocked & SIGSYS != 0 {
-                trace::block(*number, *blocked & !SIGSYS).ok();
+            // After an error, the thread that has made calls for this process still blocks all.
+            let blocks = if held { *blocked & !SIGSYS } else { *blocked };
+            if trace::blocked(*number).is_ok_and(|now| now != blocks) {
+                trace::block(*number, blocks).ok();
             }
         }
         self.urgent.clear();
