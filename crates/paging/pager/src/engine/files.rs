@@ -48,8 +48,6 @@ pub(crate) struct Mapped {
     pub(super) first: u32,
     pub(super) end: u32,
     pub(super) origin: u8,
-    /// The slot of the first block in the file.
-    pub(super) slot: u32,
 }
 
 impl Mapped {
@@ -62,7 +60,6 @@ impl Mapped {
     pub fn split(&mut self, more: u32) {
         self.first *= more;
         self.end *= more;
-        self.slot *= more;
     }
 }
 
@@ -222,7 +219,7 @@ impl Engine {
         let slots = store.slots();
         // The last step that can fail: from here on the number is in use.
         let origin = self.io.add_store(Box::new(store))?;
-        self.files.push(Mapped { first, end, origin, slot: 0 });
+        self.files.push(Mapped { first, end, origin });
         for slot in 0..slots.min(end - first) {
             let entry = self.table.get_mut(first + slot);
             entry.set_slot(Some(slot));
@@ -234,7 +231,7 @@ impl Engine {
     }
 
     /// The index of the file that is mapped at these blocks.
-    pub(super) fn file_at(&self, first: u32, end: u32) -> Option<usize> {
+    fn file_at(&self, first: u32, end: u32) -> Option<usize> {
         self.files.iter().position(|file| file.first <= first && end <= file.end)
     }
 
