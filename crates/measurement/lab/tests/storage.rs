@@ -164,8 +164,12 @@ fn a_disk_may_be_two_file_systems_and_swap_lies_on_its_own_disk() {
     let place = directory();
     let disk = "kind = \"ext4\", disks = 2, size = \"64M\"";
     let all = contender("two", disk) + &contender("swap", disk).replace("memory", "swap");
-    let script = "set -- $(grep -c terapage-lab-.*mnt- /proc/mounts) $(grep -c mnt-0.*swap /proc/swaps); \
-                  test $1 = 2 && echo $2 > swaps; exit 0";
+    // Other tests have mounts and swap of their own at the same time.
+    let own = place.path().display();
+    let script = format!(
+        "set -- $(grep -c {own}.*mnt- /proc/mounts) $(grep -c {own}.*mnt-0.*swap /proc/swaps); \
+         test $1 = 2 && echo $2 > swaps; exit 0"
+    );
     experiment(place.path(), &format!("\"sh\", \"-c\", \"{script}\""), &all);
     let sizes = "[sizes]\nmemory = \"64M\"\ndata = \"16M\"\n";
     let file = place.path().join("disks.toml");
