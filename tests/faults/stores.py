@@ -200,6 +200,20 @@ def store_errors(bench):
     return ""
 
 
+def limited(bench):
+    """A store that completes 500 operations each second: no read is faster, and nobody gets other bytes, children neither."""
+    stats, env = bench.path("stats.json"), {"TERAPAGE_FAULTS": "operations=500"}
+    goes_on(bench, [bench.build("victim.c"), "48", "once"], "--memory", "32M", "--stats", stats, env=env)
+    with open(stats, encoding="utf-8") as file:
+        waits = json.load(file)["major_latency_us"]
+    check(sum(waits) > 0, "no thread has waited for a read")
+    check(sum(waits[:11]) == 0, f"reads that took less than 2 ms: {waits}")
+    # Children live for longer, so that there are more of them at a time than the budget holds.
+    env["TERAPAGE_FAULTS"] = "operations=20000"
+    goes_on(bench, [bench.build("fork.c"), "32"], "--memory", "24M", says="it does not hold", env=env)
+    return f"{sum(waits)} waits"
+
+
 def mirror(bench):
     """One copy of a mirror fails in every way, sometimes or always: neither the program nor its children notice."""
     victim, fork, second = [bench.build("victim.c"), "48", "once"], [bench.build("fork.c"), "32"], bench.path("second")

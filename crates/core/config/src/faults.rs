@@ -14,6 +14,9 @@ pub struct Faults {
     pub flips: u32,
     /// Not a frequency: if this is not 0, the faults affect only the first copy of each mirror.
     pub copy: u32,
+    /// Not a frequency: the most operations, reads and writes together, that the store completes
+    /// each second, as in a cloud volume; 0 is no limit.
+    pub operations: u32,
 }
 
 impl FromStr for Faults {
@@ -30,7 +33,8 @@ impl FromStr for Faults {
                 "short" => faults.short = value,
                 "flips" => faults.flips = value,
                 "copy" => faults.copy = value,
-                _ => return Err(format!("'{name}' is none of errors, short, flips, copy")),
+                "operations" => faults.operations = value,
+                _ => return Err(format!("'{name}' is none of errors, short, flips, copy, operations")),
             }
         }
         Ok(faults)
@@ -39,8 +43,8 @@ impl FromStr for Faults {
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Faults { errors, short, flips, copy } = self;
-        write!(f, "errors={errors},short={short},flips={flips},copy={copy}")
+        let Faults { errors, short, flips, copy, operations } = self;
+        write!(f, "errors={errors},short={short},flips={flips},copy={copy},operations={operations}")
     }
 }
 
@@ -50,7 +54,7 @@ mod tests {
 
     #[test]
     fn faults_are_read_as_they_are_written() {
-        let faults = Faults { errors: 1, short: 20, flips: 300, copy: 1 };
+        let faults = Faults { errors: 1, short: 20, flips: 300, copy: 1, operations: 3000 };
         assert_eq!(faults.to_string().parse(), Ok(faults));
         assert_eq!("flips=7".parse(), Ok(Faults { flips: 7, ..Faults::default() }));
         for text in ["flips", "flips=x", "flip=1"] {

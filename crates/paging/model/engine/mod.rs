@@ -205,7 +205,7 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     if !mirrored {
         return Box::new(DiskStore::new());
     }
-    let faults = Faults { errors: 100_000, short: 100_000, flips: 200_000, copy: 0 };
+    let faults = Faults { errors: 100_000, short: 100_000, flips: 200_000, ..Faults::default() };
     let bad = Faulty::new(DiskStore::new(), faults, choose(1000) as u64);
     let bad = Delayed::new(bad, 0..100, 1);
     let mirror = Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap();

@@ -66,7 +66,7 @@ impl Kept {
                 Box::new(Mirror::new(vec![file(block)?, file(block)?], block)?.splitting_to(least))
             }
             Kept::MirroredBadly => {
-                let bad = Faults { errors: 50_000, short: 50_000, flips: 50_000, copy: 0 };
+                let bad = Faults { errors: 50_000, short: 50_000, flips: 50_000, ..Faults::default() };
                 Box::new(Mirror::new(vec![failing(bad), file(block)?], block)?.splitting_to(least))
             }
             Kept::Tiered => {
@@ -172,7 +172,7 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
 }
 
 /// One failure in a hundred: an operation is tried four times, so the store as a whole works.
-const FAULTS: Faults = Faults { errors: 10_000, short: 10_000, flips: 10_000, copy: 0 };
+const FAULTS: Faults = Faults { errors: 10_000, short: 10_000, flips: 10_000, copy: 0, operations: 0 };
 
 fn run(options: Options, blocks: usize, threads: usize, steps: usize, kept: Kept, seed: u64) -> Snapshot {
     let block = options.block;

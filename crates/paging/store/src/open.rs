@@ -2,8 +2,8 @@
 
 use crate::common::member::directory_of;
 use crate::{
-    Compressed, Encrypted, Error, Faults, Faulty, FileStore, Mirror, Packed, Placement, Spare, Store,
-    Striped, Tier, Tiered,
+    Compressed, Delayed, Encrypted, Error, Faults, Faulty, FileStore, Mirror, Packed, Placement, Spare,
+    Store, Striped, Tier, Tiered,
 };
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -154,10 +154,12 @@ impl Shelf {
 
     /// A store with its faults: if it changes the bytes, the faults lie below it.
     fn with_faults(&self, store: Box<dyn Store>) -> Box<dyn Store> {
-        match self.faults.filter(|faults| faults.copy == 0) {
-            Some(faults) => Box::new(Faulty::new(store, faults, 1)),
-            None => store,
-        }
+        let Some(faults) = self.faults.filter(|faults| faults.copy == 0) else { return store };
+        let store: Box<dyn Store> = match faults.operations {
+            0 => store,
+            most => Box::new(Delayed::limited(store, most)),
+        };
+        Box::new(Faulty::new(store, faults, 1))
     }
 
     fn open_right(

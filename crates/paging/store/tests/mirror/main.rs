@@ -300,7 +300,7 @@ fn against_a_model(seed: u64, faults: [Faults; 2], may_fail: bool) -> Option<()>
 
 #[test]
 fn one_good_copy_is_enough_whatever_the_other_does() {
-    let bad = Faults { errors: 200_000, short: 100_000, flips: 200_000, copy: 0 };
+    let bad = Faults { errors: 200_000, short: 100_000, flips: 200_000, ..Faults::default() };
     for seed in 0..60 {
         let faults = if seed % 2 == 0 { [bad, Faults::default()] } else { [Faults::default(), bad] };
         if against_a_model(seed, faults, false).is_none() {
@@ -311,7 +311,7 @@ fn one_good_copy_is_enough_whatever_the_other_does() {
 
 #[test]
 fn two_bad_copies_never_give_older_bytes() {
-    let bad = Faults { errors: 150_000, short: 50_000, flips: 100_000, copy: 0 };
+    let bad = Faults { errors: 150_000, short: 50_000, flips: 100_000, ..Faults::default() };
     for seed in 0..60 {
         if against_a_model(seed, [bad, bad], true).is_none() {
             return;

@@ -106,7 +106,7 @@ fn work(rig: &mut Rig, truth: &mut HashMap<u32, u8>, random: &mut impl FnMut(u64
 /// naive model. Whenever the mirror says that it is in sync, each copy has all that was written.
 fn in_sync_is_true(seed: u64) -> Option<()> {
     let disks = [Disk::default(), Disk::default()];
-    let bad = Faults { errors: 20_000, short: 10_000, flips: 20_000, copy: 0 };
+    let bad = Faults { errors: 20_000, short: 10_000, flips: 20_000, ..Faults::default() };
     let copies = disks.iter().zip(0..).map(|(disk, index)| {
         let faults = if seed.is_multiple_of(3) { bad } else { Faults::default() };
         let inner = Faulty::new(disk.clone(), faults, seed * 2 + index);
@@ -201,7 +201,7 @@ fn a_spare_takes_the_place_of_a_copy() {
 fn moves(seed: u64) -> Option<()> {
     let disks = Arc::new(Mutex::new(Vec::<Disk>::new()));
     let faults = match seed % 3 {
-        0 => Faults { errors: 20_000, short: 10_000, flips: 0, copy: 0 },
+        0 => Faults { errors: 20_000, short: 10_000, flips: 0, ..Faults::default() },
         _ => Faults::default(),
     };
     let open = {

@@ -103,7 +103,7 @@ fn what_was_written_is_read() {
 
 #[test]
 fn errors_and_flipped_bits_are_failures_or_found_by_the_hash() {
-    let faults = Faults { errors: 30_000, short: 30_000, flips: 100_000, copy: 0 };
+    let faults = Faults { errors: 30_000, short: 30_000, flips: 100_000, ..Faults::default() };
     for seed in 0..8 {
         println!("seed {seed}");
         let inner = Faulty::new(Delayed::new(Counted::new(1 << 30), 0..40_000, seed), faults, seed);
@@ -117,7 +117,7 @@ fn errors_and_flipped_bits_are_failures_or_found_by_the_hash() {
 /// Whatever is wrong with one copy, reads finally come from the other.
 #[test]
 fn one_good_copy_of_a_mirror_inside_is_enough() {
-    let faults = Faults { errors: 50_000, short: 30_000, flips: 300_000, copy: 0 };
+    let faults = Faults { errors: 50_000, short: 30_000, flips: 300_000, ..Faults::default() };
     for seed in 0..4 {
         println!("seed {seed}");
         let bad = Faulty::new(Counted::new(1 << 30), faults, seed);

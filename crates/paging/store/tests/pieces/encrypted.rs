@@ -21,7 +21,7 @@ fn what_was_written_is_read() {
 
 #[test]
 fn errors_and_flipped_bits_are_failures() {
-    let faults = Faults { errors: 30_000, short: 30_000, flips: 100_000, copy: 0 };
+    let faults = Faults { errors: 30_000, short: 30_000, flips: 100_000, ..Faults::default() };
     for seed in 0..8 {
         println!("seed {seed}");
         let inner = Faulty::new(Delayed::new(Disk::default(), 0..40_000, seed), faults, seed);

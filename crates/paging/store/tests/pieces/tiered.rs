@@ -28,7 +28,7 @@ fn what_was_written_is_read() {
 
 #[test]
 fn errors_are_failures_and_wrong_bytes_are_judged() {
-    let faults = Faults { errors: 30_000, short: 30_000, flips: 30_000, copy: 0 };
+    let faults = Faults { errors: 30_000, short: 30_000, flips: 30_000, ..Faults::default() };
     for seed in 0..8 {
         println!("seed {seed}");
         let Some(mut rig) = Rig::new(three(seed, faults), seed) else { return };
