@@ -53,9 +53,13 @@ const RECORD_FACTOR: f64 = 3.0;
 const RECORD_LEAST_S: f64 = 3.0;
 const RECORD_MOST_S: f64 = 60.0;
 
-/// Native runs that take less than this are repeated: there are three runs in all. Chosen, not
-/// measured.
+/// Native runs that take less than this are repeated, unless one is enough: there are three runs at
+/// most. Chosen, not measured.
 const SHORT_S: f64 = 3.0;
+const RUNS_MOST: usize = 3;
+/// Two native runs agree within this share, and one that waited for no more than this share of its
+/// time did not wait: the error that predictions state for the native time anyway.
+const AGREE: f64 = 0.05;
 
 /// Why a recording failed. Each message is one line.
 #[derive(Debug, thiserror::Error)]
@@ -169,7 +173,7 @@ pub struct Recorded {
 /// A program's native run.
 #[derive(Clone, Copy, Debug)]
 pub struct Native {
-    /// The time that it took, seconds; for a short program the median of three runs.
+    /// The time that it took, seconds; for a short program the median of up to three runs.
     pub seconds: f64,
     /// Processor time over time, at least 1.
     pub parallelism: f64,
@@ -227,13 +231,13 @@ impl Program {
                 return Err(self.failed("natively", &ended, &mut errors));
             }
             runs.push(ended);
-            // A single short run is not enough for a prediction, even with --quick.
-            if ended.seconds > SHORT_S || runs.len() == 3 {
+            if are_enough(&runs) {
                 break;
             }
         }
         runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        let median = runs[runs.len() / 2];
+        // The quicker one of two that agree.
+        let median = runs[(runs.len() - 1) / 2];
         let most = |bytes: fn(&Ended) -> u64| runs.iter().map(bytes).max().unwrap_or(0);
         let (peak_bytes, own_bytes) = (most(|run| run.peak_bytes), most(|run| run.own_bytes));
         let others_bytes = most(|run| run.others_bytes);
@@ -321,6 +325,15 @@ impl Program {
     }
 }
 
+/// Whether no further native run is needed: the last one was long, or one thread worked all the time
+/// (so neither a disk nor other programs kept it waiting), or two agree.
+fn are_enough(runs: &[Ended]) -> bool {
+    let Some(last) = runs.last() else { return false };
+    let is_near = |one: f64, other: f64| (one - other).abs() <= AGREE * other;
+    let agree = runs[..runs.len() - 1].iter().any(|run| is_near(run.seconds, last.seconds));
+    last.seconds > SHORT_S || runs.len() == RUNS_MOST || is_near(last.cpu_s, last.seconds) || agree
+}
+
 /// The longest of the traces of a recording: a program that executes another one, as `env`, a shim
 /// or a script does, leaves a trace of its own, and the later ones have numbers at the end.
 fn longest(trace: &Path) -> PathBuf {
@@ -362,8 +375,38 @@ fn next_window(seconds: f64, native: f64, left: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, longest, mapped, next_window};
+    use super::{Limits, are_enough, longest, mapped, next_window};
+    use crate::child::Ended;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
     use std::time::Duration;
+
+    #[test]
+    fn native_runs_are_repeated_only_if_that_says_more() {
+        let run = |seconds: f64, cpu_s: f64| Ended {
+            status: ExitStatus::from_raw(0),
+            seconds,
+            cpu_s,
+            peak_bytes: 0,
+            own_bytes: 0,
+            others_bytes: 0,
+            timed_out: false,
+        };
+        assert!(!are_enough(&[]));
+        // It worked all the time.
+        assert!(are_enough(&[run(0.80, 0.78)]));
+        // It waited, for a disk or for other programs, or several threads worked.
+        for cpu_s in [0.6, 1.5] {
+            assert!(!are_enough(&[run(0.80, cpu_s)]));
+            assert!(!are_enough(&[run(0.80, cpu_s), run(0.70, cpu_s)]));
+            assert!(are_enough(&[run(0.80, cpu_s), run(0.78, cpu_s)]));
+            assert!(are_enough(&[run(0.80, cpu_s), run(0.70, cpu_s), run(0.60, cpu_s)]));
+            // A long run is not repeated.
+            assert!(are_enough(&[run(3.1, cpu_s)]));
+        }
+        // The first and the third agree.
+        assert!(are_enough(&[run(0.80, 0.6), run(0.70, 0.6), run(0.79, 0.6)]));
+    }
 
     #[test]
     fn recordings_together_are_bounded_by_the_programs_own_time() {
