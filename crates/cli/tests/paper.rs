@@ -145,7 +145,7 @@ fn what_is_wrong_is_one_line() {
     refused(&["paper", "run", "fukuchi", "fig3", "--set", "read=80"], "a time, as 100ns");
     refused(
         &["paper", "run", "fukuchi-sweep", "--set", "scmm=1%", "--volume", "hm_0", "-o", out],
-        "there are nand, page, ",
+        "did you mean scm? there are nand, page, ",
     );
     refused(
         &["paper", "run", "fukuchi-sweep", "--set", "scm=1%", "-o", out],

@@ -3,6 +3,7 @@
 use crate::case::{Amount, Case, Layers};
 use std::fmt::Display;
 use std::str::FromStr;
+use terapage_config::nearest;
 use terapage_hybrid::{CacheKind, Load};
 use terapage_ssd::{Acknowledge, Front, GcPolicy, Precondition, Profile};
 
@@ -10,7 +11,7 @@ use terapage_ssd::{Acknowledge, Front, GcPolicy, Precondition, Profile};
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
     /// There is no such parameter.
-    #[error("there is no parameter {name}; there are {}", known().join(", "))]
+    #[error("there is no parameter {name}; {}there are {}", meant(name), known().join(", "))]
     Unknown {
         /// What was given.
         name: String,
@@ -25,6 +26,11 @@ pub enum SettingError {
         /// The values that are valid.
         problem: String,
     },
+}
+
+/// The question after a name that is like a parameter's.
+fn meant(name: &str) -> String {
+    nearest(name, known()).map_or(String::new(), |near| format!("did you mean {near}? "))
 }
 
 /// A parameter.

@@ -89,7 +89,8 @@ fn wrong_settings_are_named() {
         |name: &str, value: &str| apply(&mut with(&[]), &pairs(&[(name, value)])).unwrap_err().to_string();
     assert_eq!(said("read", "80"), "read=80: a time, as 100ns, 80us or 4ms");
     assert_eq!(said("pad", "maybe"), "pad=maybe: there are yes, no");
-    assert!(said("scmm", "1%").starts_with("there is no parameter scmm; there are nand, "));
+    assert!(said("scmm", "1%").starts_with("there is no parameter scmm; did you mean scm? there are nand, "));
+    assert!(said("zork", "1").starts_with("there is no parameter zork; there are nand, "));
     assert!(said("nand", "4d-tlc").contains("2d-fg-mlc"), "{}", said("nand", "4d-tlc"));
     assert_eq!(said("scm-latency", "0.4ns"), "scm-latency=0.4ns: a time, as 100ns, 80us or 4ms");
     assert!(settings::known().contains(&"scm"));
