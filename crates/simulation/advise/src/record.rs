@@ -325,8 +325,8 @@ impl Program {
     }
 }
 
-/// Whether no further native run is needed: the last one was long, or one thread worked all the time
-/// (so neither a disk nor other programs kept it waiting), or two agree.
+/// Whether no further native run is needed: the last one was long, or one thread worked all the
+/// time (so neither a disk nor other programs kept it waiting), or two agree.
 fn are_enough(runs: &[Ended]) -> bool {
     let Some(last) = runs.last() else { return false };
     let is_near = |one: f64, other: f64| (one - other).abs() <= AGREE * other;
