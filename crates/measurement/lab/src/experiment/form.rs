@@ -370,6 +370,11 @@ impl Published {
     pub fn is_over(&self) -> bool {
         self.over.is_some() || self.over_contender.is_some()
     }
+
+    /// Whether a plot can show the value: other values are in the table alone.
+    pub fn is_drawn(&self) -> bool {
+        !self.is_over() && !self.processor
+    }
 }
 
 /// A published figure.
@@ -399,6 +404,9 @@ pub struct Published {
     /// A contender. The value is a multiple of that contender's figure in the same cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_contender: Option<String>,
+    /// Whether the value is the processor time, as a percentage of the run time of one processor.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub processor: bool,
     /// What has changed since its publication.
     #[serde(default)]
     pub note: String,

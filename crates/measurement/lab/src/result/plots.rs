@@ -237,7 +237,7 @@ pub fn printed_points(
     texts: &Texts,
 ) -> Vec<Printed> {
     let of_form = experiment.published.iter();
-    let of_form = of_form.filter(|printed| printed.relative == form.relative && !printed.is_over());
+    let of_form = of_form.filter(|printed| printed.relative == form.relative && printed.is_drawn());
     let points: Vec<(&Published, String, String)> = of_form
         .filter_map(|printed| {
             let cell: Cell = printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();

@@ -384,6 +384,7 @@ pub fn beside(experiment: &Experiment, cells: &[SolvedCell]) -> Vec<Beside> {
             };
             let figure = in_cell(&printed.contender, &printed.at);
             let measured = figure.and_then(|figure| match printed.relative {
+                _ if printed.processor => figure.cpu_share.map(|share| share * 100.0),
                 _ if printed.is_over() => {
                     let whose = printed.over_contender.as_ref().unwrap_or(&printed.contender);
                     let other = in_cell(whose, printed.over.as_ref().unwrap_or(&printed.at))?;
@@ -397,7 +398,9 @@ pub fn beside(experiment: &Experiment, cells: &[SolvedCell]) -> Vec<Beside> {
                 what: printed.what.clone(),
                 published: printed.value,
                 measured,
-                unit: if printed.relative || printed.is_over() {
+                unit: if printed.processor {
+                    "%".into()
+                } else if printed.relative || printed.is_over() {
                     "times".into()
                 } else {
                     experiment.unit.name_of([printed.pass.as_str()].into_iter()).into()
@@ -434,6 +437,13 @@ contender = "swap"
 pass = "time"
 value = 52.0
 relative = true
+[[published]]
+figure = "Fig 7"
+what = "processor use"
+contender = "memory"
+pass = "time"
+value = 255
+processor = true
 "#;
 
     #[test]
@@ -445,7 +455,9 @@ relative = true
             for (contender, seconds) in
                 [("memory", 1.0), ("memory again", 1.02), ("swap", 8.0), ("terapage", 2.0)]
             {
-                group.runs.push(record(&group.head, &Cell::new(), round, contender, seconds * slow));
+                let mut one = record(&group.head, &Cell::new(), round, contender, seconds * slow);
+                (one.run.seconds, one.run.cpu_seconds) = (2.0 * slow, 3.0 * slow);
+                group.runs.push(one);
             }
         }
         let solved = solve(&group);
@@ -457,6 +469,9 @@ relative = true
         assert_eq!(solved.targets[0].1.value, Some(0.25));
         assert_eq!(solved.targets[0].1.met, Some(true));
         assert!(solved.published[0].measured.is_some_and(|times| (times - 8.0).abs() < 1e-9));
+        // Processor time is shown, and is no multiple of anything.
+        let used = &solved.published[1];
+        assert!(used.unit == "%" && used.measured.is_some_and(|of| (of - 150.0).abs() < 1e-6), "{used:?}");
     }
 
     #[test]

@@ -455,8 +455,7 @@ relative = true
             let missing: Vec<&str> = experiment
                 .published
                 .iter()
-                // Multiples of another cell's figure are in the table alone.
-                .filter(|printed| !printed.is_over() && !drawn.contains(&printed.value))
+                .filter(|printed| printed.is_drawn() && !drawn.contains(&printed.value))
                 .map(|printed| printed.what.as_str())
                 .collect();
             assert!(missing.is_empty(), "{name}: no figure shows {missing:?}");
