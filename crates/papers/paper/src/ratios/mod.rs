@@ -6,7 +6,9 @@ mod libcachesim;
 mod theory;
 
 use crate::list::tools;
+use libcachesim::{Compared, HOW_TO_GET};
 use serde::Serialize;
+use std::path::PathBuf;
 use terapage_report::{Study, Table};
 use terapage_sim::progress::Progress;
 use terapage_sim::publish::command_line;
@@ -17,8 +19,15 @@ use terapage_sim::show::Show;
 #[command(after_help = "\
 Examples:
   terapage paper run ratios
-  PATH=$PATH:~/libCacheSim/_build/bin terapage paper run ratios --html ratios.html")]
+  PATH=$PATH:~/libCacheSim/_build/bin terapage paper run ratios --html ratios.html
+  PATH=~/lcs/bin:$PATH terapage paper run ratios --trace disk.csv
+
+libCacheSim is the program cachesim in PATH, or the module libcachesim of the python3 in PATH.")]
 pub struct Ratios {
+    /// Compare the policies with libCacheSim on the blocks of this trace, instead of requests that
+    /// are made; can be given several times
+    #[arg(long = "trace", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    traces: Vec<PathBuf>,
     #[command(flatten)]
     show: Show,
 }
@@ -52,20 +61,21 @@ impl Ratios {
     /// # Errors
     /// A simulation or libCacheSim fails, or a file cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
-        self.show.check(None)?;
+        self.show.check(self.traces.iter().map(PathBuf::as_path))?;
         let progress = Progress::new("simulating", theory::CASES as u64);
         let theory = theory::all(&|| progress.add(1))?;
         progress.phase("libCacheSim");
-        let caches = libcachesim::compared()?;
+        let caches = libcachesim::compared(&self.traces)?;
         drop(progress);
         let study = study(&theory, caches.as_deref())?;
-        let results = Results { theory, libcachesim: caches.unwrap_or_default() };
+        let caches = caches.into_iter().flatten().flat_map(|caches| caches.all).collect();
+        let results = Results { theory, libcachesim: caches };
         self.show.results(&study, &results, || self.show.text(&study, true))
     }
 }
 
 /// The page. Without `caches`, libCacheSim is not on this machine.
-fn study(theory: &[Beside], caches: Option<&[Beside]>) -> anyhow::Result<Study> {
+fn study(theory: &[Beside], caches: Option<&[Compared]>) -> anyhow::Result<Study> {
     let most = theory.iter().map(|one| (one.ratio() - 1.0).abs()).fold(0.0, f64::max);
     let mut summary = vec![format!(
         "Queueing theory and closed forms: within {:.1} % in {} cases.",
@@ -74,14 +84,20 @@ fn study(theory: &[Beside], caches: Option<&[Beside]>) -> anyhow::Result<Study> 
     )];
     summary.push(match caches {
         Some(caches) => {
-            let same = caches.iter().filter(|one| libcachesim::is_same(one)).count();
-            format!("libCacheSim: {same} of {} miss ratios are the same to its four digits.", caches.len())
+            let all = || caches.iter().flat_map(|one| &one.all);
+            let same = all().filter(|one| libcachesim::is_same(one)).count();
+            format!("libCacheSim: {same} of {} miss ratios are the same to four digits.", all().count())
         }
-        None => "libCacheSim: not run, since there is no cachesim in PATH; what was measured once is below."
-            .to_owned(),
+        None => format!(
+            "libCacheSim: not run, since there is none in PATH ({HOW_TO_GET}); what was measured once is below."
+        ),
     });
     let mut tables = vec![table("Theory, computed now", theory, "")];
-    tables.extend(caches.map(|caches| table("libCacheSim, run now", caches, libcachesim::NOTE)));
+    let caches = caches.into_iter().flatten();
+    tables.extend(caches.map(|one| {
+        let note = format!("{} docs/sim-cache.md says which rule differs where they do.", one.note);
+        table("libCacheSim, run now", &one.all, &note)
+    }));
     tables.push(Table {
         title: "Other tools: the lab's last run on this machine, or measured once".into(),
         columns: ["with", "what", "ours / theirs", "why"].map(String::from).into(),
@@ -112,7 +128,7 @@ fn table(title: &str, all: &[Beside], note: &str) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{libcachesim, study, theory};
+    use super::{study, theory};
 
     #[test]
     fn the_simulators_agree_with_theory_and_the_page_has_every_tool() {
@@ -126,13 +142,8 @@ mod tests {
         for tool in ["fio", "STREAM", "Himeno", "bonnie++", "MQSim", "libCacheSim", "M/D/1", "repairman"] {
             assert!(page.contains(tool), "{tool}: {page}");
         }
-        assert!(page.contains("no cachesim in PATH"), "{page}");
-    }
-
-    #[test]
-    fn what_libcachesim_prints_is_read() {
-        let line = "/tmp/x/trace LRU cache size     1000,           200000 req, miss ratio 0.4071, throughput 4.21 MQPS\n";
-        assert_eq!(libcachesim::miss_ratio(line), Some(0.4071));
-        assert_eq!(libcachesim::miss_ratio("no such policy"), None);
+        // It says how to get what is missing.
+        let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("not run") && words.contains("pip install libcachesim"), "{page}");
     }
 }
