@@ -12,7 +12,6 @@ mod stack;
 pub use names::names;
 
 use std::process::ExitCode;
-use terapage_sim::publish::print;
 
 /// Figures of papers.
 #[derive(clap::Subcommand)]
@@ -25,7 +24,7 @@ Examples:
 pub enum Command {
     /// List every figure, table and claim: command, whether it can run here, published value, value
     /// here, and why they differ
-    List,
+    List(list::List),
     /// Repeat a figure, beside the published values
     #[command(subcommand)]
     Run(Box<Paper>),
@@ -70,7 +69,7 @@ impl Command {
     /// The study fails; the error is one line.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let done = match self {
-            Command::List => list::list().and_then(|text| print(&text)),
+            Command::List(list) => list.run(),
             Command::Guest(guest) => guest.run(),
             Command::Run(paper) => return paper.run(),
         };
