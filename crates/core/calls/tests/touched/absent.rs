@@ -12,10 +12,11 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
-use crate::seen::{self, Seen};
-use crate::world::{Case, Forbidden, HERE, World, directory, tell_panics};
+use crate::seen::{self, Descriptor, Seen};
+use crate::sockets::CASES as SOCKETS;
+use crate::world::{Case, Forbidden, HERE, World, case, directory, tell_panics};
 use crate::zone::{FLAWED, Flaw, InZone, SLOTS, Zone};
 use terapage_calls::rows;
 use terapage_fuzz::Random;
@@ -93,7 +94,7 @@ struct Ready {
     world: World,
     arguments: [usize; 6],
     place: String,
-    descriptors: [i32; 2],
+    descriptors: Vec<Descriptor>,
 }
 
 /// A call whose results have differed each time so far.
@@ -215,7 +216,7 @@ impl Driver {
         let mut world = World::new(Box::new(places), unit.seed);
         let case = self.cases[unit.case].1;
         let arguments = catch_unwind(AssertUnwindSafe(|| (case.arguments)(&mut world)));
-        let descriptors = [first, lowest()];
+        let descriptors = seen::open(first, lowest());
         match arguments {
             Ok(arguments) => Some(Ready { world, arguments, place, descriptors }),
             Err(why) if is_forbidden(&*why) => None,
@@ -253,7 +254,7 @@ impl Driver {
                 seen::memory(&mut seen, &world, &ends);
                 seen::directory(&mut seen);
                 seen[0] = seen.len() as u64;
-                seen::descriptors(&mut seen, descriptors[0], descriptors[1], &mut self.room);
+                seen::descriptors(&mut seen, &descriptors, &mut self.room);
                 world.clear_up();
             }
             all.push(seen);
@@ -399,24 +400,34 @@ fn is_forbidden(why: &(dyn Any + Send)) -> bool {
 
 static OVER: AtomicBool = AtomicBool::new(false);
 
+/// The cases of calls that this machine has and that are compared, with their numbers.
+fn numbered(cases: impl Iterator<Item = &'static Case>) -> Vec<(usize, &'static Case)> {
+    let number = |case: &Case| rows(HERE).find(|(_, row)| row.name == case.name).map(|(number, _)| number);
+    let cases = cases.filter(|case| !OTHERWISE.contains(&case.name));
+    cases.filter_map(|case| Some((number(case)?, case))).collect()
+}
+
+impl Driver {
+    fn new(cases: Vec<(usize, &'static Case)>, seed: u64) -> Driver {
+        Driver {
+            cases,
+            still: Zone::still(),
+            paged: Zone::paged(),
+            random: Random::from_seed(seed),
+            pages: Random::from_seed(seed),
+            varying: HashMap::new(),
+            room: vec![0; 32768],
+            made: 0,
+            by_case: BTreeMap::new(),
+            different: Vec::new(),
+        }
+    }
+}
+
 /// Compares this number of calls, and gives the differences.
 fn compare(groups: &[&'static [Case]], seed: u64, rounds: u64) -> Vec<String> {
-    let number = |case: &Case| rows(HERE).find(|(_, row)| row.name == case.name).map(|(number, _)| number);
-    let cases = groups.iter().copied().flatten().filter(|case| !OTHERWISE.contains(&case.name));
-    let cases = cases.filter_map(|case| Some((number(case)?, case))).collect();
-    let (still, paged) = (Zone::still(), Zone::paged());
-    let mut driver = Driver {
-        cases,
-        still,
-        paged,
-        random: Random::from_seed(seed),
-        pages: Random::from_seed(seed),
-        varying: HashMap::new(),
-        room: vec![0; 32768],
-        made: 0,
-        by_case: BTreeMap::new(),
-        different: Vec::new(),
-    };
+    let mut driver = Driver::new(numbered(groups.iter().copied().flatten()), seed);
+    let paged = driver.paged;
     let adversary = std::thread::spawn(move || {
         let mut random = Random::from_seed(seed);
         while !OVER.load(Relaxed) {
@@ -445,6 +456,11 @@ fn say(line: &str) {
 
 /// Runs the comparison in a child, whose descriptors and directory are its own.
 pub fn run(groups: &[&'static [Case]], seed: u64, rounds: u64) -> bool {
+    in_child(|| compare(groups, seed, rounds).is_empty())
+}
+
+/// Whether this gives `true` in a child, whose descriptors and directory are its own.
+fn in_child(work: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child uses what it has, and ends by `_exit`.
     unsafe {
         let child = libc::fork();
@@ -459,7 +475,7 @@ pub fn run(groups: &[&'static [Case]], seed: u64, rounds: u64) -> bool {
                 }
             }
             tell_panics();
-            let done = catch_unwind(|| compare(groups, seed, rounds).is_empty());
+            let done = catch_unwind(AssertUnwindSafe(work));
             libc::_exit(i32::from(!done.unwrap_or(false)));
         }
         let mut status = 0;
@@ -467,6 +483,38 @@ pub fn run(groups: &[&'static [Case]], seed: u64, rounds: u64) -> bool {
         println!("status {status:#x}");
         status == 0
     }
+}
+
+/// A descriptor that somebody else has open while a call is prepared.
+static FOREIGN: AtomicI32 = AtomicI32::new(-1);
+
+const HANDED_ON: &[Case] = &[
+    case("uname", |w| {
+        // SAFETY: the call touches no memory.
+        FOREIGN.store(unsafe { libc::dup(0) }, Relaxed);
+        [w.out(), 0, 0, 0, 0, 0]
+    }),
+    case("recvmsg", |w| {
+        let received = SOCKETS.iter().find(|case| case.name == "recvmsg").expect("a case");
+        // SAFETY: the call touches no memory.
+        unsafe { libc::close(FOREIGN.load(Relaxed)) };
+        let arguments = (received.arguments)(w);
+        assert_eq!(arguments[0], FOREIGN.load(Relaxed) as usize, "the number goes to the next call");
+        arguments
+    }),
+];
+
+/// Whether a call that waits for a datagram gets it, if somebody else had its socket's number while
+/// the call before was prepared.
+pub fn gets_its_datagram() -> bool {
+    in_child(|| {
+        let mut driver = Driver::new(numbered(HANDED_ON.iter()), 1);
+        let units = [0, 1].map(|case| Unit { case, seed: 1, flaw: None });
+        let zone = driver.still;
+        let seen = driver.run(&units, zone, false);
+        println!("the results are {} and {}", seen[0][1] as i64, seen[1][1] as i64);
+        seen[1][1] as i64 > 0
+    })
 }
 
 const _: () = assert!(TOGETHER * 5 < SLOTS);

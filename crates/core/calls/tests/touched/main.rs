@@ -70,6 +70,12 @@ fn calls_on_absent_memory_do_the_same() {
 }
 
 #[test]
+fn calls_that_are_prepared_together_keep_their_files_apart() {
+    let _alone = world::Alone::new();
+    assert!(absent::gets_its_datagram());
+}
+
+#[test]
 fn the_kernel_touches_what_the_table_says() {
     let _alone = world::Alone::new();
     let seed = number("TERAPAGE_SEED", 1);

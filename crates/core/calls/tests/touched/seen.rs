@@ -95,19 +95,38 @@ fn attributes(seen: &mut Seen, name: &std::ffi::OsStr) {
     }
 }
 
-/// What lies in the open files with these numbers, which is taken out of pipes and sockets. There
-/// is room for a part of it.
-pub fn descriptors(seen: &mut Seen, from: i32, to: i32, room: &mut [u8]) {
+/// A descriptor, and the device and number of its file.
+pub type Descriptor = (i32, [u64; 2]);
+
+/// The file of a descriptor.
+fn file(fd: i32) -> Option<libc::stat> {
+    // SAFETY: plain data, for which zeros are a value; room for the answer.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &raw mut status) == 0).then_some(status)
+    }
+}
+
+/// The open descriptors with these numbers.
+pub fn open(from: i32, to: i32) -> Vec<Descriptor> {
+    (from..to).filter_map(|fd| file(fd).map(|status| (fd, [status.st_dev, status.st_ino]))).collect()
+}
+
+/// What lies in open files, which is taken out of pipes and sockets. There is room for a part of
+/// it.
+///
+/// The pager opens and closes files meanwhile. So a descriptor may have been noted as one call's
+/// while the pager had it, and now be another call's: then it has another file.
+pub fn descriptors(seen: &mut Seen, all: &[Descriptor], room: &mut [u8]) {
     let most = room.len();
-    for fd in from..to {
-        // SAFETY: plain data, for which zeros are a value; room for the answers.
+    for &(fd, before) in all {
+        let Some(status) = file(fd).filter(|status| [status.st_dev, status.st_ino] == before) else {
+            continue;
+        };
+        seen.push(u64::from(status.st_mode));
+        let at = room.as_mut_ptr().cast();
+        // SAFETY: the room has this length.
         let got = unsafe {
-            let mut status: libc::stat = std::mem::zeroed();
-            if libc::fstat(fd, &raw mut status) != 0 {
-                continue;
-            }
-            seen.push(u64::from(status.st_mode));
-            let at = room.as_mut_ptr().cast();
             match status.st_mode & libc::S_IFMT {
                 libc::S_IFREG => {
                     seen.push(libc::lseek(fd, 0, libc::SEEK_CUR) as u64);
