@@ -1,6 +1,7 @@
 """Guarded mode: a user without rights is paged, and what the user's programs start runs as natively."""
 
 import contextlib
+import glob
 import os
 import random
 import re
@@ -10,8 +11,9 @@ import sys
 import tempfile
 import time
 
-from harness import NOBODY, Child, check, need, need_restricted
-from bench import TIMEOUT_S, for_everybody
+from harness import NOBODY, Child, Failed, check, need, need_restricted
+from bench import TESTS, TIMEOUT_S, for_everybody
+from debian import Debian, unpacked
 
 SAID = "terapage: without rights: system calls are guarded\n"
 
@@ -137,15 +139,15 @@ def guarded_hosted(bench):
     return ", ".join(done)
 
 
-def guarded_cancelled(bench):
-    """A thread that is cancelled while it reads into paged memory runs its destructors, with and without a trap."""
+def guarded_cancelled(bench, libraries=()):
+    """Threads that are cancelled while they wait with paged memory, with and without a trap, run their destructors."""
     need_restricted()
-    program = bench.build("cancelled.c", "-pthread", "-fexceptions")
+    program = bench.build("cancelled.c", "-pthread", "-fexceptions", libraries=libraries)
     run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", "16M", "--require", "--", program]
     with Child(run, bench.place) as child:
         status = bench.end(child)
-        check((status, child.output()) == (0, "2 destructors\n"), f"status {status}: {child.output()}{child.last_words()}")
-    return "2 threads"
+        check((status, child.output()) == (0, "3 destructors\n"), f"status {status}: {child.output()}{child.last_words()}")
+    return "3 threads"
 
 
 def same_as_natively(bench, source, *words, memory="12M", flags=()):
@@ -160,6 +162,26 @@ def same_as_natively(bench, source, *words, memory="12M", flags=()):
         check((status, child.output()) == (0, native.stdout), f"status {status}: {child.output()}{child.last_words()}")
         check("does not hold" not in child.errors(), child.errors())
     return native.stdout.splitlines()[-1]
+
+
+def guarded_cancelled_newer(bench):
+    """The same with the C library of Debian 13 (glibc 2.41), which cancels a thread only at an instruction of its own."""
+    need_restricted()
+    here = {"x86_64": ("amd64", "lib64/ld-linux-x86-64.so.2"), "aarch64": ("arm64", "lib/ld-linux-aarch64.so.1")}
+    architecture, loader = here[os.uname().machine]
+    debian = Debian(os.path.join(os.path.dirname(TESTS), "target", "guest"), "trixie", architecture)
+    place = unpacked([debian.newest("libc6"), debian.newest("libgcc-s1")], bench.path("debian"))
+    (libraries,) = glob.glob(os.path.join(place, "usr", "lib", "*-linux-gnu"))
+    return guarded_cancelled(bench, (f"-Wl,--dynamic-linker={place}/usr/{loader}", f"-Wl,-rpath,{libraries}"))
+
+
+def guarded_cancel_points(bench):
+    """A signal ends a call only while its instruction has had no effect, as glibc 2.41 compares: 3,000 reads are left or get their byte; TERAPAGE_SEED says which."""
+    seed = os.environ.get("TERAPAGE_SEED") or str(random.randrange(1 << 32))
+    try:
+        return f"{same_as_natively(bench, 'cancel_points.c', '48', '3000', seed)}, seed {seed}"
+    except Failed as why:
+        raise Failed(f"seed {seed}: {why}") from None
 
 
 def guarded_words(bench):

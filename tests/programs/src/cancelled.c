@@ -31,14 +31,27 @@ static void *gets_one(void *unused) {
     return fgetc(file) < 0 ? data : NULL;
 }
 
+/* The call is the C library's, on words in paged memory. */
+static void *waits_for_one(void *unused) {
+    RESOURCE;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)(data + 16384);
+    pthread_cond_t *never = (pthread_cond_t *)(data + 24576);
+    (void)unused;
+    pthread_mutex_init(mutex, NULL), pthread_cond_init(never, NULL);
+    pthread_mutex_lock(mutex);
+    begun++;
+    for (;;)
+        pthread_cond_wait(never, mutex);
+}
+
 int main(void) {
-    void *(*const begins[])(void *) = {reads, gets_one};
+    void *(*const begins[])(void *) = {reads, gets_one, waits_for_one};
     const size_t bytes = 64 << 20;
     data = malloc(bytes);
     memset(data, 1, bytes);
     if (pipe(pipes) != 0)
         return 1;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         pthread_t thread;
         int before = begun;
         pthread_create(&thread, NULL, begins[i], NULL);

@@ -4,7 +4,7 @@
 //! context: blocked signals, and the stack for handlers.
 
 use super::trap::{Action, SET};
-use super::{copy, gate};
+use super::{cancel, copy, gate};
 use crate::lock::Lock;
 use libc::c_long;
 
@@ -48,9 +48,10 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
         before = *noted;
         *noted = given.unwrap_or(before);
     } else {
+        let is_cancel = signal as i32 == cancel::SIGNAL;
         let given = given.map(|mut given| {
             given[BLOCKED] &= !OURS;
-            given
+            if is_cancel { cancel::wrapped(given) } else { given }
         });
         let new = given.as_ref().map_or(0, |given| given.as_ptr() as usize);
         let arguments = [signal, new, before.as_mut_ptr() as usize, SET, 0, 0];
@@ -58,6 +59,9 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
         let answer = unsafe { gate::call(libc::SYS_rt_sigaction, arguments) };
         if answer != 0 {
             return answer;
+        }
+        if is_cancel {
+            before = cancel::unwrapped(before);
         }
     }
     if old != 0 && !write(old, before) { error(libc::EFAULT) } else { 0 }

@@ -11,6 +11,7 @@
 //! nothing by itself, and calls from code that lies where only the libraries of guarded programs do
 //! ([layout]). What is executed without this library has neither, and runs as natively.
 
+mod cancel;
 mod copy;
 mod filter;
 mod gate;
@@ -156,7 +157,7 @@ pub unsafe fn transfer(number: c_long, arguments: [usize; 6]) -> ssize_t {
     // SAFETY: there is room for the old kind; the caller answers for the call.
     unsafe {
         pthread_setcanceltype(AT_ONCE, &raw mut kind);
-        let answer = trap::call(number, arguments, depth);
+        let answer = trap::call(number, arguments, depth, 0);
         pthread_setcanceltype(kind, &raw mut kind);
         if (-4095..0).contains(&answer) {
             crate::set_errno(-answer as c_int);

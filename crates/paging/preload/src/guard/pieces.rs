@@ -2,12 +2,12 @@
 //! call: on regular files to the end, elsewhere writes to the end, and reads with one piece, since
 //! they may return less. Sockets that keep messages apart get the whole.
 
-use super::trap::Limit;
+use super::trap::{Limit, Origin};
 use super::{copy, trap};
 use crate::{direct, paged, setup};
 use libc::{c_long, iovec};
 use terapage_calls::{Direction, Pieces, Range};
-use terapage_pager::pins::{Caller, Pins};
+use terapage_pager::pins::Pins;
 
 /// Bytes of a piece: a part of the budget, within these limits.
 const PART: usize = 16;
@@ -128,13 +128,13 @@ pub(super) fn named_by_offset(number: c_long, arguments: &[usize; 6]) -> Option<
 ///
 /// # Safety
 /// The same as for the system call.
-pub unsafe fn serve(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
+pub unsafe fn serve(pins: &Pins, origin: Origin, number: c_long, arguments: [usize; 6]) -> isize {
     // SAFETY: the caller answers for the call.
     unsafe {
         match number {
-            libc::SYS_sendmsg | libc::SYS_recvmsg => message(pins, caller, number, arguments),
-            libc::SYS_vmsplice => splice(pins, caller, arguments),
-            _ => transfer(pins, caller, number, arguments),
+            libc::SYS_sendmsg | libc::SYS_recvmsg => message(pins, origin, number, arguments),
+            libc::SYS_vmsplice => splice(pins, origin, arguments),
+            _ => transfer(pins, origin, number, arguments),
         }
     }
 }
@@ -142,16 +142,16 @@ pub unsafe fn serve(pins: &Pins, caller: Caller, number: c_long, arguments: [usi
 /// Makes a call for a piece of at most `most` bytes. `None` if the piece must be smaller.
 unsafe fn make(
     pins: &Pins,
-    caller: Caller,
+    origin: Origin,
     number: c_long,
     arguments: [usize; 6],
     most: &mut usize,
 ) -> Option<isize> {
     let answer = match *most > SMALLEST {
         // SAFETY: the caller answers for the call.
-        true => unsafe { trap::attempt(pins, caller, number, arguments, Limit::fourths(FOURTHS)) },
+        true => unsafe { trap::attempt(pins, origin, number, arguments, Limit::fourths(FOURTHS)) },
         // SAFETY: as above.
-        false => Some(unsafe { trap::whole(pins, caller, number, arguments) }),
+        false => Some(unsafe { trap::whole(pins, origin, number, arguments) }),
     };
     *most = match answer {
         Some(_) => (*most * 2).min(piece_bytes()),
@@ -160,25 +160,25 @@ unsafe fn make(
     answer
 }
 
-unsafe fn transfer(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
+unsafe fn transfer(pins: &Pins, mut origin: Origin, number: c_long, arguments: [usize; 6]) -> isize {
     let mut most = piece_bytes();
     let (at, is_vector) = match terapage_calls::pieces(number as usize) {
         Pieces::Bytes(at) => (usize::from(at), false),
         Pieces::Vector(at) => (usize::from(at), true),
         // SAFETY: the caller answers for the call.
-        Pieces::Whole => return unsafe { trap::whole(pins, caller, number, arguments) },
+        Pieces::Whole => return unsafe { trap::whole(pins, origin, number, arguments) },
     };
     let len = if is_vector { total(arguments[at], arguments[at + 1]) } else { arguments[at + 1] };
     if len <= most
         // SAFETY: the caller answers for the call.
-        && let Some(answer) = unsafe { make(pins, caller, number, arguments, &mut most) }
+        && let Some(answer) = unsafe { make(pins, origin, number, arguments, &mut most) }
     {
         return answer;
     }
     let file = kind(arguments[0]);
     if file == File::Messages {
         // SAFETY: the caller answers for the call.
-        return unsafe { trap::whole(pins, caller, number, arguments) };
+        return unsafe { trap::whole(pins, origin, number, arguments) };
     }
     let mut done = 0;
     loop {
@@ -201,11 +201,12 @@ unsafe fn transfer(pins: &Pins, caller: Caller, number: c_long, arguments: [usiz
             return done as isize;
         }
         // SAFETY: the caller answers for the call, of which this is a piece.
-        let Some(answer) = (unsafe { make(pins, caller, number, piece, &mut most) }) else { continue };
+        let Some(answer) = (unsafe { make(pins, origin, number, piece, &mut most) }) else { continue };
         if answer < 0 {
             return if done > 0 { done as isize } else { answer };
         }
         done += answer as usize;
+        origin.place = 0;
         let is_over = file == File::Stream && !is_write(number);
         if (answer as usize) < len || is_over || len == 0 {
             return done as isize;
@@ -215,22 +216,22 @@ unsafe fn transfer(pins: &Pins, caller: Caller, number: c_long, arguments: [usiz
 
 /// `sendmsg` and `recvmsg`: long ones on a stream in pieces, the address and the control data with
 /// the first.
-unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [usize; 6]) -> isize {
+unsafe fn message(pins: &Pins, mut origin: Origin, number: c_long, mut arguments: [usize; 6]) -> isize {
     let (mut most, at) = (piece_bytes(), arguments[1]);
     let Some(mut header) = plain::<Header>(at) else {
         // SAFETY: the caller answers for the call, which fails.
-        return unsafe { trap::whole(pins, caller, number, arguments) };
+        return unsafe { trap::whole(pins, origin, number, arguments) };
     };
     let (vector, count) = (header.msg_iov as usize, header.msg_iovlen);
     if total(vector, count) <= most
         // SAFETY: the caller answers for the call.
-        && let Some(answer) = unsafe { make(pins, caller, number, arguments, &mut most) }
+        && let Some(answer) = unsafe { make(pins, origin, number, arguments, &mut most) }
     {
         return answer;
     }
     if kind(arguments[0]) != File::Stream {
         // SAFETY: the caller answers for the call.
-        return unsafe { trap::whole(pins, caller, number, arguments) };
+        return unsafe { trap::whole(pins, origin, number, arguments) };
     }
     arguments[1] = &raw mut header as usize;
     let mut done = 0;
@@ -242,11 +243,12 @@ unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [u
         }
         (header.msg_iov, header.msg_iovlen) = (buffers.as_mut_ptr(), used);
         // SAFETY: the caller answers for the call, of which this is a piece.
-        let Some(answer) = (unsafe { make(pins, caller, number, arguments, &mut most) }) else { continue };
+        let Some(answer) = (unsafe { make(pins, origin, number, arguments, &mut most) }) else { continue };
         if answer < 0 {
             return if done > 0 { done as isize } else { answer };
         }
         done += answer as usize;
+        origin.place = 0;
         if number == libc::SYS_recvmsg {
             (header.msg_iov, header.msg_iovlen) = (vector as *mut iovec, count);
             // SAFETY: a header is plain data.
@@ -263,14 +265,15 @@ unsafe fn message(pins: &Pins, caller: Caller, number: c_long, mut arguments: [u
 }
 
 /// `vmsplice` would leave pages in a pipe for any time, so paged memory is copied.
-unsafe fn splice(pins: &Pins, caller: Caller, arguments: [usize; 6]) -> isize {
+unsafe fn splice(pins: &Pins, origin: Origin, arguments: [usize; 6]) -> isize {
     let [fd, vector, count, flags, ..] = arguments;
     let is_paged = |buffer: iovec| paged::meets(buffer.iov_base as usize, buffer.iov_len);
     if !(0..count.min(1024)).filter_map(|index| buffer(vector, index)).any(is_paged) {
         let mut buffers = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BUFFERS];
         let (used, _) = part(vector, count, 0, ALL, &mut buffers);
         // SAFETY: the caller answers for the call, which touches no paged memory.
-        return unsafe { trap::pass(libc::SYS_vmsplice, [fd, buffers.as_ptr() as usize, used, flags, 0, 0]) };
+        let whole = [fd, buffers.as_ptr() as usize, used, flags, 0, 0];
+        return unsafe { trap::make(libc::SYS_vmsplice, whole, origin.place) };
     }
     if !direct::is_pipe(fd as i32) {
         return -(libc::EBADF as isize);
@@ -285,7 +288,7 @@ unsafe fn splice(pins: &Pins, caller: Caller, arguments: [usize; 6]) -> isize {
         let waits = flags as u32 & libc::SPLICE_F_NONBLOCK == 0;
         let number = if reads { libc::SYS_readv } else { libc::SYS_writev };
         if waits || libc::syscall(libc::SYS_ppoll, &raw mut ready, 1_i64, &raw const now, 0_i64) != 0 {
-            Ok(transfer(pins, caller, number, [fd, vector, count, 0, 0, 0]))
+            Ok(transfer(pins, origin, number, [fd, vector, count, 0, 0, 0]))
         } else {
             Err(libc::EAGAIN)
         }

@@ -5,7 +5,7 @@
 //! must be dropped at the end: what such a call has pinned is unpinned at the thread's next call.
 
 use super::filter::MARK;
-use super::{copy, gate, is_on, layout, machine, masks, pieces, pins};
+use super::{cancel, copy, gate, is_on, layout, machine, masks, pieces, pins};
 use crate::arena::ARENA;
 use crate::{locked, paged, setup};
 use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
@@ -86,6 +86,7 @@ unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut 
         let context = context.cast::<ucontext_t>();
         let registers = &(*context).uc_mcontext;
         let (arguments, depth) = (machine::arguments(registers), machine::depth(registers));
+        let place = (*trapped).place - machine::CALL_BYTES;
         let errno = *libc::__errno_location();
         let number = c_long::from((*trapped).number);
         let blocked = (&raw mut (*context).uc_sigmask).cast::<u64>();
@@ -96,20 +97,20 @@ unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut 
             }
             libc::SYS_rt_sigaction => masks::action(arguments),
             libc::SYS_rt_sigprocmask => masks::mask(&mut *blocked, arguments),
-            libc::SYS_sigaltstack => match call(number, arguments, depth) {
+            libc::SYS_sigaltstack => match call(number, arguments, depth, place) {
                 0 => masks::stack(&mut (*context).uc_stack, arguments, depth),
                 error => error,
             },
             libc::SYS_execve | libc::SYS_execveat => {
                 let higher = layout::limit_stack();
-                let answer = call(number, arguments, depth);
+                let answer = call(number, arguments, depth, place);
                 // The program goes on.
                 if let Some(higher) = &higher {
                     layout::set_stack(higher);
                 }
                 answer
             }
-            _ => call(number, arguments, depth),
+            _ => call(number, arguments, depth, place),
         };
         *libc::__errno_location() = errno;
         machine::answer(&mut (*context).uc_mcontext, answer, (*trapped).place);
@@ -144,18 +145,26 @@ pub fn in_child() {
     OWN.with(|own| own.thread.set(0));
 }
 
+/// Who makes a call, and where.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    pub caller: Caller,
+    /// The trapped instruction; 0 if there is none, or if the call has had an effect.
+    pub place: usize,
+}
+
 /// Makes a call for the program, which meets no absent page. `depth` is the stack pointer of the
-/// call. The result has the form of a system call's.
+/// call, `place` the trapped instruction, or 0. The result has the form of a system call's.
 ///
 /// # Safety
 /// The same as for the system call.
-pub unsafe fn call(number: c_long, arguments: [usize; 6], depth: usize) -> isize {
+pub unsafe fn call(number: c_long, arguments: [usize; 6], depth: usize, place: usize) -> isize {
     let me = thread::own_name();
     let is_own = thread::is_internal(me) || thread::is_quiet(me);
     // SAFETY: the caller answers for the call.
     unsafe {
         let Some(pins) = pins().filter(|_| is_on() && !is_own) else {
-            return pass(number, arguments);
+            return make(number, arguments, place);
         };
         if matches!(number, libc::SYS_io_uring_setup | libc::SYS_io_setup) {
             // The kernel would use the program's memory at times that nobody knows. Programs then
@@ -171,7 +180,7 @@ pub unsafe fn call(number: c_long, arguments: [usize; 6], depth: usize) -> isize
             if own.calls.get() > 0 && !pins.has_any(me) {
                 own.calls.set(0);
             }
-            pieces::serve(pins, caller, number, arguments)
+            pieces::serve(pins, Origin { caller, place }, number, arguments)
         })
     }
 }
@@ -180,11 +189,20 @@ pub unsafe fn call(number: c_long, arguments: [usize; 6], depth: usize) -> isize
 ///
 /// # Safety
 /// The same as for the system call.
-pub unsafe fn pass(number: c_long, mut arguments: [usize; 6]) -> isize {
+pub unsafe fn pass(number: c_long, arguments: [usize; 6]) -> isize {
+    // SAFETY: the caller answers for the call.
+    unsafe { make(number, arguments, 0) }
+}
+
+/// The same for the call of the instruction at `place`.
+///
+/// # Safety
+/// The same as for the system call.
+pub unsafe fn make(number: c_long, mut arguments: [usize; 6], place: usize) -> isize {
     let mut waiting = masks::Waiting::default();
     waiting.edit(number, &mut arguments);
     // SAFETY: the caller answers for the call.
-    unsafe { gate::call(number, arguments) }
+    unsafe { cancel::call(number, arguments, place) }
 }
 
 /// Drops the pins of calls that a handler has left by `longjmp`, and those of a thread that had
@@ -292,10 +310,10 @@ impl Memory for Touched<'_> {
 ///
 /// # Safety
 /// The same as for the system call.
-pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6]) -> isize {
+pub unsafe fn whole(pins: &Pins, origin: Origin, number: c_long, arguments: [usize; 6]) -> isize {
     for _ in 0..LOOKS {
         // SAFETY: the caller answers for the call.
-        if let Some(answer) = unsafe { attempt(pins, caller, number, arguments, Limit::fourths(3)) } {
+        if let Some(answer) = unsafe { attempt(pins, origin, number, arguments, Limit::fourths(3)) } {
             return answer;
         }
         thread::sleep_ms(1);
@@ -309,18 +327,18 @@ pub unsafe fn whole(pins: &Pins, caller: Caller, number: c_long, arguments: [usi
 /// The same as for the system call.
 pub unsafe fn attempt(
     pins: &Pins,
-    caller: Caller,
+    origin: Origin,
     number: c_long,
     arguments: [usize; 6],
     limit: Limit,
 ) -> Option<isize> {
     OWN.with(|own| own.calls.set(own.calls.get() + 1));
-    let held = hold(pins, caller, number, arguments, limit);
+    let held = hold(pins, origin.caller, number, arguments, limit);
     let answer = match held.refusal {
         _ if held.is_crowded => None,
         Some(errno) => Some(-(errno as isize)),
         // SAFETY: the caller answers for the call.
-        None => Some(unsafe { pass(number, arguments) }),
+        None => Some(unsafe { make(number, arguments, origin.place) }),
     };
     pins.end(held.call);
     OWN.with(|own| {

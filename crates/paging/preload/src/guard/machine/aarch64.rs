@@ -1,6 +1,8 @@
 //! 64-bit Arm.
 
 use libc::{c_int, mcontext_t};
+use std::mem::offset_of;
+use terapage_sys::hosting::GATE;
 
 /// `io_pgetevents`, for which the libc crate has no name.
 pub const IO_PGETEVENTS: i64 = 292;
@@ -42,3 +44,136 @@ pub fn restorer() -> (c_int, usize) {
 /// code's own, and the return address is in its register (30).
 pub const FRAMES: [u8; 24] =
     [20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 30, 1, 0, 0x0c, 31, 0, 0, 0, 0, 0];
+
+/// A call at the gate that a cancellation may end (`cancel.rs`).
+#[repr(C)]
+pub struct Site {
+    pub arguments: [usize; 6],
+    pub number: usize,
+    /// A word that is not 0 if the signal of the cancellation must be sent again.
+    pub came: *mut usize,
+    /// The signal, and room for the number of the process.
+    pub signal: usize,
+    pub process: usize,
+    /// The trapped instruction, or 0.
+    pub place: usize,
+}
+
+// Makes the call of a site, whose address is in `x19` meanwhile.
+std::arch::global_asm!(
+    ".globl terapage_site",
+    ".hidden terapage_site",
+    ".type terapage_site, @function",
+    ".globl terapage_site_begins",
+    ".hidden terapage_site_begins",
+    ".globl terapage_site_made",
+    ".hidden terapage_site_made",
+    ".globl terapage_site_again",
+    ".hidden terapage_site_again",
+    ".globl terapage_site_sent",
+    ".hidden terapage_site_sent",
+    ".globl terapage_site_ends",
+    ".hidden terapage_site_ends",
+    ".p2align 4",
+    "terapage_site:",
+    ".cfi_startproc",
+    "stp x29, x30, [sp, #-32]!",
+    ".cfi_def_cfa_offset 32",
+    ".cfi_offset x29, -32",
+    ".cfi_offset x30, -24",
+    "str x19, [sp, #16]",
+    ".cfi_offset x19, -16",
+    "mov x19, x0",
+    "terapage_site_begins:",
+    "ldr x9, [x19, #{came}]",
+    "ldr x10, [x9]",
+    "cbnz x10, terapage_site_again",
+    "ldp x0, x1, [x19]",
+    "ldp x2, x3, [x19, #16]",
+    "ldp x4, x5, [x19, #32]",
+    "ldr x8, [x19, #{number}]",
+    "movz x9, #(({gate} >> 32) & 0xffff), lsl #32",
+    "movk x9, #(({gate} >> 16) & 0xffff), lsl #16",
+    "blr x9",
+    "terapage_site_made:",
+    "ldr x19, [sp, #16]",
+    "ldp x29, x30, [sp], #32",
+    ".cfi_remember_state",
+    ".cfi_def_cfa_offset 0",
+    ".cfi_restore x19",
+    ".cfi_restore x29",
+    ".cfi_restore x30",
+    "ret",
+    ".cfi_restore_state",
+    "terapage_site_again:",
+    "str xzr, [x9]",
+    "movz x9, #(({gate} >> 32) & 0xffff), lsl #32",
+    "movk x9, #(({gate} >> 16) & 0xffff), lsl #16",
+    "mov x8, #{getpid}",
+    "blr x9",
+    "str x0, [x19, #{process}]",
+    "mov x8, #{gettid}",
+    "blr x9",
+    "mov x1, x0",
+    "ldr x0, [x19, #{process}]",
+    "ldr x2, [x19, #{signal}]",
+    "mov x8, #{tgkill}",
+    "blr x9",
+    "terapage_site_sent:",
+    "b terapage_site_begins",
+    "terapage_site_ends:",
+    ".cfi_endproc",
+    ".size terapage_site, . - terapage_site",
+    gate = const GATE,
+    came = const offset_of!(Site, came),
+    number = const offset_of!(Site, number),
+    signal = const offset_of!(Site, signal),
+    process = const offset_of!(Site, process),
+    getpid = const libc::SYS_getpid,
+    gettid = const libc::SYS_gettid,
+    tgkill = const libc::SYS_tgkill,
+);
+const _: () = assert!(GATE % (1 << 16) == 0 && GATE >> 48 == 0);
+unsafe extern "C" {
+    #[link_name = "terapage_site"]
+    fn at_site(site: *mut Site) -> isize;
+    fn terapage_site_begins();
+    fn terapage_site_made();
+    fn terapage_site_again();
+    fn terapage_site_sent();
+    fn terapage_site_ends();
+}
+
+/// Makes the call of a site.
+///
+/// # Safety
+/// The same as for the system call; the site's words are valid.
+pub unsafe fn make(site: *mut Site) -> isize {
+    // SAFETY: the caller answers for the call.
+    unsafe { at_site(site) }
+}
+
+/// The site at which a thread with this context was interrupted, if its call has had no effect: the
+/// thread was on its way, or the kernel would have begun the call again.
+///
+/// # Safety
+/// The kernel has made the context.
+pub unsafe fn site(context: &mcontext_t) -> Option<*const Site> {
+    let of = |code: unsafe extern "C" fn()| code as *const () as usize;
+    let (at, to) = (context.pc as usize, context.regs[30] as usize);
+    let is_there = match at.checked_sub(GATE) {
+        Some(within) if within <= CALL_BYTES => {
+            to == of(terapage_site_sent) || within == 0 && to == of(terapage_site_made)
+        }
+        _ => {
+            (of(terapage_site_begins)..of(terapage_site_made)).contains(&at)
+                || (of(terapage_site_again)..of(terapage_site_ends)).contains(&at)
+        }
+    };
+    is_there.then_some(context.regs[19] as *const Site)
+}
+
+/// Lets a context say that the thread is here.
+pub fn set_place(context: &mut mcontext_t, place: usize) {
+    context.pc = place as u64;
+}
