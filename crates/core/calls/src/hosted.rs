@@ -21,6 +21,9 @@ pub enum When {
     Descriptor(u8),
     /// If this argument, an offset, may be the address of paged memory (`/proc/self/mem`).
     Address(u8),
+    /// If this argument is a descriptor that was own memory when the program sought an address in
+    /// it: by a filter of its own.
+    Marked(u8),
     /// If this argument is this number.
     Is(u8, u32),
     /// If this argument has this bit.
@@ -73,10 +76,14 @@ pub enum Hook {
     Pwrite64,
     Pwritev,
     Pwritev2,
+    Read,
+    Readv,
     Setns,
     Shmat,
     Shmdt,
     Unshare,
+    Write,
+    Writev,
 }
 
 impl Hook {
@@ -112,8 +119,12 @@ impl Hook {
             | Hook::Pwrite64
             | Hook::Pwritev
             | Hook::Pwritev2
+            | Hook::Read
+            | Hook::Readv
             | Hook::Setns
-            | Hook::Unshare => false,
+            | Hook::Unshare
+            | Hook::Write
+            | Hook::Writev => false,
         }
     }
 }
@@ -137,6 +148,8 @@ pub enum Service {
     OwnFilter,
     /// Reads a link, which may name the program.
     ReadLink,
+    /// Sets the position of a file, which may be own memory.
+    Seek,
     /// Waits like `pselect6`.
     Select,
     /// Sets an option of a socket.

@@ -59,6 +59,8 @@ pub struct GuardedCall {
     pub depth: usize,
     /// The slot of the thread's last pins.
     pub hint: usize,
+    /// 1 if the call names own memory by the position of its file; otherwise 0.
+    pub at_position: usize,
     /// The arguments for the kernel: of the whole call, or of a piece.
     pub arguments: [usize; 6],
     /// Bytes that earlier pieces have transferred: 0 before the first.

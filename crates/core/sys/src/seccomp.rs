@@ -94,6 +94,9 @@ pub const fn jump(steps: usize) -> Step {
     Step { code: JUMP, yes: 0, no: 0, value: steps as u32 }
 }
 
+/// Lets calls of other processors pass.
+pub const HERE: [Step; 3] = [load(PROCESSOR), branch(IS, AUDIT, 1, 0), give(ALLOW)];
+
 /// A filter that finds out what `kind` a call is by its number, and continues with the steps that
 /// `ends` has for the kind. Numbers beyond `last` are of the kind of `last`; calls of other
 /// processors pass.
@@ -115,7 +118,7 @@ pub fn by_number<Kind: Copy + PartialEq>(
             intervals.push((number, index));
         }
     }
-    let mut steps = vec![load(PROCESSOR), branch(IS, AUDIT, 1, 0), give(ALLOW), load(NUMBER)];
+    let mut steps = [&HERE[..], &[load(NUMBER)]].concat();
     let mut leaves = Vec::new();
     search(&intervals, &mut steps, &mut leaves);
     let mut places = Vec::new();

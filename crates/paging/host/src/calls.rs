@@ -6,7 +6,9 @@ use crate::own_stack::Call;
 use crate::raw::{self, error, is_error, raw};
 use crate::slots::{self, Slot};
 use crate::trap::{self, vfork};
-use crate::{direct, exec, filter, guard, library, own_filter, place, program, robust, seat, signals};
+use crate::{
+    direct, exec, filter, guard, library, own_filter, own_memory, place, program, robust, seat, signals,
+};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_calls::{By, Hook, Hosted, Service, When};
 
@@ -47,6 +49,7 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
             By::Host(Service::Mask) => signals::mask(context, arguments),
             By::Host(Service::Action) => signals::action(arguments),
             By::Host(Service::FileFlags) => direct::set_flags(arguments),
+            By::Host(Service::Seek) => own_memory::seek(arguments),
             By::Host(Service::SocketOption) => return direct::set_option(arguments),
             By::Host(Service::OwnFilter) => return own_filter::set(number, arguments),
             By::Host(Service::Vfork) => {
@@ -57,6 +60,9 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
             By::Host(Service::Clone) => fork(slot, arguments),
             By::Library(Hook::Fork) => fork(slot, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]),
             By::Library(Hook::Mmap) => map(slot),
+            By::Library(Hook::Read | Hook::Write | Hook::Readv | Hook::Writev) => {
+                return own_memory::serve(slot);
+            }
             By::Library(hook) => {
                 if hook == Hook::ExitGroup {
                     robust::keep();
@@ -75,8 +81,8 @@ fn served_by(Hosted { when, by }: Hosted, arguments: [usize; 6]) -> Option<By> {
         // Only the filter of the rows traps these.
         When::Always | When::Descriptor(_) => true,
         When::Given(index) => arguments[usize::from(index)] != 0,
-        // In guarded mode the kernel does not wait for a page of `/proc/self/mem` (docs/rights.md).
-        When::Address(_) => false,
+        // These only need what they name, which is pinned.
+        When::Address(_) | When::Marked(_) => matches!(by, By::Host(_)),
         When::Is(index, value) => arguments[usize::from(index)] as u32 == value,
         When::Has(index, bit) => arguments[usize::from(index)] as u32 & bit != 0,
         When::Forks => filter::forks(arguments[0]),
@@ -110,7 +116,7 @@ unsafe fn map(slot: *mut Slot) -> isize {
 ///
 /// # Safety
 /// As for [`serve`].
-unsafe fn by_library(slot: *mut Slot) -> isize {
+pub unsafe fn by_library(slot: *mut Slot) -> isize {
     unsafe extern "C" fn work(slot: usize) {
         let slot = slot as *mut Slot;
         // SAFETY: the slot is the calling thread's, and the program is responsible for its calls.

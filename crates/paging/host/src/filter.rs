@@ -43,7 +43,8 @@ enum Kind {
 
 fn kind(number: usize) -> Kind {
     match terapage_calls::hosted(number) {
-        None => Kind::Passes,
+        // Filters of their own trap them.
+        None | Some(Hosted { when: When::Marked(_), .. }) => Kind::Passes,
         Some(Hosted { when, by: By::Library(_) | By::Host(_) }) => Kind::IsTrapped(when),
         Some(Hosted { when, by: By::Nobody }) => Kind::IsUnknown(when),
     }
@@ -76,6 +77,8 @@ fn ends(kind: Kind, descriptors: u32) -> Vec<Step> {
             branch(FROM, (PAGED.end >> 32) as u32, 0, 1),
             allow,
         ],
+        // [`kind`] lets them pass.
+        When::Marked(_) => vec![allow],
         When::Has(index, bit) => vec![load(argument(index)), branch(HAS, bit, 1, 0), allow],
         When::Is(index, value) => vec![load(argument(index)), branch(IS, value, 1, 0), allow],
         // Threads, and processes that share the memory for long, are the kernel's business.
@@ -313,6 +316,49 @@ pub unsafe fn install(descriptors: u32) -> Result<(), i32> {
     unsafe { set_for(0, &steps(descriptors, &[])) }
 }
 
+/// Reads and writes at the position of a file.
+pub const CALLS_AT_POSITION: [i64; 4] = [libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev];
+
+/// The filter of these calls of a descriptor.
+fn at_position(fd: i32) -> [Step; AT_POSITION] {
+    let mut steps = [give(ALLOW); AT_POSITION];
+    let numbers = CALLS_AT_POSITION.map(|number| number as u32);
+    let rest = [
+        load(NUMBER),
+        branch(IS, numbers[0], 4, 0),
+        branch(IS, numbers[1], 3, 0),
+        branch(IS, numbers[2], 2, 0),
+        branch(IS, numbers[3], 1, 0),
+        give(ALLOW),
+        load(argument(0)),
+        branch(IS, fd as u32, 1, 0),
+        give(ALLOW),
+        give(seccomp::trap(MARK)),
+    ];
+    let parts = [&seccomp::HERE[..], &FROM_CODE, &rest];
+    steps.iter_mut().zip(parts.into_iter().flatten()).for_each(|(into, step)| *into = *step);
+    steps
+}
+
+const AT_POSITION: usize = seccomp::HERE.len() + FROM_CODE.len() + 10;
+
+/// Has the [calls at the position](CALLS_AT_POSITION) of a descriptor trapped: in all threads, or,
+/// if the program has set filters for some of them, in the calling one.
+///
+/// # Errors
+/// The kernel's error.
+///
+/// # Safety
+/// As for [`install`].
+pub unsafe fn install_at_position(fd: i32) -> Result<(), i32> {
+    let steps = at_position(fd);
+    // SAFETY: the caller has set the handler.
+    unsafe { set_for(ALL_THREADS, &steps).or_else(|_| set_for(0, &steps)) }
+}
+
+/// `SECCOMP_FILTER_FLAG_TSYNC`.
+const ALL_THREADS: usize = 1;
+
 /// Sets the filter for all threads of the process, whose code lies in `code`, too.
 ///
 /// # Errors
@@ -322,8 +368,6 @@ pub unsafe fn install(descriptors: u32) -> Result<(), i32> {
 /// As for [`install`].
 #[cfg(target_env = "musl")]
 pub unsafe fn install_for_all(descriptors: u32, code: &[Range<usize>]) -> Result<(), i32> {
-    /// `SECCOMP_FILTER_FLAG_TSYNC`.
-    const ALL_THREADS: usize = 1;
     let steps = steps(descriptors, code);
     if steps.len() > seccomp::STEPS_MOST {
         return Err(libc::E2BIG);
@@ -436,6 +480,23 @@ mod tests {
         let direct = libc::O_DIRECT as usize;
         assert!(trapped(libc::SYS_openat, &[0, 0, direct]) && !trapped(libc::SYS_openat, &[direct, 0, 1]));
         assert!(trapped(libc::SYS_prctl, &[22]) && !trapped(libc::SYS_prctl, &[15]));
+    }
+
+    #[test]
+    fn reads_at_the_position_of_a_marked_descriptor_are_trapped() {
+        let steps = at_position(5);
+        assert!(!steps.ends_with(&[give(ALLOW)]));
+        for number in CALLS_AT_POSITION {
+            for (place, fd, expected) in
+                [(CODE, 5, TRAP), (AREA.start, 5, TRAP), (CODE, 4, ALLOW), (1 << 46, 5, ALLOW)]
+            {
+                assert_eq!(run(&steps, number, place, &[fd, 1 << 46, 8]), expected, "{number} {fd}");
+            }
+        }
+        assert_eq!(run(&steps, libc::SYS_lseek, CODE, &[5, 1 << 46, 0]), ALLOW);
+        let seeks = super::steps(700, &[]);
+        assert_eq!(run(&seeks, libc::SYS_lseek, CODE, &[5, 1 << 46, 0]), TRAP);
+        assert_eq!(run(&seeks, libc::SYS_lseek, CODE, &[5, 1 << 40, 0]), ALLOW);
     }
 
     #[test]

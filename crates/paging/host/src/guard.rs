@@ -12,7 +12,7 @@ use crate::own_stack::{Call, DATA};
 use crate::raw::{self, error, raw};
 use crate::slots::{self, Slot};
 use crate::trap::clone;
-use crate::{frame, library, place, seat};
+use crate::{frame, library, own_memory, place, seat};
 use std::arch::{asm, global_asm};
 use std::mem::offset_of;
 use std::ops::Range;
@@ -228,6 +228,7 @@ pub unsafe fn make(slot: *mut Slot, call: &Call) -> Outcome {
     (record.call.number, record.call.given) = (call.number, call.arguments);
     (record.call.owner, record.call.thread) = (slot as usize, raw::thread_id() as usize);
     (record.call.depth, record.call.done) = (context.rsp, 0);
+    record.call.at_position = usize::from(own_memory::is_meant(call.number, &call.arguments));
     record.answer = IS_CROWDED;
     // SAFETY: the caller keeps the seat's contract.
     unsafe { wait_for_room(record) };

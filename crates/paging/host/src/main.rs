@@ -29,6 +29,8 @@ mod library;
 #[cfg(target_arch = "x86_64")]
 mod own_filter;
 #[cfg(target_arch = "x86_64")]
+mod own_memory;
+#[cfg(target_arch = "x86_64")]
 mod own_stack;
 #[cfg(target_arch = "x86_64")]
 mod place;

@@ -15,8 +15,16 @@ const VALUE: u32 = 65536;
 const F_SETFL: u32 = 4;
 
 pub const ROWS: &[Row] = &[
-    call(0, 63, "read", &[V, Out(long(2)), V]).in_pieces(Bytes(1)).waits(),
-    call(1, 64, "write", &[V, In(long(2)), V]).in_pieces(Bytes(1)).waits(),
+    call(0, 63, "read", &[V, Out(long(2)), V])
+        .in_pieces(Bytes(1))
+        .waits()
+        .hook(Hook::Read)
+        .when(When::Marked(0)),
+    call(1, 64, "write", &[V, In(long(2)), V])
+        .in_pieces(Bytes(1))
+        .waits()
+        .hook(Hook::Write)
+        .when(When::Marked(0)),
     call(17, 67, "pread64", &[V, Out(long(2)), V, V])
         .in_pieces(Bytes(1))
         .waits()
@@ -27,8 +35,18 @@ pub const ROWS: &[Row] = &[
         .waits()
         .hook(Hook::Pwrite64)
         .when(When::Address(3)),
-    call(19, 65, "readv", &[V, SPECIAL, V]).nested(vectors::read).in_pieces(Vector(1)).waits(),
-    call(20, 66, "writev", &[V, SPECIAL, V]).nested(vectors::write).in_pieces(Vector(1)).waits(),
+    call(19, 65, "readv", &[V, SPECIAL, V])
+        .nested(vectors::read)
+        .in_pieces(Vector(1))
+        .waits()
+        .hook(Hook::Readv)
+        .when(When::Marked(0)),
+    call(20, 66, "writev", &[V, SPECIAL, V])
+        .nested(vectors::write)
+        .in_pieces(Vector(1))
+        .waits()
+        .hook(Hook::Writev)
+        .when(When::Marked(0)),
     call(295, 69, "preadv", &[V, SPECIAL, V, V, V])
         .nested(vectors::read)
         .in_pieces(Vector(1))
@@ -60,7 +78,7 @@ pub const ROWS: &[Row] = &[
     call(326, 285, "copy_file_range", &[V, Both(bytes(8)), V, Both(bytes(8)), V, V]).waits(),
     call(3, 57, "close", &[V]).waits().hook(Hook::Close).when(When::Descriptor(0)),
     call(436, 436, "close_range", &[V, V, V]).hook(Hook::CloseRange),
-    call(8, 62, "lseek", &[V, V, V]),
+    call(8, 62, "lseek", &[V, V, V]).host(Service::Seek).when(When::Address(1)),
     call(16, 29, "ioctl", &[V, V, SPECIAL]).nested(ioctl::visit).waits(),
     call(72, 25, "fcntl", &[V, V, SPECIAL])
         .with(commands::fcntl)

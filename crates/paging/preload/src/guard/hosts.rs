@@ -141,7 +141,11 @@ fn begin_piece(pins: &Pins, call: &mut GuardedCall) -> isize {
             }
         }
         let limit = Limit::fourths(if most > SMALLEST { FOURTHS } else { 3 });
-        let held = trap::hold(pins, caller, call.number, call.arguments, limit);
+        let named = match call.at_position {
+            0 => pieces::named_by_offset(call.number, &call.arguments),
+            _ => pieces::named_by_position(call.number, &call.arguments),
+        };
+        let held = trap::hold(pins, caller, call.number, call.arguments, named, limit);
         if !held.is_crowded {
             break held;
         }

@@ -111,7 +111,18 @@ pub(super) fn offset(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
 /// What a call names by its offset, if that may be the address of paged memory: the call may be one
 /// for `/proc/self/mem`.
 pub(super) fn named_by_offset(number: c_long, arguments: &[usize; 6]) -> Option<Range> {
-    let start = arguments[offset(number, arguments)?];
+    named_from(arguments[offset(number, arguments)?], number, arguments)
+}
+
+/// The same of the file's position, which the program has set to an address.
+pub(super) fn named_by_position(number: c_long, arguments: &[usize; 6]) -> Option<Range> {
+    // SAFETY: no memory is touched.
+    let start =
+        unsafe { libc::syscall(libc::SYS_lseek, arguments[0] as i64, 0_i64, i64::from(libc::SEEK_CUR)) };
+    named_from(usize::try_from(start).ok()?, number, arguments)
+}
+
+fn named_from(start: usize, number: c_long, arguments: &[usize; 6]) -> Option<Range> {
     if !paged::meets(start, ALL) {
         return None;
     }

@@ -333,7 +333,8 @@ pub unsafe fn attempt(
     limit: Limit,
 ) -> Option<isize> {
     OWN.with(|own| own.calls.set(own.calls.get() + 1));
-    let held = hold(pins, origin.caller, number, arguments, limit);
+    let named = pieces::named_by_offset(number, &arguments);
+    let held = hold(pins, origin.caller, number, arguments, named, limit);
     let answer = match held.refusal {
         _ if held.is_crowded => None,
         Some(errno) => Some(-(errno as isize)),
@@ -357,11 +358,18 @@ pub struct Held {
     pub refusal: Option<c_int>,
 }
 
-/// Pins and touches what a call touches.
-pub fn hold(pins: &Pins, caller: Caller, number: c_long, arguments: [usize; 6], limit: Limit) -> Held {
+/// Pins and touches what a call touches, and own memory that it names otherwise.
+pub fn hold(
+    pins: &Pins,
+    caller: Caller,
+    number: c_long,
+    arguments: [usize; 6],
+    named: Option<Range>,
+    limit: Limit,
+) -> Held {
     let mut touched = Touched { pins, call: pins.begin(caller), limit, is_crowded: false };
     let mut outcome = terapage_calls::visit(number as usize, &arguments, &mut touched);
-    if let Some(range) = pieces::named_by_offset(number, &arguments)
+    if let Some(range) = named
         && !touched.range(range)
     {
         outcome = Outcome::Stopped;

@@ -84,6 +84,10 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             Hook::Pwrite64 => direct::pwrite64(a as c_int, b as *const c_void, c, d as i64),
             Hook::Preadv => direct::preadv64(a as c_int, pieces, count, d as i64),
             Hook::Pwritev => direct::pwritev64(a as c_int, pieces, count, d as i64),
+            Hook::Read => direct::read(a as c_int, b as *mut c_void, c),
+            Hook::Write => direct::write(a as c_int, b as *const c_void, c),
+            Hook::Readv => direct::readv(a as c_int, pieces, count),
+            Hook::Writev => direct::writev(a as c_int, pieces, count),
             // The fifth argument is the upper half of the offset where words have 32 bits.
             Hook::Preadv2 => direct::preadv64v2(a as c_int, pieces, count, d as i64, f as c_int),
             Hook::Pwritev2 => direct::pwritev64v2(a as c_int, pieces, count, d as i64, f as c_int),
