@@ -12,7 +12,7 @@ import tempfile
 import time
 
 from harness import NOBODY, Child, Failed, check, need, need_restricted
-from bench import TESTS, TIMEOUT_S, for_everybody
+from bench import SOURCES, TESTS, TIMEOUT_S, for_everybody
 from debian import Debian, unpacked
 
 SAID = "terapage: without rights: system calls are guarded\n"
@@ -153,7 +153,11 @@ def guarded_cancelled(bench, libraries=()):
 def same_as_natively(bench, source, *words, memory="12M", flags=()):
     """A program gives the same output as natively, and ends well."""
     need_restricted()
-    program = [bench.build(source, "-pthread", *flags), *words]
+    return as_natively(bench, [bench.build(source, "-pthread", *flags), *words], memory)
+
+
+def as_natively(bench, program, memory):
+    """The same of a program that was built already, with its arguments."""
     os.chmod(bench.place, 0o755)
     native = subprocess.run([*NOBODY, *program], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", memory, "--require", "--", *program]
@@ -175,11 +179,23 @@ def guarded_cancelled_newer(bench):
     return guarded_cancelled(bench, (f"-Wl,--dynamic-linker={place}/usr/{loader}", f"-Wl,-rpath,{libraries}"))
 
 
+def guarded_cancelled_hosted(bench):
+    """The same in a static program, and in one with musl, which compares instructions, too."""
+    need_restricted()
+    need("musl-gcc")
+    static = same_as_natively(bench, "cancelled.c", memory="16M", flags=("-fexceptions", "-static"))
+    program = bench.path("with-musl")
+    subprocess.run(["musl-gcc", "-O2", "-static", os.path.join(SOURCES, "cancelled.c"), "-o", program], check=True, timeout=300)
+    return f"{static}; musl: {as_natively(bench, [program], '16M')}"
+
+
 def guarded_cancel_points(bench):
-    """A signal ends a call only while its instruction has had no effect, as glibc 2.41 compares: 3,000 reads are left or get their byte; TERAPAGE_SEED says which."""
+    """A signal ends a call only while its instruction has had no effect, as glibc 2.41 compares: 3,000 reads are left or get their byte, in a dynamic and in a static program; TERAPAGE_SEED says which."""
     seed = os.environ.get("TERAPAGE_SEED") or str(random.randrange(1 << 32))
     try:
-        return f"{same_as_natively(bench, 'cancel_points.c', '48', '3000', seed)}, seed {seed}"
+        for flags in ((), ("-static",)):
+            said = same_as_natively(bench, "cancel_points.c", "48", "3000", seed, flags=flags)
+        return f"{said}, seed {seed}"
     except Failed as why:
         raise Failed(f"seed {seed}: {why}") from None
 

@@ -1,8 +1,8 @@
-/* Plays the part of a C library that ends a thread by a signal only while the thread is at a system
- * call that has had no effect: the signal's handler compares the interrupted instruction with those
- * of the call (glibc 2.41 and later). Reads from a pipe wait with their memory out, and are left, or
- * get their byte, which comes before the signal, with it, after it or never. No byte is lost, and no
- * thread waits on.
+/* Plays the part of a C library that ends a thread by a signal only while the thread is at a
+ * system call that has had no effect: the signal's handler compares the interrupted instruction
+ * with those of the call (glibc 2.41 and later). Reads from a pipe wait with their memory out, and
+ * are left, or get their byte, which comes before the signal, with it, after it or never. No byte
+ * is lost, and no thread waits on.
  *
  * usage: cancel_points MIB ROUNDS SEED
  */

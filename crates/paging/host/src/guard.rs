@@ -8,7 +8,7 @@
 
 use crate::calls::Outcome;
 use crate::frame::Context;
-use crate::own_stack::{Call, DATA};
+use crate::own_stack::{Call, DATA, SYSCALL_BYTES};
 use crate::raw::{self, error, raw};
 use crate::slots::{self, Slot};
 use crate::trap::clone;
@@ -42,10 +42,11 @@ pub struct Record {
     call: GuardedCall,
     /// [`FREE`], [`USED`] or [`ON_STACK`].
     used: AtomicUsize,
-    /// Where the program continues, with which stack pointer, and the call's registers.
+    /// Where the program continues, with which stack pointer, and the call's registers and number.
     rip: usize,
     rsp: usize,
     registers: [usize; 6],
+    number: i64,
     /// Where the thread continues after the call.
     after: usize,
     answer: isize,
@@ -77,6 +78,8 @@ global_asm!(
     ".hidden terapage_guard_make",
     ".hidden terapage_guard_unpin",
     ".globl terapage_guard_unpin",
+    ".globl terapage_guard_made",
+    ".hidden terapage_guard_made",
     ".hidden terapage_guard_trap",
     ".globl terapage_guard_trap",
     ".hidden terapage_guard_trapped",
@@ -87,6 +90,7 @@ global_asm!(
     "mov qword ptr [rcx + {used}], {on_stack}",
     "movabs rcx, {gate}",
     "call rcx",
+    "terapage_guard_made:",
     "mov rcx, [rsp]",
     "jmp [rcx + {after}]",
     ".p2align 4",
@@ -132,6 +136,7 @@ global_asm!(
 
 unsafe extern "C" {
     fn terapage_guard_make();
+    fn terapage_guard_made();
     fn terapage_guard_unpin();
     fn terapage_guard_trap();
     fn terapage_guard_trapped();
@@ -236,6 +241,8 @@ pub unsafe fn make(slot: *mut Slot, call: &Call) -> Outcome {
         return Outcome::Answer(record.answer);
     }
     (record.rip, record.rsp, record.registers) = (context.rip, context.rsp, context.arguments());
+    // SAFETY: the slot is this thread's.
+    record.number = unsafe { (*slot).number };
     record.used.store(USED, Release);
     enter(context, record);
     Outcome::Continues
@@ -306,6 +313,43 @@ pub unsafe fn end(slot: *mut Slot) -> Outcome {
         (context.rip, context.rsp, context.rcx) = (record.rip, record.rsp, record.rip);
         record.used.store(FREE, Release);
         Outcome::Answer(record.answer)
+    }
+}
+
+/// Puts a thread that was interrupted back to its trapped instruction, if it was about to make a
+/// call of a record which has had no effect yet, or the kernel would have begun the call again.
+///
+/// # Safety
+/// The kernel has passed the context to a handler.
+pub unsafe fn roll_back(context: &mut Context) {
+    let of = |code: unsafe extern "C" fn()| code as *const () as usize;
+    let (make, made) = (of(terapage_guard_make), of(terapage_guard_made));
+    // SAFETY: the stack has there what `terapage_guard_make` has put there.
+    let record = unsafe {
+        let word = |index: usize| *(context.rsp as *const usize).add(index);
+        match context.rip {
+            at if at == make => context.rcx,
+            at if (make..made).contains(&at) => word(0),
+            GATE if word(0) == made => word(1),
+            _ => return,
+        }
+    };
+    // SAFETY: the record is the calling thread's.
+    let record = unsafe { &mut *(record as *mut Record) };
+    if record.call.done > 0 {
+        return;
+    }
+    set_arguments(context, record.registers);
+    (context.rip, context.rsp) = (record.rip - SYSCALL_BYTES, record.rsp);
+    context.rax = record.number as usize;
+    // Otherwise the library must unpin: by the thread's next call, before which the record is
+    // dropped.
+    if record.call.words[0] != 0 {
+        for word in record.call.words {
+            // SAFETY: the words are those of the call's pins.
+            unsafe { (*(word as *const AtomicUsize)).store(0, Release) };
+        }
+        record.used.store(FREE, Release);
     }
 }
 

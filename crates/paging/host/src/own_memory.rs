@@ -1,10 +1,10 @@
 //! The program's own memory as a file (`/proc/self/mem`), at the file's position.
 //!
-//! The kernel does not wait for a page of it: a read gets EIO. Calls that name an offset are trapped
-//! if the offset may be an address. A call at the position names none. But before, the program sets
-//! the position to an address, by `lseek`, which is trapped then. If the file is own memory, a
-//! filter for its descriptor follows: from then on the reads and writes of that number are trapped.
-//! What another file of this number does is made as the program has asked.
+//! The kernel does not wait for a page of it: a read gets EIO. Calls that name an offset are
+//! trapped if the offset may be an address. A call at the position names none. But before, the
+//! program sets the position to an address, by `lseek`, which is trapped then. If the file is own
+//! memory, a filter for its descriptor follows: from then on the reads and writes of that number
+//! are trapped. If the number becomes another file's, they are made as the program has asked.
 
 use crate::calls::Outcome;
 use crate::own_stack::{Call, DATA};

@@ -7,6 +7,7 @@
 //! from `kill`.
 
 use crate::calls::Outcome;
+use crate::cancel;
 use crate::frame::Context;
 use crate::guard;
 use crate::own_stack::{self, Call, DATA};
@@ -95,15 +96,19 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
         return 0;
     }
     let given = given.map(|given| Action { blocked: given.blocked & !OURS, ..given });
+    let number = signal as i32;
+    let given =
+        given.map(|given| if cancel::is_meant(number) { cancel::wrapped(number, given) } else { given });
     let place = given.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    if !guard::may_be_absent(old, size_of::<Action>()) {
+    if !cancel::is_meant(number) && !guard::may_be_absent(old, size_of::<Action>()) {
         // SAFETY: the caller is responsible for the call; the action is a copy.
         return unsafe { raw!(libc::SYS_rt_sigaction, signal, place, old, len) };
     }
     let mut before = Action::default();
     // SAFETY: as above; there is room for the old action.
     let answer = unsafe { raw!(libc::SYS_rt_sigaction, signal, place, &raw mut before, len) };
-    if answer == 0 && !raw::write(old, &bytes(&before)) { error(libc::EFAULT) } else { answer }
+    let before = cancel::unwrapped(number, before);
+    if answer == 0 && old != 0 && !raw::write(old, &bytes(&before)) { error(libc::EFAULT) } else { answer }
 }
 
 /// Serves `rt_sigprocmask`: the signals that are blocked after the handler stand in the context.

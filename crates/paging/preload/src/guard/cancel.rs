@@ -2,8 +2,8 @@
 //!
 //! The C library sends the thread a signal. From glibc 2.41 on its handler ends the thread only if
 //! the signal has interrupted one of the library's system call instructions, or what leads there:
-//! then the call has had no effect. But a trapped call waits at the gate. So the library's action is
-//! wrapped: its handler sees the trapped instruction, if the call has had no effect yet.
+//! then the call has had no effect. But a trapped call waits at the gate. So the library's action
+//! is wrapped: its handler sees the trapped instruction, if the call has had no effect yet.
 //!
 //! If the signal comes before, while the call is being prepared, it is noted, and sent once more
 //! before the call is made. If it comes when the call has had its effect, or a part of it, the

@@ -282,8 +282,8 @@ unsafe fn splice(pins: &Pins, origin: Origin, arguments: [usize; 6]) -> isize {
     if !(0..count.min(1024)).filter_map(|index| buffer(vector, index)).any(is_paged) {
         let mut buffers = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BUFFERS];
         let (used, _) = part(vector, count, 0, ALL, &mut buffers);
-        // SAFETY: the caller answers for the call, which touches no paged memory.
         let whole = [fd, buffers.as_ptr() as usize, used, flags, 0, 0];
+        // SAFETY: the caller answers for the call, which touches no paged memory.
         return unsafe { trap::make(libc::SYS_vmsplice, whole, origin.place) };
     }
     if !direct::is_pipe(fd as i32) {
