@@ -12,14 +12,14 @@ MIB = 48
 SYSTEMS = ("ext2/ext3", "xfs", "btrfs")
 
 
-def prepared(bench):
+def prepared(bench, source="mapped_files.c"):
     """The program, and a file for it."""
     system = subprocess.run(["stat", "-f", "-c", "%T", bench.place], capture_output=True, text=True, check=True, timeout=300).stdout.strip()
     if system not in SYSTEMS:
         raise Skipped(f"{system} has no leases, or none that are tested")
-    program, file = bench.build("mapped_files.c", "-pthread"), bench.path("file")
-    subprocess.run([program, "make", file, str(MIB)], check=True, capture_output=True, timeout=300)
-    return program, file
+    maker, file = bench.build("mapped_files.c", "-pthread"), bench.path("file")
+    subprocess.run([maker, "make", file, str(MIB)], check=True, capture_output=True, timeout=300)
+    return bench.build(source, "-pthread"), file
 
 
 def mapped(bench, words, *options, memory="32M", before=()):
@@ -242,6 +242,61 @@ def mapped_overlay(bench):
     return ""
 
 
+def private(bench, what, count, *options, before=()):
+    """Runs the program that changes private mappings. Returns the counters, and a seed."""
+    program, file = prepared(bench, "mapped_private.c")
+    if before:
+        os.chown(file, 65534, 65534)
+    seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
+    now, said = mapped(bench, [program, what, file, seed, count], *options, before=before)
+    check(now["mapped_file_bytes"] > 0 and now["changed_file_bytes"] > 0, f"seed {seed}: {now} {said}")
+    check(bool(before) == bool(now["guarded"]), f"seed {seed}: {now}")
+    return now, f"seed {seed}"
+
+
+def mapped_private(bench):
+    """A private mapping that the program changes does what the kernel's does: advice, rights, locks, reads by the kernel, moves, forks, parts that
+    are unmapped or mapped over."""
+    now, seed = private(bench, "walk", "5")
+    check(now["files_left"] > 0, f"{seed}: {now}")
+    return seed
+
+
+def mapped_private_large(bench):
+    """The same in blocks of 64 KiB."""
+    return private(bench, "walk", "3", "--block", "64K")[1]
+
+
+def mapped_private_guarded(bench):
+    """The same for a user without rights, who owns the file."""
+    need_restricted()
+    return private(bench, "walk", "3", before=NOBODY)[1]
+
+
+def mapped_private_beside(bench):
+    """While another process writes to the file, and children are forked, a private mapping keeps what the program has changed, and the rest has
+    the file's bytes."""
+    now, seed = private(bench, "beside", os.environ.get("TERAPAGE_SECONDS", "10"))
+    check(now["files_left"] > 0, f"{seed}: {now}")
+    return f"{seed}, given back {now['files_left']} times"
+
+
+def mapped_private_budget(bench):
+    """Changed blocks are within the budget: they leave memory, and come back."""
+    now, seed = private(bench, "once", "40")
+    check(now["changed_file_bytes"] >= 40 << 20 and now["page_out_bytes"] >= 8 << 20, f"{seed}: {now}")
+    check(now["files_left"] == 0 and now["resident_peak_bytes"] <= 33 << 20, f"{seed}: {now}")
+    return f"{now['page_out_bytes'] >> 20} MiB written"
+
+
+def mapped_private_read(bench):
+    """A private mapping that may be changed, but is not, is paged without a write."""
+    program, file = prepared(bench, "mapped_private.c")
+    now, said = mapped(bench, [program, "once", file, "1", "0"])
+    check(now["mapped_file_bytes"] > 0 and now["changed_file_bytes"] == 0 and now["page_out_bytes"] == 0, f"{now} {said}")
+    return f"{now['page_in_bytes'] >> 20} MiB read"
+
+
 BODIES = {
     "mapped-calls": mapped_calls,
     "mapped-calls-64k": mapped_calls_large,
@@ -256,6 +311,12 @@ BODIES = {
     "mapped-again": mapped_again,
     "mapped-again-guarded": mapped_again_guarded,
     "mapped-advised": mapped_advised,
+    "mapped-private": mapped_private,
+    "mapped-private-64k": mapped_private_large,
+    "mapped-private-guarded": mapped_private_guarded,
+    "mapped-private-beside": mapped_private_beside,
+    "mapped-private-budget": mapped_private_budget,
+    "mapped-private-read": mapped_private_read,
     "mapped-xfs": on_file_system("xfs"),
     "mapped-btrfs": on_file_system("btrfs"),
     "mapped-overlay": mapped_overlay,

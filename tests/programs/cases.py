@@ -665,6 +665,12 @@ CASES = [
     Case("mapped-sqlite", Scale(24, 45), Scale(256, 500), mapped.sqlite_prepare, mapped.sqlite),
     Case("mapped-lmdb", Scale(24, 48), Scale(256, 512), **mapped.in_python("mapped_lmdb.py", "lmdb", "LMDB: random gets, and a scan.")),
     Case("mapped-numpy", Scale(24, 48), Scale(256, 512), **mapped.in_python("mapped_arrays.py", "numpy", "numpy.memmap: columns, random rows, a sum.")),
+    Case(
+        "mapped-numpy-changed",
+        Scale(24, 48),
+        Scale(256, 512),
+        **mapped.in_python("mapped_arrays.py", "numpy", "numpy.memmap in mode c: half of a matrix is changed, in memory only.", "change"),
+    ),
     Case("mapped-linker", Scale(24, 40), Scale(96, 200), mapped.linker_prepare, mapped.linker, outputs=("stdout", "linked")),
     Case("kept", Scale(16, 48), Scale(24, 56), **c_program("kept.c", "-fno-builtin"), pages=False),
 ]

@@ -41,7 +41,7 @@ def run(runner, argv, *paths, **more):
         check(mapped >= runner.paging.memory_mib << 19, f"{mapped >> 20} MiB of mapped files were paged")
 
 
-def in_python(source, module, doc):
+def in_python(source, module, doc, what="read"):
     """Preparation and body of a Python program that makes a file and then reads it."""
 
     def prepare(runner, scale):
@@ -54,7 +54,7 @@ def in_python(source, module, doc):
 
     def body(runner, scale):
         file = runner.shared("file")
-        run(runner, [PYTHON, os.path.join(SOURCES, source), "read", file, str(scale.amount)], file)
+        run(runner, [PYTHON, os.path.join(SOURCES, source), what, file, str(scale.amount)], file)
 
     body.__doc__ = doc
     return {"prepare": prepare, "body": body}

@@ -60,6 +60,7 @@ impl Sums {
             (&mut all.stalled_us, now.stalled_us),
             (&mut all.resynced_bytes, now.resynced_bytes),
             (&mut all.mapped_file_bytes, now.mapped_file_bytes),
+            (&mut all.changed_file_bytes, now.changed_file_bytes),
             (&mut all.files_left, now.files_left),
             (&mut all.files_read_again, now.files_read_again),
         ] {

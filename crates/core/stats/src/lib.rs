@@ -249,6 +249,8 @@ counters! {
     resynced_bytes,
     /// Bytes of mapped files that were paged (`--files`), all mappings together.
     mapped_file_bytes,
+    /// Bytes of private mappings of files that the program has changed while they were paged.
+    changed_file_bytes,
     /// How often mapped files, or parts of them, were given back to the kernel.
     files_left,
     /// Whether the budget follows the free memory (1, or 0).

@@ -13,6 +13,7 @@ const _: () = assert!(size_of::<pm_scan_arg>() == 96 && size_of::<page_region>()
 /// Bits of an entry of `pagemap` (`Documentation/admin-guide/mm/pagemap.rst`).
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
+const FILE: u64 = 1 << 61;
 const EXCLUSIVE: u64 = 1 << 56;
 
 /// The page map, held open. It is opened through the calling thread (`/proc/thread-self`):
@@ -92,6 +93,12 @@ impl Pagemap {
     /// if it was only read, with the kernel (the zero page).
     pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         self.each_word(at, pages, |word| word & (PRESENT | EXCLUSIVE) == PRESENT)
+    }
+
+    /// For each page from `at` on, whether it is a private copy of this process in a mapping of a
+    /// file: present or in swap, and not the file's.
+    pub fn own(&self, at: usize, pages: &mut [bool]) -> Result<()> {
+        self.each_word(at, pages, |word| word & (PRESENT | SWAPPED) != 0 && word & FILE == 0)
     }
 
     fn each_word(&self, at: usize, pages: &mut [bool], tell: impl Fn(u64) -> bool) -> Result<()> {

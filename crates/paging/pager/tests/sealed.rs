@@ -79,7 +79,7 @@ fn compare(start: usize, model: &[u8], mut random: StdRng, over: impl Fn() -> bo
 
 /// Maps a part of a sealed range as the kernel does.
 fn leave(pager: &Pager, file: &File, start: usize, from: usize, len: usize) {
-    pager.leave_sealed(start + from, len).unwrap();
+    assert_eq!(pager.leave_sealed(start + from, len, 1).unwrap(), [(start + from, start + from + len)]);
     let (prot, flags) = (libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED);
     // SAFETY: the pager has given the range up for this.
     let at = unsafe {
@@ -154,5 +154,70 @@ fn parts_of_a_sealed_file_are_unmapped() {
         assert!(unsafe { memory::bytes(start, cut * BLOCK) }.iter().all(|&byte| byte == 7));
         pager.unmap_sealed(start + cut * BLOCK, (BLOCKS - cut) * BLOCK).unwrap();
         pager.discard(start, BLOCKS * BLOCK).unwrap();
+    }
+}
+
+/// Writes random bytes to a private mapping and its model.
+fn write(start: usize, model: &mut [u8], random: &mut StdRng) {
+    let at = random.random_range(0..model.len());
+    let size = random.random_range(1..=(2 * BLOCK).min(model.len() - at));
+    random.fill(&mut model[at..at + size]);
+    // SAFETY: the range is the test's own.
+    unsafe { memory::bytes(start + at, size) }.copy_from_slice(&model[at..at + size]);
+}
+
+#[test]
+fn a_private_file_keeps_changes_until_they_are_dropped() {
+    if !can_page() {
+        return;
+    }
+    for copy in [false, true] {
+        let mut random = seeded();
+        let (file, bytes) = file(&mut random);
+        let (pager, start) = arena(copy);
+        let len = BLOCKS * BLOCK;
+        for most in [BLOCKS, 3] {
+            let mut model = bytes.clone();
+            pager.map_sealed(start, len, &file, 0, bytes.len() as u64).unwrap();
+            assert_eq!(pager.let_write(start, len).unwrap(), []);
+            for _ in 0..300 {
+                write(start, &mut model, &mut random);
+                if random.random_range(0..4) == 0 {
+                    let from = random.random_range(0..model.len());
+                    let to = (from + random.random_range(1..10 * BLOCK)).min(model.len());
+                    for (at, end) in pager.drop_changes(start + from, start + to).unwrap() {
+                        let part = at - start..end - start;
+                        assert!(part.start >= from && part.end <= to);
+                        // SAFETY: the range is the test's own.
+                        unsafe { memory::bytes(at, end - at) }.copy_from_slice(&bytes[part]);
+                    }
+                    model[from..to].copy_from_slice(&bytes[from..to]);
+                }
+                let left = std::cell::Cell::new(3);
+                let random = StdRng::seed_from_u64(random.random());
+                compare(start, &model, random, || left.replace(left.get() - 1) == 0);
+            }
+            let changed = pager.changed_within(start, start + len).unwrap();
+            assert!(pager.snapshot().changed_file_bytes > 0 && pager.snapshot().page_out_bytes > 0);
+            let sealed = pager.leave_sealed(start, len, most).unwrap();
+            assert!(sealed.len() <= most && sealed.iter().all(|part| !changed.contains(part)));
+            for &(from, to) in &sealed {
+                let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED);
+                let (at, offset) = (from as *mut libc::c_void, (from - start) as i64);
+                // SAFETY: the pager has given the range up for this.
+                let mapped = unsafe { libc::mmap(at, to - from, prot, flags, file.as_raw_fd(), offset) };
+                assert_eq!(mapped, at);
+            }
+            // SAFETY: the range is the test's own.
+            assert!(unsafe { memory::bytes(start, model.len()) } == model, "after the file has left");
+            for (from, to) in sealed {
+                // SAFETY: no thread uses the range.
+                unsafe { memory::replace(from as *mut u8, to - from) }.unwrap();
+                pager.restore(from, to - from).unwrap();
+            }
+            pager.forget_private(start, start + len).unwrap();
+            pager.discard(start, len).unwrap();
+        }
+        assert_eq!(pager.snapshot().released_bytes, 0);
     }
 }

@@ -48,7 +48,7 @@ use process::{
     borrowed, callers, copies, elf, exec, exit, family, fork, instead, job, limits, lock, machine,
     next_malloc, own_heap, real, sanitizers, setup, signals, summary, untracked,
 };
-use space::{arena, files, paged, places, ranges, reasons, regions, rereads, statics};
+use space::{arena, files, paged, places, private, ranges, reasons, regions, rereads, statics};
 
 #[global_allocator]
 static GLOBAL: own_heap::OwnHeap = own_heap::OwnHeap;

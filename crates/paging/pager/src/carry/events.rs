@@ -11,8 +11,9 @@
 //! - a page that is missing there was not lost: it is zero from then on.
 //!
 //! If paged memory is unmapped or moved, the program is stopped, unless the library said before
-//! that it would map over the range. The program is also stopped if pages of a *sealed* range are
-//! removed: the range holds a file that the program only reads, and zeros would be wrong there.
+//! that it would map over the range. The program is also stopped if pages of a mapped file are
+//! removed, because zeros would be wrong there: in a *sealed* range, which the program only reads,
+//! or in a private mapping to which the program may write.
 
 use super::mover::{Lost, Mover};
 use crate::spans::Spans;
@@ -47,6 +48,9 @@ pub(crate) struct Events {
     emptied: [Spans; 2],
     /// Ranges that hold a file which the program only reads: their pages are write-protected.
     sealed: Spans,
+    /// Private mappings of files to which the program may write. The program has changed the parts
+    /// of them that are not sealed.
+    private: Spans,
     /// Ranges over which the library is about to map something.
     leaving: Spans,
     at_ns: u64,
@@ -61,8 +65,10 @@ impl Events {
         self.removed.iter().for_each(|(from, to)| removed.insert(from, to));
         let mut waiting = Spans::new();
         self.waiting.iter().for_each(|(from, to)| waiting.insert(from, to));
+        let mut private = Spans::new();
+        self.private.iter().for_each(|(from, to)| private.insert(from, to));
         let some = waiting.iter().next().is_some();
-        Events { some, waiting, removed, ..Events::default() }
+        Events { some, waiting, removed, private, ..Events::default() }
     }
 
     /// Whether anything was read and not yet handled.
@@ -119,9 +125,35 @@ impl Events {
         self.sealed.insert(from, to);
     }
 
-    /// The range is an ordinary one again.
+    /// The program may write to the range.
     pub fn unseal(&mut self, from: usize, to: usize) {
         self.sealed.remove(from, to);
+    }
+
+    /// The parts of a range that are sealed.
+    pub fn sealed_within(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
+        self.sealed.within(from, to)
+    }
+
+    /// From now on the program may write to the range, whose sealed parts have the file's bytes.
+    pub fn let_write(&mut self, from: usize, to: usize) {
+        self.private.insert(from, to);
+    }
+
+    /// The range is no private mapping of a file any more.
+    pub fn forget_private(&mut self, from: usize, to: usize) {
+        self.private.remove(from, to);
+    }
+
+    /// Whether an address belongs to a private mapping of a file to which the program may write.
+    pub fn may_write(&self, at: usize) -> bool {
+        self.private.meets(at, at + 1)
+    }
+
+    /// The parts of private mappings in a range that the program has changed.
+    pub fn changed_within(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
+        let private = self.private.within(from, to).into_iter();
+        private.flat_map(|(from, to)| self.sealed.without(from, to)).collect()
     }
 
     /// Whether the program may only read the range, or a part of it.
@@ -156,7 +188,9 @@ impl Events {
     /// Notes a change that the kernel has reported.
     fn note(&mut self, Changed { change, from, to }: Changed) {
         match change {
-            Change::Removed if self.sealed.meets(from, to) => refuse(change, from, to),
+            Change::Removed if self.sealed.meets(from, to) || self.private.meets(from, to) => {
+                refuse(change, from, to)
+            }
             Change::Removed => {
                 self.waiting.insert(from, to);
                 self.removed.insert(from, to);

@@ -48,6 +48,8 @@ pub(crate) struct Mapped {
     pub(super) first: u32,
     pub(super) end: u32,
     pub(super) origin: u8,
+    /// The slot of the first block in the file.
+    pub(super) slot: u32,
 }
 
 impl Mapped {
@@ -60,6 +62,7 @@ impl Mapped {
     pub fn split(&mut self, more: u32) {
         self.first *= more;
         self.end *= more;
+        self.slot *= more;
     }
 }
 
@@ -219,7 +222,7 @@ impl Engine {
         let slots = store.slots();
         // The last step that can fail: from here on the number is in use.
         let origin = self.io.add_store(Box::new(store))?;
-        self.files.push(Mapped { first, end, origin });
+        self.files.push(Mapped { first, end, origin, slot: 0 });
         for slot in 0..slots.min(end - first) {
             let entry = self.table.get_mut(first + slot);
             entry.set_slot(Some(slot));
@@ -231,7 +234,7 @@ impl Engine {
     }
 
     /// The index of the file that is mapped at these blocks.
-    fn file_at(&self, first: u32, end: u32) -> Option<usize> {
+    pub(super) fn file_at(&self, first: u32, end: u32) -> Option<usize> {
         self.files.iter().position(|file| file.first <= first && end <= file.end)
     }
 

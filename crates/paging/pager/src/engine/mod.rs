@@ -521,7 +521,7 @@ impl Engine {
             }
             State::Loose => self.wake_page(fault.at),
             State::Mapped if fault.protected && self.mover.events.is_sealed(fault.at, 1) => {
-                self.refuse_write(block);
+                self.write_to_sealed(block, fault.at);
             }
             State::Mapped => {
                 // The block came in while this fault was on its way; a write protection may remain.

@@ -84,19 +84,28 @@ impl Engine {
             if self.table.state(block) != State::Mapped {
                 continue;
             }
-            let place = self.frames.pool.take_empty(1).start;
-            let (to, from) = (self.frames.pool.address(place), self.table.address(block));
-            let taken = self.mover.take(to, from, self.block);
-            match self.or_stop(taken) {
-                Taken::All => {
-                    let entry = self.table.get_mut(block);
-                    (entry.place, entry.flags) = (place, 0);
-                    self.table.set_state(block, State::Watched);
-                }
-                Taken::Busy => {
-                    self.frames.pool.put_empty(place);
-                    self.policy.seen(block);
-                }
+            if !self.take_out(block) {
+                self.policy.seen(block);
+            }
+        }
+    }
+
+    /// Takes the frame of a mapped block into the pool, and watches the block. Returns whether that
+    /// was possible: something else may hold the block.
+    pub(crate) fn take_out(&mut self, block: u32) -> bool {
+        let place = self.frames.pool.take_empty(1).start;
+        let (to, from) = (self.frames.pool.address(place), self.table.address(block));
+        let taken = self.mover.take(to, from, self.block);
+        match self.or_stop(taken) {
+            Taken::All => {
+                let entry = self.table.get_mut(block);
+                (entry.place, entry.flags) = (place, 0);
+                self.table.set_state(block, State::Watched);
+                true
+            }
+            Taken::Busy => {
+                self.frames.pool.put_empty(place);
+                false
             }
         }
     }

@@ -293,7 +293,7 @@ impl Engine {
     }
 
     /// Puts a block that has bytes into the program, wherever the bytes are.
-    fn bring_back(&mut self, block: u32) {
+    pub(super) fn bring_back(&mut self, block: u32) {
         loop {
             match self.table.state(block) {
                 State::Stored => {

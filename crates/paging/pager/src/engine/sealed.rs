@@ -1,10 +1,14 @@
-//! Files that the program only reads, in place of the kernel's own mapping.
+//! Files in place of the kernel's own mapping, which the program only reads, or changes privately.
 //!
 //! The blocks are those of a mapped file ([`super::files`]), and their range is *sealed*: each page
-//! comes into the program write-protected, so no byte can change. If the program writes to a page,
-//! its block gets the kernel's own protection, and the kernel refuses the write as it refuses every
-//! write to memory that may only be read. Since nobody changes the file either, these blocks have
-//! no hashes, and are clean whenever they leave.
+//! comes into the program write-protected, so no byte can change. If the program writes to a page
+//! that it may only read, its block gets the kernel's own protection, and the kernel refuses the
+//! write as it refuses every write to such memory. Since nobody changes the file either, these
+//! blocks have no hashes, and are clean whenever they leave.
+//!
+//! A private mapping may be written, which does not change the file. The first write to a block
+//! unseals the block: from then on it is ordinary memory, whose bytes go to the pager's own store.
+//! If the program drops its changes, the block is the file's again.
 //!
 //! The range may become the kernel's mapping of the file, in place, and no thread may see other
 //! bytes meanwhile. So the blocks become Loose while their pages stay in the program, and the
@@ -12,12 +16,13 @@
 //! between is woken, touches it again, and at last finds the kernel's mapping.
 
 use super::Engine;
-use super::files::{Gone, Mapped, Part};
+use super::files::{Gone, Mapped, Part, UNKNOWN};
 use super::table::State;
 use crate::error::Error;
 use crate::pager::Pager;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use terapage_stats::Counters;
 use terapage_sys::memory;
 
 impl Engine {
@@ -55,18 +60,42 @@ impl Engine {
         self.restore(first, end)
     }
 
-    /// Gives sealed blocks up. Their pages stay in the program until the caller maps something over
-    /// all of them, which the caller does at once.
-    fn leave_sealed(&mut self, first: u32, end: u32) -> Result<(), Error> {
+    /// Gives the sealed ones of some blocks up, as at most `most` ranges, which are returned. Their
+    /// pages stay in the program until the caller maps something over all of them, which the caller
+    /// does at once. The other blocks, which the program has changed, are ordinary ones from now
+    /// on.
+    fn leave_sealed(&mut self, first: u32, end: u32, most: usize) -> Result<Vec<(usize, usize)>, Error> {
         self.settle(first, end);
         let (at, len) = self.addresses(first, end);
-        self.mover.events.let_leave(at, at + len);
-        self.let_go(first, end);
-        Ok(())
+        self.unseal_shortest(at, at + len, most);
+        self.settle(first, end);
+        let sealed = self.mover.events.sealed_within(at, at + len);
+        for &(from, to) in &sealed {
+            self.mover.events.let_leave(from, to);
+            let (first, end) = self.blocks_of(from, to - from)?;
+            self.let_go(first, end);
+        }
+        self.forget_part(first, end);
+        Ok(sealed)
     }
 
-    /// Forgets all that is known about sealed blocks, which are Loose. None of these blocks is
-    /// being read.
+    /// Unseals the shortest sealed ranges, as if the program had changed them, so that at most
+    /// `most` are left: the number of mappings of a process is limited.
+    fn unseal_shortest(&mut self, from: usize, to: usize, most: usize) {
+        let mut sealed = self.mover.events.sealed_within(from, to);
+        let excess = sealed.len().saturating_sub(most);
+        sealed.sort_unstable_by_key(|(from, to)| to - from);
+        for &(from, to) in &sealed[..excess] {
+            for at in (from..to).step_by(self.block) {
+                let block = self.table.block_at(at).expect("sealed blocks are paged");
+                self.bring_back(block);
+                self.change(block);
+            }
+        }
+    }
+
+    /// Forgets all that is known about blocks of a mapped file, which are Loose from now on. None
+    /// of these blocks is being read or written.
     fn let_go(&mut self, first: u32, end: u32) {
         let mut from = first;
         while let Some(block) = self.table.next_touched(from, end) {
@@ -87,6 +116,7 @@ impl Engine {
         self.note_loose(first, end);
         let (at, len) = self.addresses(first, end);
         self.mover.events.unseal(at, at + len);
+        self.mover.events.forget_private(at, at + len);
         self.forget_part(first, end);
     }
 
@@ -99,7 +129,8 @@ impl Engine {
             let origin = file.origin;
             for (first, end) in [(file.first, first), (end, file.end)] {
                 if first < end {
-                    rest.push(Mapped { first, end, origin });
+                    let slot = file.slot + (first - file.first);
+                    rest.push(Mapped { first, end, origin, slot });
                 }
             }
             if rest.iter().all(|other| other.origin != origin) {
@@ -109,9 +140,87 @@ impl Engine {
         self.files = rest;
     }
 
-    /// The program has written to a sealed block: the kernel refuses the write when it is tried
-    /// again.
-    pub(crate) fn refuse_write(&mut self, block: u32) {
+    /// The program has written to a sealed block, which is in memory.
+    pub(crate) fn write_to_sealed(&mut self, block: u32, at: usize) {
+        if self.mover.events.may_write(at) {
+            self.settle(block, block + 1);
+            self.change(block);
+        } else {
+            self.refuse_write(block);
+        }
+    }
+
+    /// The program changes a sealed block, which is in memory and settled: the block is ordinary
+    /// memory from now on. This wakes its threads.
+    fn change(&mut self, block: u32) {
+        let (at, len) = self.addresses(block, block + 1);
+        self.drop_slot(block);
+        self.mover.events.unseal(at, at + len);
+        Counters::add(&self.counters.changed_file_bytes, len as u64);
+        if self.mover.program.protect(at, len, false).is_err() {
+            // The thread tries again, and the write is allowed then.
+            self.mover.program.wake(at, len).ok();
+        }
+    }
+
+    /// From now on the program may change these blocks of a file privately. Returns the ranges that
+    /// are not paged any more, because the program has tried to write to them before.
+    fn let_write(&mut self, first: u32, end: u32) -> Result<Vec<(usize, usize)>, Error> {
+        let (at, len) = self.addresses(first, end);
+        self.mover.events.let_write(at, at + len);
+        let loose = self.table.parts(first, end, true);
+        let addresses = |&(first, end): &(u32, u32)| {
+            let (at, len) = self.addresses(first, end);
+            (at, at + len)
+        };
+        Ok(loose.iter().map(addresses).collect())
+    }
+
+    /// Drops the program's changes of blocks that lie wholly in a range and that nothing else
+    /// holds: they have the file's bytes again. Returns the other changed parts of the range.
+    fn drop_changes(&mut self, from: usize, to: usize) -> Result<Vec<(usize, usize)>, Error> {
+        let (start, stop) = (from / self.block * self.block, to.next_multiple_of(self.block));
+        let (first, end) = self.blocks_of(start, stop - start)?;
+        self.settle(first, end);
+        let mut rest = Vec::new();
+        for (start, stop) in self.mover.events.changed_within(start, stop) {
+            for at in (start..stop).step_by(self.block) {
+                let is_whole = from <= at && at + self.block <= to;
+                let block = self.table.block_at(at).expect("changed blocks are paged");
+                if !is_whole || !self.drop_change(block)? {
+                    rest.push((at.max(from), (at + self.block).min(to)));
+                }
+            }
+        }
+        Ok(rest)
+    }
+
+    /// Drops the program's changes of a settled block. Returns whether that was possible.
+    fn drop_change(&mut self, block: u32) -> Result<bool, Error> {
+        let file = self.file_at(block, block + 1).ok_or(Error::NoFile)?;
+        // The block is first taken out, since no thread may see zeros meanwhile.
+        if self.table.state(block) == State::Mapped && !self.take_out(block) {
+            return Ok(false);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.discard(block, 1);
+        }
+        self.make_zero(block, block + 1)?;
+        let file = &self.files[file];
+        let (slot, origin) = (file.slot + (block - file.first), file.origin);
+        let entry = self.table.get_mut(block);
+        entry.set_slot(Some(slot));
+        entry.origin = origin;
+        (entry.hash, entry.half) = (UNKNOWN, false);
+        self.table.set_state(block, State::Stored);
+        let (at, len) = self.addresses(block, block + 1);
+        self.mover.events.seal(at, at + len);
+        Ok(true)
+    }
+
+    /// The program has written to a sealed block that it may only read: the kernel refuses the
+    /// write when it is tried again.
+    fn refuse_write(&mut self, block: u32) {
         let (at, len) = self.addresses(block, block + 1);
         // SAFETY: the program may only read the block.
         let protected = unsafe { memory::protect(at, len, memory::READ_ONLY) }.map_err(Error::from);
@@ -150,12 +259,53 @@ impl Pager {
         self.mailbox.ask_for(start, len, Engine::unmap_sealed)
     }
 
-    /// Stops paging a part of a sealed range. The caller then maps something over all of it at
-    /// once. Until then, threads that touch this part see the file's bytes, or wait.
+    /// Stops paging the sealed parts of a range, at most `most` of them, and returns them. The
+    /// caller then maps something over all of these at once. Until then, threads that touch such a
+    /// part see the file's bytes, or wait. Other parts, which the program has changed, stay paged,
+    /// as ordinary memory; so do the shortest sealed parts, if there are more than `most`.
     ///
     /// # Errors
     /// The range is not completely paged.
-    pub fn leave_sealed(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask_for(start, len, Engine::leave_sealed)
+    pub fn leave_sealed(&self, start: usize, len: usize, most: usize) -> Result<Vec<(usize, usize)>, Error> {
+        self.mailbox.ask_for(start, len, move |engine, first, end| engine.leave_sealed(first, end, most))
+    }
+
+    /// From now on the program may change a part of a sealed range, which does not change the file.
+    /// Returns the blocks that are not paged any more, because the program has tried to write to
+    /// them before.
+    ///
+    /// # Errors
+    /// The range is not completely paged.
+    pub fn let_write(&self, start: usize, len: usize) -> Result<Vec<(usize, usize)>, Error> {
+        self.mailbox.ask_for(start, len, Engine::let_write)
+    }
+
+    /// The blocks of a range that the program has changed since [`let_write`](Self::let_write).
+    ///
+    /// # Errors
+    /// The pager has ended.
+    pub fn changed_within(&self, from: usize, to: usize) -> Result<Vec<(usize, usize)>, Error> {
+        self.mailbox.ask(move |engine| Ok(engine.mover.events.changed_within(from, to)))
+    }
+
+    /// Drops the program's changes in a range of whole pages, so that blocks of it have the file's
+    /// bytes again. Returns the changed parts that are no whole blocks, or that something else
+    /// holds: there the caller copies the file's bytes.
+    ///
+    /// # Errors
+    /// The range is not completely paged.
+    pub fn drop_changes(&self, from: usize, to: usize) -> Result<Vec<(usize, usize)>, Error> {
+        self.mailbox.ask(move |engine| engine.drop_changes(from, to))
+    }
+
+    /// A range is no private mapping of a file any more, but ordinary memory.
+    ///
+    /// # Errors
+    /// The pager has ended.
+    pub fn forget_private(&self, from: usize, to: usize) -> Result<(), Error> {
+        self.mailbox.ask(move |engine| {
+            engine.mover.events.forget_private(from, to);
+            Ok(())
+        })
     }
 }

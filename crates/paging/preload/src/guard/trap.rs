@@ -7,11 +7,11 @@
 use super::filter::MARK;
 use super::{cancel, copy, gate, is_on, layout, machine, masks, pieces, pins};
 use crate::arena::ARENA;
-use crate::{locked, paged, setup};
+use crate::{locked, paged, private, setup};
 use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_calls::{Memory, Outcome, Range};
+use terapage_calls::{Direction, Memory, Outcome, Range};
 use terapage_pager::pins::{Call, Caller, Pins};
 use terapage_sys::hosting::LOOKS;
 use terapage_sys::{page_bytes, thread};
@@ -290,6 +290,9 @@ impl Memory for Touched<'_> {
             for page in (from..to).step_by(page_bytes()) {
                 // SAFETY: the memory is there, and readable.
                 unsafe { (page as *const u8).read_volatile() };
+            }
+            if range.direction != Direction::In {
+                private::make_own(from, to);
             }
         });
         fits

@@ -46,17 +46,19 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         return unsafe { advise_mapped(&mapped, advice) };
     }
     let mut arena = ARENA.lock();
-    if arena.is_file(from, to) && arena.advise_file(from, to, advice) {
-        return 0;
-    }
-    let files = arena.files_among_others(from, to);
-    if !files.is_empty() {
+    let pieces = arena.file_pieces(from, to);
+    if pieces.len() > 1 {
         drop(arena);
-        let others = paged::between(from, to, &files);
         // SAFETY: the caller keeps the contract of `madvise`.
         let done =
             |(from, to): (usize, usize)| unsafe { madvise(from as *mut c_void, to - from, advice) == 0 };
-        return if files.into_iter().chain(others).all(done) { 0 } else { -1 };
+        return if pieces.into_iter().all(done) { 0 } else { -1 };
+    }
+    if let Some(answer) = arena.advise_private(from, to, advice) {
+        return answer.map_or_else(refuse, |()| 0);
+    }
+    if arena.is_file(from, to) && arena.advise_file(from, to, advice) {
+        return 0;
     }
     arena.leave_files(from, to);
     drop(arena);

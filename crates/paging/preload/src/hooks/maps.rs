@@ -163,7 +163,8 @@ pub unsafe fn map(
         let from = mapped as usize;
         ARENA.lock().copies.add(from, from + len.next_multiple_of(page_bytes()), true);
     }
-    if mapped != failed() && rereads::are_noted() && files::may_page(len, prot, flags, fd, offset) {
+    let to_read = prot == PROT_READ && files::may_page(len, prot, flags, fd, offset);
+    if mapped != failed() && to_read && rereads::are_noted() {
         rereads::note(mapped as usize, len, fd);
     }
     mapped

@@ -1,10 +1,13 @@
 //! The hook of `mremap`: memory that grows, shrinks and moves, between the arena and the kernel's
 //! mappings.
 
+use crate::advise::madvise;
 use crate::arena::{self, ARENA};
 use crate::maps::{
     LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, is_served, map, munmap,
 };
+use crate::private::rights_within;
+use crate::rights::mprotect;
 use crate::{borrowed, paged, set_errno, setup, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
@@ -37,6 +40,7 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
         // This may be memory from the arena, which only forks known to the pager copy: now every
         // fork must copy it.
         memory::advise(new, to - new, libc::MADV_DOFORK);
+        arena.forget_private(new, to);
         arena.keep_mapped(new, to);
         arena.ranges.take_exactly(new, to);
         arena.count_by_region(new, to);
@@ -188,12 +192,13 @@ pub unsafe extern "C" fn mremap(
         set_errno(libc::ENOMEM);
         return failed();
     }
-    if arena::contains(from) {
-        ARENA.lock().leave_files(from, from + old_len);
-    }
     // SAFETY: the caller keeps the contract of `mremap`.
     unsafe {
         if arena::contains(from) {
+            if let Some(moved) = mremap_private(from, old_len, new_len, flags, new as usize) {
+                return moved;
+            }
+            ARENA.lock().leave_files(from, from + old_len);
             mremap_paged(from, old_len, new_len, flags, new as usize)
         } else {
             mremap_others(from, old_len, new_len, flags, new as usize)
@@ -366,6 +371,67 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         ARENA.lock().give(from, from + old_len, false);
     }
     to
+}
+
+/// `mremap` of a private mapping of a file that the program may change, or of a part of it. The
+/// mapping moves by a new one and a copy of what the program has changed. `None` if the range is
+/// none.
+unsafe fn mremap_private(
+    from: usize,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: usize,
+) -> Option<*mut c_void> {
+    let (old_len, new_len) = (old_len.next_multiple_of(page_bytes()), new_len.next_multiple_of(page_bytes()));
+    let arena = ARENA.lock();
+    let (file, offset) = arena.files.privates.under(from, from + old_len)?;
+    let is_paged = arena.is_file(from, from + old_len);
+    drop(arena);
+    if let Some(errno) = refusal(from, old_len, new_len, flags, new) {
+        set_errno(errno);
+        return Some(failed());
+    }
+    let keeps = flags & libc::MREMAP_DONTUNMAP != 0;
+    if flags & libc::MREMAP_FIXED == 0 && !keeps && new_len <= old_len {
+        ARENA.lock().give(from + new_len, from + old_len, false);
+        return Some(from as *mut c_void);
+    }
+    if flags & libc::MREMAP_MAYMOVE == 0 {
+        set_errno(libc::ENOMEM);
+        return Some(failed());
+    }
+    let moved = old_len.min(new_len);
+    let rights = if is_paged { Vec::new() } else { rights_within(from, from + moved) };
+    let fixed = if flags & libc::MREMAP_FIXED != 0 { MAP_FIXED } else { 0 };
+    let place = if fixed != 0 { new } else { 0 } as *mut c_void;
+    // SAFETY: the caller gives a fixed place up; otherwise a free one is chosen.
+    let to = unsafe { map(place, new_len, READ_WRITE, MAP_PRIVATE | fixed, file.raw(), offset as i64) };
+    if to == failed() {
+        return Some(to);
+    }
+    let arena = ARENA.lock();
+    let changed = arena.changed_within(from, arena.end_of_file(from).clamp(from, from + moved));
+    drop(arena);
+    // SAFETY: the caller owns both ranges, which do not overlap; the rights of what moves matter no
+    // more at the old place.
+    unsafe {
+        for &(at, end, _) in rights.iter().filter(|(_, _, prot)| prot & libc::PROT_READ == 0) {
+            mprotect(at as *mut c_void, end - at, libc::PROT_READ);
+        }
+        for (at, end) in changed {
+            to.byte_add(at - from).cast::<u8>().copy_from_nonoverlapping(at as *const u8, end - at);
+        }
+        for (at, end, prot) in rights.into_iter().filter(|(_, _, prot)| *prot != READ_WRITE) {
+            mprotect(to.byte_add(at - from), end - at, prot);
+        }
+        if keeps {
+            madvise(from as *mut c_void, old_len, libc::MADV_DONTNEED);
+        } else {
+            ARENA.lock().give(from, from + old_len, false);
+        }
+    }
+    Some(to)
 }
 
 /// Shortens a range of the arena, or lengthens it if there is room. `None` if the range must move.

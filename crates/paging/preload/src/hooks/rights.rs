@@ -46,8 +46,15 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
         // SAFETY: the caller keeps the contract of `mprotect`.
         return up_to_hole(hole - from, |len| unsafe { mprotect(at, len, prot) });
     }
-    if prot == libc::PROT_READ && arena.is_file(from, to) {
+    if prot == libc::PROT_READ && arena.is_file_to_read(from, to) {
         return 0;
+    }
+    if prot == READ_WRITE {
+        match arena.let_write(from, to) {
+            Ok(true) => return 0,
+            Ok(false) => {}
+            Err(errno) => return refuse(errno),
+        }
     }
     arena.leave_files(from, to);
     // SAFETY: the caller keeps the contract of `mprotect`.

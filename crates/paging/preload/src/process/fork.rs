@@ -166,7 +166,7 @@ unsafe extern "C" fn before() {
     ARENA.take();
     // SAFETY: the lock was taken just now.
     let arena = unsafe { ARENA.value() };
-    if arena.files.bytes() > 0 {
+    if arena.files.any() {
         let _internal = thread::Internal::enter();
         arena.leave_all_files();
     }

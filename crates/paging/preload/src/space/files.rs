@@ -1,23 +1,26 @@
-//! Files that the program maps only to read, paged in place of the kernel's own mapping
-//! (`terapage run --files`).
+//! Files that the program maps to read, or to change privately, paged in place of the kernel's own
+//! mapping (`terapage run --files`).
 //!
 //! The library holds a read lease of each such file. Before anybody writes to the file, the kernel
 //! notifies the library. The library gives the mapping back to the kernel, in place, and then gives
 //! up the lease. It also gives mappings back before calls that the pager cannot serve as the kernel
-//! does: a fork, a change of rights, a lock.
+//! does: a fork, a change of rights, a lock. Blocks that the program has changed stay paged
+//! ([`crate::private`]).
 
 use crate::arena::{ARENA, Arena};
-use crate::{exit, hosted, maps, places, setup};
-use libc::{MAP_FIXED, MAP_PRIVATE, MAP_SHARED, PROT_READ};
+use crate::maps::READ_WRITE;
+use crate::private::{Privates, map_file_over};
+use crate::{exit, hosted, maps, places, private, setup};
+use libc::{MAP_PRIVATE, MAP_SHARED, PROT_READ};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_config::Size;
 use terapage_stats::Counters;
-use terapage_sys::fd::Room;
+use terapage_sys::fd::{Fd, Room};
 use terapage_sys::lease::{self, Lease};
 use terapage_sys::{file, memory, page_bytes, thread};
 
@@ -30,6 +33,15 @@ const BEYOND: usize = 1 << 40;
 /// A mapping is left to the kernel if less than this part (1/16) of it is missing in the page
 /// cache.
 const UNCACHED_PART: u64 = 16;
+
+/// A mapping that the program has changed here and there goes back to the kernel in at most this
+/// many parts, each of which is a mapping (`vm.max_map_count` is 65,530).
+const PARTS_MOST: usize = 8192;
+/// The same if the process may have few more mappings.
+const PARTS_FEW: usize = 64;
+
+/// Whether any private mapping that may be changed was ever paged.
+static MAY_BE_CHANGED: AtomicBool = AtomicBool::new(false);
 
 /// The thread that waits until leases must be given up; 0 if there is none.
 static WATCHER: AtomicU32 = AtomicU32::new(0);
@@ -46,6 +58,8 @@ struct Part {
     offset: u64,
     /// MAP_SHARED or MAP_PRIVATE.
     kind: c_int,
+    /// Whether the program may change it, privately.
+    writable: bool,
     lease: Arc<Lease>,
 }
 
@@ -53,24 +67,48 @@ impl Part {
     fn end(&self) -> usize {
         self.to.next_multiple_of(setup::block())
     }
+
+    fn prot(&self) -> c_int {
+        if self.writable { READ_WRITE } else { PROT_READ }
+    }
 }
 
 /// The mapped files that are paged.
 pub struct Files {
     /// Parts by their start.
     parts: BTreeMap<usize, Part>,
-    /// Bytes of the parts' blocks.
+    /// Bytes of the blocks of parts that the program only reads.
     bytes: usize,
+    /// Private mappings that the program may change, paged or given back.
+    pub privates: Privates,
 }
 
 impl Files {
     pub const fn none() -> Files {
-        Files { parts: BTreeMap::new(), bytes: 0 }
+        Files { parts: BTreeMap::new(), bytes: 0, privates: Privates::none() }
     }
 
-    /// Bytes of the arena that hold files.
+    /// Bytes of the arena that hold files which the program only reads. Those of others count as
+    /// memory in use, since the store must hold them once they are changed.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The descriptor of the paged file at an address.
+    pub fn fd_of(&self, at: usize) -> Option<c_int> {
+        self.first(at, at + 1).map(|(_, part)| part.lease.fd())
+    }
+
+    /// Whether any file is paged.
+    pub fn any(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// The first part of a range in which the program may change a paged file.
+    pub fn writable_within(&self, at: usize, to: usize) -> Option<(usize, usize)> {
+        let before = self.parts.range(..=at).next_back().map_or(at, |(&from, _)| from);
+        let mut met = self.parts.range(before..to).filter(|(_, part)| part.writable && part.to > at);
+        met.next().map(|(&from, part)| (from.max(at), part.to.min(to)))
     }
 
     /// The first part that meets a range of blocks.
@@ -89,7 +127,7 @@ impl Files {
     /// Takes whole blocks out of the part that begins at `from`.
     fn cut(&mut self, from: usize, first: usize, end: usize) {
         let Some(part) = self.parts.remove(&from) else { return };
-        self.bytes -= end - first;
+        self.bytes -= if part.writable { 0 } else { end - first };
         if from < first {
             self.parts.insert(from, Part { to: first, ..part.clone() });
         }
@@ -102,9 +140,10 @@ impl Files {
 /// Whether a mapping is of a kind that `--files` pages.
 pub fn may_page(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> bool {
     let beside = libc::MAP_NORESERVE | libc::MAP_POPULATE | libc::MAP_NONBLOCK;
+    let kind = flags & !beside;
     len >= LEAST
-        && prot == PROT_READ
-        && matches!(flags & !beside, MAP_SHARED | MAP_PRIVATE)
+        && (prot == PROT_READ && kind == MAP_SHARED
+            || kind == MAP_PRIVATE && prot & !libc::PROT_WRITE == PROT_READ)
         && fd >= 0
         && offset >= 0
         && maps::is_served()
@@ -140,8 +179,8 @@ fn say(fd: c_int, what: &str) {
     }
 }
 
-/// Maps a file that the program only reads, if the file should be paged. Returns the address;
-/// `None` leaves the mapping to the kernel.
+/// Maps a file, if the file should be paged. Returns the address; `None` leaves the mapping to the
+/// kernel.
 pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> Option<usize> {
     let is_on = setup::settings().is_some_and(|settings| settings.files);
     if !is_on || !may_page(len, prot, flags, fd, offset) {
@@ -161,7 +200,8 @@ pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> O
         return None;
     }
     let room = Room::make();
-    let mapped = arena.map_file(len, flags & (MAP_SHARED | MAP_PRIVATE), fd, offset);
+    let kind = flags & (MAP_SHARED | MAP_PRIVATE);
+    let mapped = arena.map_file(len, (kind, prot != PROT_READ), fd, offset);
     drop(room);
     match mapped {
         Ok(at) => {
@@ -178,6 +218,11 @@ pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> O
 /// Whether this process has ever paged a mapped file.
 pub fn were_paged() -> bool {
     WATCHER.load(SeqCst) != 0
+}
+
+/// Whether this process has ever paged a private mapping that the program may change.
+pub fn may_be_changed() -> bool {
+    MAY_BE_CHANGED.load(Relaxed)
 }
 
 /// The thread that waits until leases must be given up. It starts with the first lease.
@@ -212,7 +257,13 @@ pub fn in_child() {
 
 impl Arena {
     /// Maps and leases a file that is open under `fd`, or says why the file cannot be paged.
-    fn map_file(&mut self, len: usize, kind: c_int, fd: c_int, offset: u64) -> Result<usize, String> {
+    fn map_file(
+        &mut self,
+        len: usize,
+        (kind, writable): (c_int, bool),
+        fd: c_int,
+        offset: u64,
+    ) -> Result<usize, String> {
         let lease = watcher().and_then(|thread| Lease::take(fd, thread));
         let lease = lease.map_err(|error| format!("it cannot be leased: {error}"))?;
         // From here on nobody changes the file.
@@ -222,13 +273,17 @@ impl Arena {
         let plain = plain.map_err(|error| format!("it cannot be opened again: {error}"))?;
         let (direct, _) =
             file::past_cache(&plain, offset).map_err(|error| format!("it cannot be read: {error}"))?;
+        let private = if writable { Some(private::open(lease.fd())) } else { None };
+        let private = private.transpose().map_err(|error| format!("it cannot be opened again: {error}"))?;
         if self.pager.is_none() {
             self.start();
         }
         let block = setup::block();
         let whole = len.next_multiple_of(block);
-        // `take` must not count these bytes as memory of the store: files take no space there.
-        self.files.bytes += whole;
+        // `take` must not count these bytes as memory of the store: unchanged files take no space
+        // there.
+        let counted = if writable { 0 } else { whole };
+        self.files.bytes += counted;
         let at = self.take(whole, block, true).filter(|_| self.pager.is_some());
         let mapped = at.map(|at| {
             let pager = self.pager.as_ref().expect("it was there");
@@ -236,7 +291,13 @@ impl Arena {
         });
         match mapped {
             Some(Ok(at)) => {
-                self.files.parts.insert(at, Part { to: at + len, offset, kind, lease: Arc::new(lease) });
+                let lease = Arc::new(lease);
+                self.files.parts.insert(at, Part { to: at + len, offset, kind, writable, lease });
+                if let Some(file) = private {
+                    self.note_writable(at, at + len, file);
+                    let pager = self.pager.as_ref().expect("it was there");
+                    setup::or_fail(pager.let_write(at, whole));
+                }
                 self.count(|counters| Counters::add(&counters.mapped_file_bytes, part as u64));
                 if part < len {
                     // Nobody knows the range yet.
@@ -245,7 +306,7 @@ impl Arena {
                 Ok(at)
             }
             other => {
-                self.files.bytes -= whole;
+                self.files.bytes -= counted;
                 if let Some(at) = at {
                     self.give(at, at + whole, false);
                 }
@@ -287,14 +348,43 @@ impl Arena {
         left
     }
 
-    /// The parts of a range that are paged files, if the range also has other parts.
-    pub fn files_among_others(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
-        if self.is_file(at, to) {
-            return Vec::new();
-        }
+    /// The pieces of a range, ascending: each lies in one paged part of a file and in one private
+    /// mapping, or in none.
+    pub fn file_pieces(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         let from = self.files.parts.range(..=at).next_back().map_or(at, |(&from, _)| from);
-        let parts = self.files.parts.range(from..to).map(|(&from, part)| (from.max(at), part.to.min(to)));
-        parts.filter(|(from, to)| from < to).collect()
+        let parts = self.files.parts.range(from..to).flat_map(|(&from, part)| [from, part.to]);
+        let mut edges: Vec<usize> = parts.filter(|edge| (at + 1..to).contains(edge)).collect();
+        edges.extend(self.files.privates.edges(at, to));
+        edges.extend([at, to]);
+        edges.sort_unstable();
+        edges.dedup();
+        edges.windows(2).map(|edges| (edges[0], edges[1])).collect()
+    }
+
+    /// Whether all of a range belongs to one mapping of a file that is paged, and that the program
+    /// may only read.
+    pub fn is_file_to_read(&self, at: usize, to: usize) -> bool {
+        self.is_file(at, to) && self.files.first(at, to).is_some_and(|(_, part)| !part.writable)
+    }
+
+    /// Whether a range of one paged file may already be written (`true`), or may become so while it
+    /// stays paged. `None` if it may not.
+    pub fn may_become_writable(&self, at: usize, to: usize) -> Option<bool> {
+        let (_, part) = self.files.first(at, to).filter(|_| self.is_file(at, to))?;
+        let is_whole =
+            at.is_multiple_of(setup::block()) && (to.is_multiple_of(setup::block()) || to == part.to);
+        (part.writable || part.kind == MAP_PRIVATE && is_whole).then_some(part.writable)
+    }
+
+    /// Notes that the program may change a range of one paged file. The range begins with a block,
+    /// and ends with one or with the mapping.
+    pub fn note_writable(&mut self, at: usize, to: usize, file: Arc<Fd>) {
+        let Some((from, part)) = self.files.first(at, to) else { return };
+        let offset = part.offset + (at - from) as u64;
+        self.files.privates.add(at, to, offset, file);
+        self.files.cut(from, at, to.next_multiple_of(setup::block()));
+        self.files.parts.insert(at, Part { to, offset, writable: true, ..part });
+        MAY_BE_CHANGED.store(true, Relaxed);
     }
 
     /// Gives all files back to the kernel.
@@ -302,34 +392,39 @@ impl Arena {
         self.leave_files(0, usize::MAX / 2);
     }
 
-    /// Gives blocks of a part back to the kernel.
+    /// Gives blocks of a part back to the kernel, but those that the program has changed.
     fn give_back(&mut self, from: usize, part: &Part, first: usize, end: usize) {
         let Some(pager) = &self.pager else { setup::fail("a paged file without a pager") };
-        setup::or_fail(pager.leave_sealed(first, end - first));
+        let changed = if part.writable { setup::or_fail(pager.changed_within(first, end)) } else { vec![] };
+        let is_crowded = changed.len() > PARTS_FEW && !memory::has_room_for_mappings(2 * PARTS_MOST);
+        let most = if is_crowded { PARTS_FEW } else { PARTS_MOST };
+        let sealed = setup::or_fail(pager.leave_sealed(first, end - first, most));
         let to = end.min(part.to);
-        let (flags, offset) = (part.kind | MAP_FIXED, part.offset + (first - from) as u64);
-        // SAFETY: the pager has given the range up for this, and the file has the same bytes.
-        let mapped = unsafe {
-            libc::syscall(
-                libc::SYS_mmap,
-                first,
-                to - first,
-                i64::from(PROT_READ),
-                i64::from(flags),
-                i64::from(part.lease.fd()),
-                offset,
-            )
-        };
-        // SAFETY: no code uses the rest of the last block.
-        let rest = if to < end { unsafe { memory::replace(to as *mut u8, end - to) } } else { Ok(()) };
-        if mapped < 0 || rest.is_err() {
-            setup::fail("a mapped file cannot become the kernel's mapping again");
+        for &(at, end) in &sealed {
+            // The pager has given these up for this, and the file has the same bytes.
+            let offset = part.offset + (at - from) as u64;
+            let mut done = map_file_over((at, end.min(to)), part.prot(), part.kind, part.lease.fd(), offset);
+            if to < end {
+                // SAFETY: no code uses the rest of the last block.
+                done &= unsafe { memory::replace(to as *mut u8, end - to) }.is_ok();
+            }
+            if !done {
+                setup::fail("a mapped file cannot become the kernel's mapping again");
+            }
         }
         self.files.cut(from, first, end);
-        self.keep_mapped(first, to);
+        sealed.into_iter().for_each(|(at, end)| self.keep_mapped(at, end.min(to)));
         if to < end {
-            self.give(to, end, false);
+            self.give_rest(to, end);
         }
+    }
+
+    /// Gives the rest of a mapping's last block back.
+    fn give_rest(&mut self, from: usize, to: usize) {
+        if let Some(pager) = &self.pager {
+            setup::or_fail(pager.forget_private(from, to));
+        }
+        self.give(from, to, false);
     }
 
     /// Unmaps the files in a range that the program returns. Blocks of which only a part is
@@ -349,7 +444,7 @@ impl Arena {
                 setup::or_fail(pager.unmap_sealed(first, end - first));
                 self.files.cut(from, first, end);
                 if end > part.to {
-                    self.give(part.to, end, false);
+                    self.give_rest(part.to, end);
                 }
             }
         }
@@ -368,6 +463,10 @@ impl Arena {
 
     /// Follows advice about a range of one file. Returns whether the pager knows this advice.
     pub fn advise_file(&mut self, from: usize, to: usize, advice: c_int) -> bool {
+        let drops = matches!(advice, libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED);
+        if drops && !self.is_file_to_read(from, to) {
+            self.drop_changes(from, to);
+        }
         let Some(pager) = &self.pager else { return false };
         let block = setup::block();
         let (first, len) = (from / block * block, to.next_multiple_of(block) - from / block * block);
@@ -375,7 +474,9 @@ impl Arena {
             libc::MADV_WILLNEED | libc::MADV_POPULATE_READ => pager.will_need(first, len),
             libc::MADV_RANDOM => pager.set_random(first, len, true),
             libc::MADV_NORMAL | libc::MADV_SEQUENTIAL => pager.set_random(first, len, false),
-            libc::MADV_DONTNEED | libc::MADV_COLD | libc::MADV_PAGEOUT => pager.done_with(first, len),
+            libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED | libc::MADV_COLD | libc::MADV_PAGEOUT => {
+                pager.done_with(first, len)
+            }
             libc::MADV_DODUMP | libc::MADV_DONTDUMP | libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE => Ok(()),
             _ => return false,
         };

@@ -6,6 +6,7 @@ pub mod arena;
 pub mod files;
 pub mod paged;
 pub mod places;
+pub mod private;
 pub mod ranges;
 pub mod reasons;
 pub mod regions;

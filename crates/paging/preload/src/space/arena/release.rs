@@ -288,7 +288,7 @@ impl Arena {
 
     /// Holds all that is left, and writes what the pager has recorded.
     fn hold_rest(&mut self) -> terapage_sys::Result<()> {
-        if self.files.bytes() > 0 {
+        if self.files.any() {
             self.leave_all_files();
         }
         // What is not in use becomes zero, and need not come in.

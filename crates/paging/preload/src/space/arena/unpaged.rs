@@ -202,7 +202,23 @@ impl Arena {
 
     /// Forgets the properties of a range, which is replaced by other memory.
     pub fn forget(&mut self, at: usize, to: usize) {
+        self.forget_private(at, to);
         self.reasons.forget(at, to);
+    }
+
+    /// The parts of a range over which the program, or this library for it, has mapped something.
+    pub fn mapped_by_program(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        self.reasons.within(at, to, Why::MAPPED)
+    }
+
+    /// The other parts of a range.
+    pub fn not_mapped_by_program(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        self.reasons.without(at, to, Why::MAPPED)
+    }
+
+    /// Whether any page of a range is locked.
+    pub fn has_locked(&self, at: usize, to: usize) -> bool {
+        !self.reasons.within(at, to, Why::LOCKED).is_empty()
     }
 
     /// Notes that the child of a fork must find pages of a range empty. Such pages are not paged:
