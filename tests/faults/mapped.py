@@ -273,6 +273,28 @@ def mapped_private_guarded(bench):
     return private(bench, "walk", "3", before=NOBODY)[1]
 
 
+def mapped_private_forks(bench):
+    """Generations of children see what their parents have changed in a private mapping, of which many parts went back to the kernel."""
+    now, seed = private(bench, "forks", "3")
+    check(now["files_left"] > 0 and now["forks"] == 1 and now["page_out_bytes"] > 0, f"{seed}: {now}")
+    return f"{now['page_out_bytes'] >> 20} MiB written"
+
+
+def mapped_private_moves(bench):
+    """A private mapping that was opened for writing in two parts, and of which parts went back to the kernel, moves to a place that the program
+    names, and is a mapping of the file there."""
+    now, seed = private(bench, "moves", "0")
+    check(now["files_left"] > 0, f"{seed}: {now}")
+    return seed
+
+
+def mapped_private_pages(bench):
+    """Single pages of split blocks are changed, before the mapping goes back to the kernel."""
+    now, seed = private(bench, "pages", "0")
+    check(now["block_bytes"] == 4096 and now["files_left"] > 0, f"{seed}: {now}")
+    return seed
+
+
 def mapped_private_beside(bench):
     """While another process writes to the file, and children are forked, a private mapping keeps what the program has changed, and the rest has
     the file's bytes."""
@@ -314,6 +336,9 @@ BODIES = {
     "mapped-private": mapped_private,
     "mapped-private-64k": mapped_private_large,
     "mapped-private-guarded": mapped_private_guarded,
+    "mapped-private-forks": mapped_private_forks,
+    "mapped-private-moves": mapped_private_moves,
+    "mapped-private-pages": mapped_private_pages,
     "mapped-private-beside": mapped_private_beside,
     "mapped-private-budget": mapped_private_budget,
     "mapped-private-read": mapped_private_read,

@@ -79,7 +79,10 @@ fn compare(start: usize, model: &[u8], mut random: StdRng, over: impl Fn() -> bo
 
 /// Maps a part of a sealed range as the kernel does.
 fn leave(pager: &Pager, file: &File, start: usize, from: usize, len: usize) {
-    assert_eq!(pager.leave_sealed(start + from, len, 1).unwrap(), [(start + from, start + from + len)]);
+    assert_eq!(
+        pager.leave_sealed(start + from, len, BLOCK, 1).unwrap(),
+        [(start + from, start + from + len)]
+    );
     let (prot, flags) = (libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED);
     // SAFETY: the pager has given the range up for this.
     let at = unsafe {
@@ -199,7 +202,7 @@ fn a_private_file_keeps_changes_until_they_are_dropped() {
             }
             let changed = pager.changed_within(start, start + len).unwrap();
             assert!(pager.snapshot().changed_file_bytes > 0 && pager.snapshot().page_out_bytes > 0);
-            let sealed = pager.leave_sealed(start, len, most).unwrap();
+            let sealed = pager.leave_sealed(start, len, BLOCK, most).unwrap();
             assert!(sealed.len() <= most && sealed.iter().all(|part| !changed.contains(part)));
             for &(from, to) in &sealed {
                 let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED);
@@ -219,5 +222,40 @@ fn a_private_file_keeps_changes_until_they_are_dropped() {
             pager.discard(start, len).unwrap();
         }
         assert_eq!(pager.snapshot().released_bytes, 0);
+    }
+}
+
+#[test]
+fn a_file_that_leaves_in_parts_is_closed_once() {
+    if !can_page() {
+        return;
+    }
+    let mut random = seeded();
+    let (first, bytes) = file(&mut random);
+    let (pager, start) = arena(false);
+    let len = BLOCKS * BLOCK;
+    pager.map_sealed(start, len, &first, 0, bytes.len() as u64).unwrap();
+    assert_eq!(pager.let_write(start, len).unwrap(), []);
+    for block in (1..BLOCKS).step_by(2) {
+        // SAFETY: the range is the test's own.
+        unsafe { memory::bytes(start + block * BLOCK, 1) }.fill(1);
+    }
+    let sealed = pager.leave_sealed(start, len, BLOCK, BLOCKS).unwrap();
+    assert_eq!(sealed.len(), BLOCKS / 2);
+    for (from, to) in sealed {
+        // SAFETY: no thread uses the range.
+        unsafe { memory::replace(from as *mut u8, to - from) }.unwrap();
+        pager.restore(from, to - from).unwrap();
+    }
+    pager.forget_private(start, start + len).unwrap();
+    // Two files at a time have two numbers.
+    let files = [file(&mut random), file(&mut random)];
+    for (index, (file, bytes)) in files.iter().enumerate() {
+        pager.map_sealed(start + index * len, len, file, 0, bytes.len() as u64).unwrap();
+    }
+    for (index, (_, bytes)) in files.iter().enumerate() {
+        // SAFETY: the range is the test's own.
+        assert!(unsafe { memory::bytes(start + index * len, bytes.len()) } == bytes, "file {index}");
+        pager.unmap_sealed(start + index * len, len).unwrap();
     }
 }

@@ -60,13 +60,20 @@ impl Engine {
         self.restore(first, end)
     }
 
-    /// Gives the sealed ones of some blocks up, as at most `most` ranges, which are returned. Their
-    /// pages stay in the program until the caller maps something over all of them, which the caller
-    /// does at once. The other blocks, which the program has changed, are ordinary ones from now
-    /// on.
-    fn leave_sealed(&mut self, first: u32, end: u32, most: usize) -> Result<Vec<(usize, usize)>, Error> {
+    /// Gives the sealed ones of some blocks up, as at most `most` ranges of whole `units`, which are
+    /// returned. Their pages stay in the program until the caller maps something over all of them,
+    /// which the caller does at once. The other blocks, which the program has changed, are ordinary
+    /// ones from now on.
+    fn leave_sealed(
+        &mut self,
+        first: u32,
+        end: u32,
+        unit: usize,
+        most: usize,
+    ) -> Result<Vec<(usize, usize)>, Error> {
         self.settle(first, end);
         let (at, len) = self.addresses(first, end);
+        self.unseal_parts_of_units(at, at + len, unit);
         self.unseal_shortest(at, at + len, most);
         self.settle(first, end);
         let sealed = self.mover.events.sealed_within(at, at + len);
@@ -79,18 +86,32 @@ impl Engine {
         Ok(sealed)
     }
 
-    /// Unseals the shortest sealed ranges, as if the program had changed them, so that at most
-    /// `most` are left: the number of mappings of a process is limited.
+    /// Unseals the rest of units of which the program has changed a part: after a split, a unit of
+    /// the caller is several blocks, and the caller does not page one in part.
+    fn unseal_parts_of_units(&mut self, from: usize, to: usize, unit: usize) {
+        for (start, end) in self.mover.events.changed_within(from, to) {
+            let (start, end) = (start / unit * unit, end.next_multiple_of(unit));
+            for (start, end) in self.mover.events.sealed_within(start.max(from), end.min(to)) {
+                self.unseal(start, end);
+            }
+        }
+    }
+
+    /// Unseals the shortest sealed ranges, so that at most `most` are left: the number of mappings
+    /// of a process is limited.
     fn unseal_shortest(&mut self, from: usize, to: usize, most: usize) {
         let mut sealed = self.mover.events.sealed_within(from, to);
         let excess = sealed.len().saturating_sub(most);
         sealed.sort_unstable_by_key(|(from, to)| to - from);
-        for &(from, to) in &sealed[..excess] {
-            for at in (from..to).step_by(self.block) {
-                let block = self.table.block_at(at).expect("sealed blocks are paged");
-                self.bring_back(block);
-                self.change(block);
-            }
+        sealed[..excess].iter().for_each(|&(from, to)| self.unseal(from, to));
+    }
+
+    /// Unseals sealed blocks, as if the program had changed them.
+    fn unseal(&mut self, from: usize, to: usize) {
+        for at in (from..to).step_by(self.block) {
+            let block = self.table.block_at(at).expect("sealed blocks are paged");
+            self.bring_back(block);
+            self.change(block);
         }
     }
 
@@ -125,6 +146,10 @@ impl Engine {
         let (met, mut rest): (Vec<Mapped>, Vec<Mapped>) = std::mem::take(&mut self.files)
             .into_iter()
             .partition(|file| file.first < end && first < file.end);
+        // A file may be met in several parts, but its number is free only once.
+        let mut origins: Vec<u8> = met.iter().map(Mapped::origin).collect();
+        origins.sort_unstable();
+        origins.dedup();
         for file in met {
             let origin = file.origin;
             for (first, end) in [(file.first, first), (end, file.end)] {
@@ -133,11 +158,13 @@ impl Engine {
                     rest.push(Mapped { first, end, origin, slot });
                 }
             }
-            if rest.iter().all(|other| other.origin != origin) {
+        }
+        self.files = rest;
+        for origin in origins {
+            if !self.is_file(origin) {
                 self.io.remove_store(origin, Box::new(Gone));
             }
         }
-        self.files = rest;
     }
 
     /// The program has written to a sealed block, which is in memory.
@@ -259,15 +286,23 @@ impl Pager {
         self.mailbox.ask_for(start, len, Engine::unmap_sealed)
     }
 
-    /// Stops paging the sealed parts of a range, at most `most` of them, and returns them. The
-    /// caller then maps something over all of these at once. Until then, threads that touch such a
-    /// part see the file's bytes, or wait. Other parts, which the program has changed, stay paged,
-    /// as ordinary memory; so do the shortest sealed parts, if there are more than `most`.
+    /// Stops paging the sealed parts of a range, at most `most` of them, in whole units of `unit`
+    /// bytes, and returns them. The caller then maps something over all of these at once. Until
+    /// then, threads that touch such a part see the file's bytes, or wait. Other units, of which
+    /// the program has changed a part, stay paged, as ordinary memory; so do the shortest sealed
+    /// parts, if there are more than `most`.
     ///
     /// # Errors
     /// The range is not completely paged.
-    pub fn leave_sealed(&self, start: usize, len: usize, most: usize) -> Result<Vec<(usize, usize)>, Error> {
-        self.mailbox.ask_for(start, len, move |engine, first, end| engine.leave_sealed(first, end, most))
+    pub fn leave_sealed(
+        &self,
+        start: usize,
+        len: usize,
+        unit: usize,
+        most: usize,
+    ) -> Result<Vec<(usize, usize)>, Error> {
+        let leave = move |engine: &mut Engine, first, end| engine.leave_sealed(first, end, unit, most);
+        self.mailbox.ask_for(start, len, leave)
     }
 
     /// From now on the program may change a part of a sealed range, which does not change the file.

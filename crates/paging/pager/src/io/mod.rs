@@ -467,6 +467,7 @@ impl Io {
     /// Removes a store that was [added](Self::add_store) and is no longer read; `gone` takes its
     /// place.
     pub fn remove_store(&mut self, origin: u8, gone: Box<dyn Store>) {
+        assert!(!self.free_origins.contains(&origin), "store {origin} is removed twice");
         self.stores[usize::from(origin)] = gone;
         self.free_origins.push(origin);
     }

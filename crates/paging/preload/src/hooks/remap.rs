@@ -6,7 +6,6 @@ use crate::arena::{self, ARENA};
 use crate::maps::{
     LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, is_served, map, munmap,
 };
-use crate::private::rights_within;
 use crate::rights::mprotect;
 use crate::{borrowed, paged, set_errno, setup, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
@@ -386,7 +385,13 @@ unsafe fn mremap_private(
     let (old_len, new_len) = (old_len.next_multiple_of(page_bytes()), new_len.next_multiple_of(page_bytes()));
     let arena = ARENA.lock();
     let (file, offset) = arena.files.privates.under(from, from + old_len)?;
-    let is_paged = arena.is_file(from, from + old_len);
+    let moved = old_len.min(new_len);
+    let rights = arena.rights_of(from, from + moved);
+    let with_pages = arena.end_of_file(from).clamp(from, from + moved);
+    let is_to_read = rights.iter().all(|(_, _, prot)| prot & libc::PROT_WRITE == 0);
+    if is_to_read && arena.changed_within(from, with_pages).is_empty() {
+        return None;
+    }
     drop(arena);
     if let Some(errno) = refusal(from, old_len, new_len, flags, new) {
         set_errno(errno);
@@ -401,8 +406,6 @@ unsafe fn mremap_private(
         set_errno(libc::ENOMEM);
         return Some(failed());
     }
-    let moved = old_len.min(new_len);
-    let rights = if is_paged { Vec::new() } else { rights_within(from, from + moved) };
     let fixed = if flags & libc::MREMAP_FIXED != 0 { MAP_FIXED } else { 0 };
     let place = if fixed != 0 { new } else { 0 } as *mut c_void;
     // SAFETY: the caller gives a fixed place up; otherwise a free one is chosen.
@@ -411,7 +414,7 @@ unsafe fn mremap_private(
         return Some(to);
     }
     let arena = ARENA.lock();
-    let changed = arena.changed_within(from, arena.end_of_file(from).clamp(from, from + moved));
+    let changed = arena.changed_within(from, with_pages);
     drop(arena);
     // SAFETY: the caller owns both ranges, which do not overlap; the rights of what moves matter no
     // more at the old place.

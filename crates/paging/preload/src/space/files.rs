@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_config::Size;
 use terapage_stats::Counters;
-use terapage_sys::fd::{Fd, Room};
+use terapage_sys::fd::Room;
 use terapage_sys::lease::{self, Lease};
 use terapage_sys::{file, memory, page_bytes, thread};
 
@@ -79,7 +79,7 @@ pub struct Files {
     parts: BTreeMap<usize, Part>,
     /// Bytes of the blocks of parts that the program only reads.
     bytes: usize,
-    /// Private mappings that the program may change, paged or given back.
+    /// Private mappings, paged or given back.
     pub privates: Privates,
 }
 
@@ -92,11 +92,6 @@ impl Files {
     /// memory in use, since the store must hold them once they are changed.
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// The descriptor of the paged file at an address.
-    pub fn fd_of(&self, at: usize) -> Option<c_int> {
-        self.first(at, at + 1).map(|(_, part)| part.lease.fd())
     }
 
     /// Whether any file is paged.
@@ -273,8 +268,8 @@ impl Arena {
         let plain = plain.map_err(|error| format!("it cannot be opened again: {error}"))?;
         let (direct, _) =
             file::past_cache(&plain, offset).map_err(|error| format!("it cannot be read: {error}"))?;
-        let private = if writable { Some(private::open(lease.fd())) } else { None };
-        let private = private.transpose().map_err(|error| format!("it cannot be opened again: {error}"))?;
+        let private = (kind == MAP_PRIVATE).then(|| private::open(lease.fd())).transpose();
+        let private = private.map_err(|error| format!("it cannot be opened again: {error}"))?;
         if self.pager.is_none() {
             self.start();
         }
@@ -294,7 +289,10 @@ impl Arena {
                 let lease = Arc::new(lease);
                 self.files.parts.insert(at, Part { to: at + len, offset, kind, writable, lease });
                 if let Some(file) = private {
-                    self.note_writable(at, at + len, file);
+                    self.files.privates.add(at, at + len, offset, file);
+                }
+                if writable {
+                    self.note_writable(at, at + len);
                     let pager = self.pager.as_ref().expect("it was there");
                     setup::or_fail(pager.let_write(at, whole));
                 }
@@ -361,6 +359,19 @@ impl Arena {
         edges.windows(2).map(|edges| (edges[0], edges[1])).collect()
     }
 
+    /// The rights of a private mapping, part by part.
+    pub fn rights_of(&self, at: usize, to: usize) -> Vec<(usize, usize, c_int)> {
+        let mut rights = Vec::new();
+        for (at, to) in self.file_pieces(at, to) {
+            match self.files.first(at, to).filter(|_| self.is_file(at, to)) {
+                // For the kernel, all that is paged may be written.
+                Some((_, part)) => rights.push((at, to, part.prot())),
+                None => rights.extend(private::rights_within(at, to)),
+            }
+        }
+        rights
+    }
+
     /// Whether all of a range belongs to one mapping of a file that is paged, and that the program
     /// may only read.
     pub fn is_file_to_read(&self, at: usize, to: usize) -> bool {
@@ -378,10 +389,9 @@ impl Arena {
 
     /// Notes that the program may change a range of one paged file. The range begins with a block,
     /// and ends with one or with the mapping.
-    pub fn note_writable(&mut self, at: usize, to: usize, file: Arc<Fd>) {
+    pub fn note_writable(&mut self, at: usize, to: usize) {
         let Some((from, part)) = self.files.first(at, to) else { return };
         let offset = part.offset + (at - from) as u64;
-        self.files.privates.add(at, to, offset, file);
         self.files.cut(from, at, to.next_multiple_of(setup::block()));
         self.files.parts.insert(at, Part { to, offset, writable: true, ..part });
         MAY_BE_CHANGED.store(true, Relaxed);
@@ -398,7 +408,7 @@ impl Arena {
         let changed = if part.writable { setup::or_fail(pager.changed_within(first, end)) } else { vec![] };
         let is_crowded = changed.len() > PARTS_FEW && !memory::has_room_for_mappings(2 * PARTS_MOST);
         let most = if is_crowded { PARTS_FEW } else { PARTS_MOST };
-        let sealed = setup::or_fail(pager.leave_sealed(first, end - first, most));
+        let sealed = setup::or_fail(pager.leave_sealed(first, end - first, setup::block(), most));
         let to = end.min(part.to);
         for &(at, end) in &sealed {
             // The pager has given these up for this, and the file has the same bytes.

@@ -237,9 +237,7 @@ impl Arena {
             Some(false) => {}
             None => return Ok(false),
         }
-        let opened = self.files.fd_of(at).and_then(|fd| open(fd).ok());
-        let Some(file) = opened else { return Ok(false) };
-        self.note_writable(at, to, file);
+        self.note_writable(at, to);
         let Some(pager) = &self.pager else { return Ok(false) };
         let block = setup::block();
         let loose = setup::or_fail(pager.let_write(at, (to - at).next_multiple_of(block)));
@@ -251,7 +249,8 @@ impl Arena {
 /// Maps a file over a range, in place. Returns whether that was possible.
 pub fn map_file_over((at, to): (usize, usize), prot: c_int, kind: c_int, fd: RawFd, offset: u64) -> bool {
     // The kernel would refuse what exceeds all memory, though most of it is never written.
-    let flags = kind | MAP_FIXED | if prot & PROT_WRITE != 0 { MAP_NORESERVE } else { 0 };
+    // (All parts of a mapping have this flag, so that they are one mapping again where they meet.)
+    let flags = kind | MAP_FIXED | if kind == MAP_PRIVATE { MAP_NORESERVE } else { 0 };
     // SAFETY: the callers have given the range up for this.
     let mapped = unsafe {
         libc::syscall(libc::SYS_mmap, at, to - at, i64::from(prot), i64::from(flags), i64::from(fd), offset)
