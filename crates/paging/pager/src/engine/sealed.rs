@@ -60,10 +60,10 @@ impl Engine {
         self.restore(first, end)
     }
 
-    /// Gives the sealed ones of some blocks up, as at most `most` ranges of whole `units`, which are
-    /// returned. Their pages stay in the program until the caller maps something over all of them,
-    /// which the caller does at once. The other blocks, which the program has changed, are ordinary
-    /// ones from now on.
+    /// Gives the sealed ones of some blocks up, as at most `most` ranges of whole units of `unit`
+    /// bytes, which are returned. Their pages stay in the program until the caller maps something
+    /// over all of them, which the caller does at once. The other blocks, which the program has
+    /// changed, are ordinary ones from now on.
     fn leave_sealed(
         &mut self,
         first: u32,
