@@ -278,6 +278,10 @@ static size_t size_of(const char *path) {
     return status.st_size;
 }
 
+static struct both map_all(const char *path, int prot) {
+    return map_both(path, size_of(path) / CHUNK * CHUNK, 0, prot);
+}
+
 static void walk(const char *path, int rounds) {
     for (int round = 0; round < rounds; round++) {
         size_t offset = random_below(8) * PAGE, len = size_of(path) - offset;
@@ -287,6 +291,7 @@ static void walk(const char *path, int rounds) {
         struct both it = round ? map_somehow(path, len, offset) : map_both(path, len, offset, PROT_READ | PROT_WRITE);
         write_both(&it, 0, 8);
         calls(&it, path, 40, 0);
+        if (round == 0) fork_both(&it, path, 1);
         same(&it, 0, it.len);
         unmap_both(&it);
         char *other = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -347,6 +352,9 @@ static int is_same(const struct both *it, size_t at) {
 }
 
 static void beside(const char *program, const char *path, const char *seed, const char *seconds) {
+    // One mapping is changed for certain before it goes back to the kernel.
+    struct both first = map_all(path, PROT_READ | PROT_WRITE);
+    write_both(&first, 0, CHUNK);
     pid_t writer;
     char *arguments[] = {(char *)program, "writes", (char *)path, (char *)seed, (char *)seconds, NULL};
     CHECK(posix_spawn(&writer, program, NULL, NULL, arguments, environ) == 0);
@@ -383,6 +391,8 @@ static void beside(const char *program, const char *path, const char *seed, cons
         unmap_both(&it);
     }
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    same(&first, 0, CHUNK);
+    unmap_both(&first);
 }
 
 static void once(const char *path, size_t change) {
@@ -408,10 +418,6 @@ static void expect_end(pid_t child) {
     int status;
     CHECK(child >= 0);
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-static struct both map_all(const char *path, int prot) {
-    return map_both(path, size_of(path) / CHUNK * CHUNK, 0, prot);
 }
 
 // Changes three of four chunks, so that the rest are many parts of the file.
