@@ -1,7 +1,7 @@
 //! `terapage adopt`: pages a program that is already running.
 
 use crate::cgroup::Cgroup;
-use crate::{complain, library, options::Options, release};
+use crate::{complain, library, options::Options, release, userfaultfd};
 use anyhow::{Context, bail};
 use clap::{Args, ValueHint};
 use rustix::fs::{stat, statvfs};
@@ -32,7 +32,8 @@ Examples:
 
 The program is stopped for some milliseconds. From then on it is paged, and so are the processes
 that it starts, which share the budget. Its memory leaves for the store while it runs, until the
-rest fits into the budget. `terapage release` undoes the adoption of a process. This is experimental:
+rest fits into the budget. `terapage release` undoes the adoption of a process. A user without the
+right to page adopts a program in guarded mode, as `terapage run` pages it. This is experimental:
 docs/rescue.md has the limits. Do not adopt shells, make, or others that start very many programs.
 
 Exit status:
@@ -125,7 +126,8 @@ impl Plan {
         let fault = std::env::var("TERAPAGE_ADOPT_FAULT").ok().and_then(|number| number.parse().ok());
         // An interrupted command would leave the program's threads in the middle of its work.
         let _signals = Quiet::begin();
-        adopt(&Wish { pid, host: &self.host, settings: &self.texts, table, fault })
+        let guards = userfaultfd::is_forced();
+        adopt(&Wish { pid, host: &self.host, settings: &self.texts, table, guards, fault })
     }
 
     fn adopt_one(&self, pid: u32) -> anyhow::Result<ExitCode> {
@@ -240,6 +242,9 @@ pub fn used_bytes(pid: u32) -> u64 {
 /// Shows how far the hosts are, until all are done.
 fn follow(adopted: &[Adopted], who: &str) {
     let began = Instant::now();
+    if adopted.iter().any(|one| one.is_guarded) {
+        complain(userfaultfd::GUARDED_ADOPTED);
+    }
     let pause = adopted.iter().map(|one| one.pause).max().unwrap_or_default().as_secs_f64() * 1e3;
     let mut shown = false;
     loop {

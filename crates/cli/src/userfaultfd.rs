@@ -93,14 +93,22 @@ pub fn features() -> Result<u64, Refusal> {
 /// What is said of guarded mode.
 pub const GUARDED: &str = "without rights: system calls are guarded";
 
+/// What is said of programs that are adopted in guarded mode.
+pub const GUARDED_ADOPTED: &str = "without rights: system calls are guarded, and what the program executes from now \
+                                   on gains no rights (no_new_privs)";
+
+/// Whether a test wants to know how it is without the right (`TERAPAGE_GUARD=force`).
+pub fn is_forced() -> bool {
+    std::env::var_os("TERAPAGE_GUARD").is_some_and(|wish| wish == "force")
+}
+
 /// Whether programs are paged without the right: this user lacks it, or a test wants to know how
 /// that is (`TERAPAGE_GUARD=force`).
 pub fn guards() -> bool {
-    let is_forced = std::env::var_os("TERAPAGE_GUARD").is_some_and(|wish| wish == "force");
     let is_upwards =
         || std::fs::read_to_string("/proc/sys/vm/legacy_va_layout").is_ok_and(|text| text.trim() != "0");
     reaches_guarded()
-        && (is_forced || matches!(features(), Err(Refusal::Permission)))
+        && (is_forced() || matches!(features(), Err(Refusal::Permission)))
         && terapage_sys::userfaultfd::may_serve_programs()
         // Guarded programs are known by the layout of their addresses.
         && !is_upwards()

@@ -3,6 +3,12 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+/// In place of the name of a hosted program, followed by the address of the report in hexadecimal
+/// digits: a program that was adopted, and one that is guarded.
+pub const USUAL: &str = "adopt:";
+/// See [`USUAL`].
+pub const GUARDED: &str = "g-adopt:";
+
 /// Bytes of the text in a report.
 pub const TEXT_MOST: usize = 480;
 /// Bytes of the report; the orders follow.
@@ -49,6 +55,12 @@ pub struct Orders {
     pub code: Ranges,
     /// The memory that is to be paged.
     pub data: Ranges,
+    /// In guarded mode: where calls' pointers may lie that name such memory.
+    pub near: Ranges,
+    /// Whether the program is paged in guarded mode: there is no right to page.
+    pub is_guarded: bool,
+    /// Whether it is a Go program.
+    pub is_go: bool,
     /// Whether the host must fail before it sets the filter (for tests).
     pub fails: bool,
 }
@@ -56,8 +68,11 @@ pub struct Orders {
 impl Orders {
     /// The orders as words.
     pub fn to_words(&self) -> Vec<u64> {
-        let mut words = vec![self.code.len() as u64, self.data.len() as u64, self.fails.into()];
-        words.extend(self.code.iter().chain(&self.data).flat_map(|&(from, to)| [from, to]));
+        let lists = [&self.code, &self.data, &self.near];
+        let flags = [self.is_guarded, self.is_go, self.fails];
+        let mut words: Vec<u64> = lists.iter().map(|list| list.len() as u64).collect();
+        words.extend(flags.map(u64::from));
+        words.extend(lists.into_iter().flatten().flat_map(|&(from, to)| [from, to]));
         words
     }
 
@@ -68,11 +83,14 @@ impl Orders {
     pub unsafe fn read(at: *const u64) -> Orders {
         // SAFETY: the caller has the words there.
         let word = |index: usize| unsafe { at.add(index).read() };
-        let (code, data) = (word(0) as usize, word(1) as usize);
-        let ranges = |from: usize, count: usize| {
-            (0..count).map(|index| (word(from + 2 * index), word(from + 2 * index + 1))).collect()
-        };
-        Orders { code: ranges(3, code), data: ranges(3 + 2 * code, data), fails: word(2) != 0 }
+        let mut next = 6;
+        let [code, data, near] = [0, 1, 2].map(|list| {
+            let first = next;
+            next += 2 * word(list) as usize;
+            (first..next).step_by(2).map(|index| (word(index), word(index + 1))).collect()
+        });
+        let [is_guarded, is_go, fails] = [3, 4, 5].map(|index| word(index) != 0);
+        Orders { code, data, near, is_guarded, is_go, fails }
     }
 }
 
@@ -82,7 +100,14 @@ mod tests {
 
     #[test]
     fn orders_are_read_as_they_were_written() {
-        let orders = Orders { code: vec![(1, 2), (3, 4)], data: vec![(5, 6)], fails: true };
+        let orders = Orders {
+            code: vec![(1, 2), (3, 4)],
+            data: vec![(5, 6)],
+            near: vec![(4, 8)],
+            is_guarded: true,
+            is_go: false,
+            fails: true,
+        };
         let words = orders.to_words();
         // SAFETY: the words were made just now.
         assert_eq!(unsafe { Orders::read(words.as_ptr()) }, orders);

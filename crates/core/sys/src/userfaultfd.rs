@@ -4,6 +4,7 @@ use crate::fd::Fd;
 use crate::{Error, Result, check};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
+use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::str::FromStr;
@@ -90,13 +91,16 @@ pub struct Userfaultfd {
     features: u64,
 }
 
+/// The device that makes userfaultfds.
+pub const DEVICE: &CStr = c"/dev/userfaultfd";
+
 /// The descriptor of the device, if it is kept open; -1 if not.
-static DEVICE: AtomicI32 = AtomicI32::new(-1);
+static KEPT_DEVICE: AtomicI32 = AtomicI32::new(-1);
 
 fn open_device() -> Option<Fd> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC;
     // SAFETY: the path ends in a zero byte.
-    let at = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/dev/userfaultfd".as_ptr(), flags) };
+    let at = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, DEVICE.as_ptr(), flags) };
     // SAFETY: the descriptor was opened just now.
     (at >= 0).then(|| Fd::adopt(unsafe { OwnedFd::from_raw_fd(at as RawFd) }).ok())?
 }
@@ -104,14 +108,14 @@ fn open_device() -> Option<Fd> {
 /// Opens the device that makes userfaultfds and keeps it open, for a process that is about to lose
 /// the right to open the device.
 pub fn keep_device() {
-    if DEVICE.load(Relaxed) < 0 {
+    if KEPT_DEVICE.load(Relaxed) < 0 {
         open_device().map(keep);
     }
 }
 
 /// Keeps a descriptor of the device open, unless another one is kept. Returns whether it does.
 fn keep(device: Fd) -> bool {
-    let is_kept = DEVICE.compare_exchange(-1, device.raw(), Relaxed, Relaxed).is_ok();
+    let is_kept = KEPT_DEVICE.compare_exchange(-1, device.raw(), Relaxed, Relaxed).is_ok();
     if is_kept {
         std::mem::forget(device);
     }
@@ -120,9 +124,9 @@ fn keep(device: Fd) -> bool {
 
 /// Closes the device that was kept open: this process needs no userfaultfd any more.
 pub fn close_device() {
-    let number = DEVICE.swap(-1, Relaxed);
+    let number = KEPT_DEVICE.swap(-1, Relaxed);
     if number >= 0 {
-        // SAFETY: `keep` has left this descriptor to `DEVICE`, which no longer has it.
+        // SAFETY: `keep` has left this descriptor to `KEPT_DEVICE`, which no longer has it.
         drop(Fd::keep(unsafe { OwnedFd::from_raw_fd(number) }));
     }
 }
@@ -281,7 +285,7 @@ impl Userfaultfd {
         let mut answer = check("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
         if answer.is_err() {
             let opened = open_device();
-            let device = opened.as_ref().map_or(DEVICE.load(Relaxed), Fd::raw);
+            let device = opened.as_ref().map_or(KEPT_DEVICE.load(Relaxed), Fd::raw);
             if device >= 0 {
                 // SAFETY: USERFAULTFD_IOC_NEW (_IO(0xAA, 0)) takes flags.
                 let made = unsafe { libc::syscall(libc::SYS_ioctl, device, 0xAA00, flags) };

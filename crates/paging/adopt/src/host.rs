@@ -4,15 +4,18 @@
 use crate::image::Image;
 use crate::process::Process;
 use crate::remote::Remote;
-use crate::{Why, Wish, passed};
+use crate::{Why, Wish, passed, rights};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
-use terapage_sys::adoption::{Orders, REPORT, TEXT_MOST};
+use terapage_sys::adoption::{self, Orders, REPORT, TEXT_MOST};
 use terapage_sys::userfaultfd::DEVICE_VARIABLE;
 
 /// Bytes of the stack.
 const STACK: usize = 256 << 10;
-/// Bytes for the report, the orders, and the texts on the stack.
+/// Bytes for the report and the orders: 65,530 mappings, the most that a process has by default,
+/// would take fewer.
+const ORDERS: usize = 4 << 20;
+/// Bytes for the texts on the stack.
 const DATA: usize = 256 << 10;
 
 /// Names the table in errors.
@@ -21,6 +24,8 @@ const JOB: &str = "the table of the job's memory cannot be passed";
 /// What is ready for the host's thread.
 pub struct Start {
     pub report: usize,
+    /// Whether the program is paged without the right to page.
+    pub is_guarded: bool,
     entry: usize,
     stack: usize,
 }
@@ -47,18 +52,33 @@ impl Seen {
 }
 
 impl Start {
-    /// Maps the host, its stack and its orders.
-    pub fn make(remote: &mut Remote, image: &Image, wish: &Wish, mut orders: Orders) -> Result<Start, Why> {
-        orders.fails = wish.fault == Some(0);
-        let words: Vec<u8> = orders.to_words().into_iter().flat_map(u64::to_ne_bytes).collect();
-        let data = (REPORT + words.len()).next_multiple_of(4096) + DATA;
+    /// Maps the host, its stack and its orders, which `choose` makes when it is known whether the
+    /// program is guarded; it gets a page of the process.
+    pub fn make(
+        remote: &mut Remote,
+        image: &Image,
+        wish: &Wish,
+        choose: impl FnOnce(bool, usize) -> Result<Orders, Why>,
+    ) -> Result<Start, Why> {
+        let data = ORDERS + DATA;
         let rights = (libc::PROT_READ | libc::PROT_WRITE) as usize;
         let private = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
         let what = "there is no memory for the host";
         let len = data + STACK;
         let report = remote.call(what, libc::SYS_mmap, [0, len, rights, private, usize::MAX, 0])?;
         let base = image.map(remote, report)?;
-        let device = if remote.process.user()? == 0 { None } else { passed::pass_device(remote, report)? };
+        let device = match remote.process.user()? {
+            0 => None,
+            _ if wish.guards => None,
+            _ => passed::pass_device(remote, report)?,
+        };
+        let is_guarded = wish.guards || device.is_none() && rights::lacks(remote, report)?;
+        let mut orders = choose(is_guarded, report)?;
+        orders.fails = wish.fault == Some(0);
+        let words: Vec<u8> = orders.to_words().into_iter().flat_map(u64::to_ne_bytes).collect();
+        if REPORT + words.len() > ORDERS {
+            return Err("it has too many mappings".into());
+        }
         let table = match &wish.table {
             Some(table) => Some((table.setting)(passed::pass(remote, report, &table.fd, JOB)?)),
             None => None,
@@ -70,9 +90,9 @@ impl Start {
         let device = device.and_then(|device| CString::new(format!("{DEVICE_VARIABLE}={device}")).ok());
         settings.extend(device.into_iter().chain(table));
         let path = image.path.as_os_str().as_bytes();
-        let texts = texts(report, wish.pid, path, &settings);
+        let texts = texts((report, is_guarded), wish.pid, path, &settings);
         let stack = put_stack(remote, (report + len, report + data), &texts, auxiliary)?;
-        Ok(Start { report, entry: base + image.entry, stack })
+        Ok(Start { report, is_guarded, entry: base + image.entry, stack })
     }
 
     /// Begins the host's thread, which stays stopped. Returns its number.
@@ -100,9 +120,10 @@ fn auxiliary(process: &Process, image: &Image, base: usize) -> Result<Vec<(u64, 
 }
 
 /// The host's path, and its environment.
-fn texts(report: usize, pid: u32, path: &[u8], settings: &[CString]) -> Vec<Vec<u8>> {
+fn texts((report, is_guarded): (usize, bool), pid: u32, path: &[u8], settings: &[CString]) -> Vec<Vec<u8>> {
     let mut texts = vec![path.to_vec()];
-    texts.push(format!("TERAPAGE_HOSTED=adopt:{report:x}").into_bytes());
+    let how = if is_guarded { adoption::GUARDED } else { adoption::USUAL };
+    texts.push(format!("TERAPAGE_HOSTED={how}{report:x}").into_bytes());
     texts.push(format!("TERAPAGE_ROOT={pid}").into_bytes());
     texts.extend(settings.iter().map(|text| text.as_bytes().to_vec()));
     texts

@@ -14,11 +14,13 @@
 
 mod host;
 mod image;
+mod kept;
 mod memory;
 mod passed;
 mod policy;
 mod process;
 mod remote;
+mod rights;
 mod room;
 mod threads;
 mod trace;
@@ -31,7 +33,7 @@ use std::ffi::CString;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use terapage_sys::adoption::State;
+use terapage_sys::adoption::{Orders, State};
 use threads::{Host, Threads};
 
 /// Why a program cannot be adopted, in words that follow its number and a colon.
@@ -47,6 +49,8 @@ pub struct Wish<'a> {
     pub settings: &'a [CString],
     /// The table in which the processes of a job lease their memory, if there is one.
     pub table: Option<Table<'a>>,
+    /// For tests: whether the program is guarded although there is the right to page.
+    pub guards: bool,
     /// For tests: the number of a step that fails.
     pub fault: Option<usize>,
 }
@@ -64,6 +68,8 @@ pub struct Table<'a> {
 pub struct Adopted {
     process: Process,
     report: usize,
+    /// Whether it is paged without the right to handle the kernel's faults: its calls are guarded.
+    pub is_guarded: bool,
     /// How long its threads were stopped.
     pub pause: Duration,
 }
@@ -99,8 +105,8 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
         }
     };
     let entered = enter(&process, &mut threads, &before.memory, &image, wish);
-    let host = match entered {
-        Ok(host) => host,
+    let (host, is_guarded) = match entered {
+        Ok(entered) => entered,
         Err(why) => {
             undo::undo(&process, &mut threads, &before);
             threads.let_go(&process, false);
@@ -112,27 +118,35 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
     let report = host.report;
     host.let_go();
     drop(urgent);
-    Ok(Adopted { process, report, pause })
+    Ok(Adopted { process, report, is_guarded, pause })
 }
 
-/// Brings in the host, up to the point from which there is no way back.
+/// Brings in the host, up to the point from which there is no way back. Returns its thread, and
+/// whether the program is guarded.
 fn enter(
     process: &Process,
     threads: &mut Threads,
     memory: &[Mapping],
     image: &image::Image,
     wish: &Wish,
-) -> Result<Host, Why> {
+) -> Result<(Host, bool), Why> {
     if memory.iter().any(|mapping| mapping.name.starts_with("/[aio]")) {
         return Err("it has asynchronous I/O (io_setup), which may use its memory at any time".into());
     }
-    let ranges = memory::choose(memory, &threads.stacks());
     let instruction = remote::instruction(process, memory)?;
     let mut remote = remote::Remote::begin(process, threads.chosen(process)?, instruction, wish.fault)?;
-    let start = Start::make(&mut remote, image, wish, ranges)?;
+    let choose = |is_guarded: bool, scratch: usize| {
+        let stacks = match is_guarded {
+            true => threads.guarded_stacks(process, instruction, scratch)?,
+            false => threads.stacks(),
+        };
+        Ok(Orders { is_go: process.is_go(), ..memory::choose(memory, &stacks, is_guarded)? })
+    };
+    let start = Start::make(&mut remote, image, wish, choose)?;
     let thread = start.begin(&mut remote)?;
     remote.end()?;
-    threads.await_host(process, thread, start.report)
+    let host = threads.await_host(process, thread, start.report)?;
+    Ok((host, start.is_guarded))
 }
 
 impl Adopted {

@@ -2,10 +2,12 @@
 
 use crate::Why;
 use crate::memory::{self, Mapping};
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
+use terapage_sys::executable;
 
 /// A process.
 pub struct Process {
@@ -141,6 +143,12 @@ impl Process {
     fn personality(&self) -> Result<u64, Why> {
         let text = self.read("personality")?;
         u64::from_str_radix(text.trim(), 16).map_err(|error| format!("its personality: {error}"))
+    }
+
+    /// Whether it is a Go program.
+    pub fn is_go(&self) -> bool {
+        let path = CString::new(format!("/proc/{}/exe", self.pid)).unwrap_or_default();
+        matches!(executable::cannot_be_paged(&path, &mut |_| {}), Some(executable::Why::Go { .. }))
     }
 
     /// The process's user, whose rights it has.

@@ -83,14 +83,22 @@ impl<'a> Remote<'a> {
         if self.next_fails() {
             return Err(format!("{what}: a fault of a test"));
         }
-        let registers = self.registers_for(number, arguments);
-        trace::set_registers(self.thread, &registers).map_err(|error| system(&error))?;
-        self.step()?;
-        let answer = trace::registers(self.thread).map_err(|error| system(&error))?.rax as i64;
+        let answer = self.answer(number, arguments)?;
         if (-4095..0).contains(&answer) {
             return Err(format!("{what} ({})", std::io::Error::from_raw_os_error(-answer as i32)));
         }
         Ok(answer as usize)
+    }
+
+    /// Makes a call that the kernel may refuse, and returns its answer.
+    ///
+    /// # Errors
+    /// The thread could not make it.
+    pub fn answer(&mut self, number: i64, arguments: [usize; 6]) -> Result<i64, Why> {
+        let registers = self.registers_for(number, arguments);
+        trace::set_registers(self.thread, &registers).map_err(|error| system(&error))?;
+        self.step()?;
+        Ok(trace::registers(self.thread).map_err(|error| system(&error))?.rax as i64)
     }
 
     /// Writes memory of the process.

@@ -176,6 +176,17 @@ impl Threads {
         Ok((thread.number, thread.registers))
     }
 
+    /// All threads, each of which can make calls.
+    ///
+    /// # Errors
+    /// As for [`chosen`](Self::chosen), of any thread.
+    pub fn free(&self, process: &Process) -> Result<Vec<(u32, Registers)>, Why> {
+        if self.all.iter().any(|thread| is_in_sequence(process, thread)) {
+            return Err("its threads are busy (try again)".into());
+        }
+        Ok(self.all.iter().map(|thread| (thread.number, thread.registers)).collect())
+    }
+
     /// The numbers of all threads.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
         self.all.iter().map(|thread| thread.number)
@@ -183,11 +194,7 @@ impl Threads {
 
     /// The stack pointers and the thread pointers of all threads.
     pub fn stacks(&self) -> Vec<Stack> {
-        let stack = |thread: &Stopped| Stack {
-            pointer: thread.registers.rsp,
-            thread_pointer: thread.registers.fs_base,
-        };
-        self.all.iter().map(stack).collect()
+        self.all.iter().map(|thread| Stack::of(&thread.registers)).collect()
     }
 
     /// Lets all threads go on. If the host has the process (`held`), no thread blocks the signal by

@@ -7,22 +7,21 @@
 //! then waits for `terapage release`. At the end it goes, and its seat stays.
 
 use crate::hosting::{AT_MINSIGSTKSZ, least_descriptor, random};
-use crate::raw::raw;
+use crate::raw::{self, raw};
 use crate::start::Passed;
-use crate::{filter, frame, library, place, release, seat, signals, slots, trap};
+use crate::{filter, frame, guard, library, place, release, seat, signals, slots, trap};
 use std::ffi::c_char;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use terapage_preload::adopted;
 use terapage_stats::Stage;
-use terapage_sys::adoption::{Orders, REPORT, Report, State};
-
-/// In place of a program's name: the address of the report, in hexadecimal digits.
-const MARK: &[u8] = b"TERAPAGE_HOSTED=adopt:";
+use terapage_sys::adoption::{GUARDED, Orders, REPORT, Report, State, USUAL};
 
 /// The report, if this thread was begun by `terapage adopt`.
 pub fn report(passed: &Passed) -> Option<&'static Report> {
-    let digits = passed.texts().find_map(|text| text.strip_prefix(MARK))?;
+    let named = passed.texts().find_map(|text| text.strip_prefix(b"TERAPAGE_HOSTED="))?;
+    let ways = [USUAL, GUARDED].into_iter();
+    let digits = ways.filter_map(|way| named.strip_prefix(way.as_bytes())).next()?;
     let at = usize::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     // SAFETY: `terapage adopt` has put the report there, and it stays.
     Some(unsafe { &*(at as *const Report) })
@@ -35,10 +34,16 @@ pub fn report(passed: &Passed) -> Option<&'static Report> {
 pub unsafe fn adopt(passed: &Passed, report: &'static Report, environment: *const *const c_char) -> ! {
     adopted::begin(report);
     // SAFETY: `terapage adopt` has made the environment and the orders, which stay.
-    let orders = unsafe {
-        terapage_preload::begin(environment);
-        Orders::read(std::ptr::from_ref(report).byte_add(REPORT).cast())
-    };
+    let orders = unsafe { Orders::read(std::ptr::from_ref(report).byte_add(REPORT).cast()) };
+    if orders.is_guarded {
+        // This thread's own calls, and those of the threads that it begins, are trapped later.
+        raw::block(!seat::TRAPS);
+    }
+    // SAFETY: as above.
+    unsafe { terapage_preload::begin(environment) };
+    if orders.is_go {
+        guard::has_small_stacks();
+    }
     let fail = |why: &str| adopted::give_up_if_beginning(why);
     if passed.auxiliary(AT_MINSIGSTKSZ).is_some_and(|bytes| bytes > frame::REGISTERS_MOST) {
         fail("the processor has more registers than the host knows");
@@ -54,8 +59,7 @@ pub unsafe fn adopt(passed: &Passed, report: &'static Report, environment: *cons
         fail("there is no right to handle its page faults, or to use the store");
     }
     report.all_bytes.store(adopted::bytes() as u64, Relaxed);
-    let code: Vec<Range<usize>> = orders.code.iter().map(|&(a, b)| a as usize..b as usize).collect();
-    if let Err(errno) = trap_calls(&code, orders.fails) {
+    if let Err(errno) = trap_calls(&orders, passed) {
         trap::close();
         let error = std::io::Error::from_raw_os_error(errno);
         fail(&format!("it cannot have a filter of system calls ({error})"));
@@ -91,13 +95,31 @@ fn wait_for_the_program() {
 }
 
 /// Sets the handler and the filter.
-fn trap_calls(code: &[Range<usize>], fails: bool) -> Result<(), i32> {
-    if !trap::open() || fails {
+fn trap_calls(orders: &Orders, passed: &Passed) -> Result<(), i32> {
+    let ranges = |all: &[(u64, u64)]| -> Vec<Range<usize>> {
+        all.iter().map(|&(from, to)| from as usize..to as usize).collect()
+    };
+    let code = ranges(&orders.code);
+    if !trap::open() || orders.fails {
         return Err(libc::EINVAL);
     }
     signals::clear_actions();
-    // SAFETY: the handler was set just now.
-    unsafe { filter::install_for_all(least_descriptor(), code) }
+    if orders.is_guarded {
+        if let Some(at) = passed.auxiliary(libc::AT_SYSINFO_EHDR) {
+            filter::note_vdso(at);
+        }
+        let near = ranges(&orders.near);
+        // SAFETY: the handler was set just now.
+        unsafe { filter::install_guarded_first(&code, &near)? };
+        guard::adopts(near);
+    }
+    // SAFETY: as above.
+    unsafe { filter::install_for_all(least_descriptor(), &code)? };
+    if orders.is_guarded {
+        terapage_preload::guard::is_set();
+        guard::begin();
+    }
+    Ok(())
 }
 
 /// Ends this thread. Its pointer and its stack stay: they are the seat's.

@@ -30,10 +30,16 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
     // SAFETY: the slot is this thread's, and the program is responsible for its calls.
     unsafe {
         let (number, arguments, context) = ((*slot).number, (*slot).arguments, Slot::context(slot));
+        if number == libc::SYS_rseq && guard::is_adopted() {
+            // Its C library relies on it.
+            return guard::plain(number, arguments);
+        }
         let Some(by) = terapage_calls::hosted(number as usize).and_then(|row| served_by(row, arguments))
         else {
             return match number {
-                libc::SYS_io_uring_setup | libc::SYS_io_setup => Outcome::Answer(error(libc::ENOSYS)),
+                libc::SYS_io_uring_setup | libc::SYS_io_setup if !library::is_released() => {
+                    Outcome::Answer(error(libc::ENOSYS))
+                }
                 libc::SYS_clone => Outcome::Answer(guard::thread(slot, arguments)),
                 _ => guard::plain(number, arguments),
             };

@@ -235,6 +235,22 @@ fn steps(descriptors: u32, code: &[Range<usize>]) -> Vec<Step> {
 /// The code of the host and its libraries that is present when the program begins.
 static OWN_CODE: OnceLock<Vec<Range<usize>>> = OnceLock::new();
 
+/// Whether an address lies in the kernel's vdso.
+pub fn is_vdso(at: usize) -> bool {
+    VDSO.get().is_some_and(|vdso| vdso.contains(&at))
+}
+
+/// The code of the vdso in an adopted program whose calls from there are trapped.
+static VDSO: OnceLock<Range<usize>> = OnceLock::new();
+
+/// Notes where the vdso begins.
+#[cfg(target_env = "musl")]
+pub fn note_vdso(at: usize) {
+    /// Bytes of the vdso, and more.
+    const MOST: usize = 16 << 10;
+    VDSO.set(at..at + MOST).ok();
+}
+
 /// Notes where the code of the host and of its libraries lies.
 pub fn find_own_code() {
     unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, all: *mut libc::c_void) -> i32 {
@@ -376,6 +392,114 @@ pub unsafe fn install_for_all(descriptors: u32, code: &[Range<usize>]) -> Result
     unsafe { set_for(ALL_THREADS, &steps) }
 }
 
+/// Sets the filters of guarded mode in an adopted program, for this thread only: the library's for
+/// the arena, and one for its own code, whose pointers may lie in `near`. [`install_for_all`]
+/// follows.
+///
+/// # Errors
+/// As for [`install_for_all`].
+///
+/// # Safety
+/// As for [`install`].
+#[cfg(target_env = "musl")]
+pub unsafe fn install_guarded_first(code: &[Range<usize>], near: &[Range<usize>]) -> Result<(), i32> {
+    let near = guarded_steps(code, near);
+    if near.len() > seccomp::STEPS_MOST {
+        return Err(libc::E2BIG);
+    }
+    // SAFETY: the caller has set the handler.
+    unsafe { set_for(0, &terapage_preload::guard::in_arena()).and_then(|()| set_for(0, &near)) }
+}
+
+/// What the filter of an adopted program in guarded mode does with a call, which the library's
+/// filter lets pass.
+#[cfg(any(target_env = "musl", test))]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Near {
+    Passes,
+    IsTrapped,
+    /// If one of these arguments (bits) lies in the memory that was there before.
+    Pointers(u8),
+    /// The same of the first argument, or if that lies in the arena.
+    Word,
+}
+
+#[cfg(any(target_env = "musl", test))]
+fn near_kind(number: usize) -> Near {
+    /// All arguments.
+    const ALL: u8 = 0x3f;
+    match (number as i64, guarded(number)) {
+        (libc::SYS_rseq, _) | (_, Guarded::IsTrappedIfPaged) => Near::Word,
+        (_, Guarded::IsTrapped) => Near::IsTrapped,
+        // The other filter refuses them.
+        _ if matches!(kind(number), Kind::IsUnknown(When::Always)) => Near::Passes,
+        _ => match terapage_calls::pointers(number).unwrap_or(ALL) {
+            0 => Near::Passes,
+            pointers => Near::Pointers(pointers),
+        },
+    }
+}
+
+/// The filter of an adopted program in guarded mode. If it is too long, the ranges become one.
+#[cfg(any(target_env = "musl", test))]
+fn guarded_steps(code: &[Range<usize>], near: &[Range<usize>]) -> Vec<Step> {
+    let steps = |near: &[Range<usize>]| {
+        let ends = |kind| match kind {
+            Near::Passes => vec![give(ALLOW)],
+            Near::IsTrapped => vec![give(seccomp::trap(MARK))],
+            Near::Pointers(pointers) => pointers_end(pointers, near),
+            Near::Word => pointers_end(1, &[near, &[GUARDED]].concat()),
+        };
+        let by_kind = || seccomp::by_number(terapage_calls::END, near_kind, ends);
+        seccomp::by_number(
+            terapage_calls::END,
+            |number| near_kind(number) == Near::Passes,
+            |passes| if passes { vec![give(ALLOW)] } else { [from_program(code), by_kind()].concat() },
+        )
+    };
+    let all = steps(near);
+    match (near.first(), near.last()) {
+        (Some(first), Some(last)) if all.len() > seccomp::STEPS_MOST => {
+            steps(std::slice::from_ref(&(first.start..last.end)))
+        }
+        _ => all,
+    }
+}
+
+/// Traps a call if one of these arguments (bits) lies in one of the ranges.
+#[cfg(any(target_env = "musl", test))]
+fn pointers_end(pointers: u8, ranges: &[Range<usize>]) -> Vec<Step> {
+    let arguments = (0..6).filter(|index| pointers >> index & 1 != 0);
+    let tests = arguments.flat_map(|index| ranges.iter().flat_map(move |range| pointer_end(index, range)));
+    tests.chain([give(ALLOW)]).collect()
+}
+
+/// Traps a call if an argument lies in a range.
+#[cfg(any(target_env = "musl", test))]
+fn pointer_end(index: u8, range: &Range<usize>) -> Vec<Step> {
+    let halves = |at: usize| ((at >> 32) as u32, at as u32);
+    let ((first, low), (last, last_low)) = (halves(range.start), halves(range.end - 1));
+    let trap = give(seccomp::trap(MARK));
+    if first != last {
+        // More than what lies in the range, but rarely.
+        return vec![
+            load(argument(index) + 4),
+            branch(FROM, first, 0, 2),
+            branch(FROM, last + 1, 1, 0),
+            trap,
+        ];
+    }
+    vec![
+        load(argument(index) + 4),
+        branch(IS, first, 0, 5),
+        load(argument(index)),
+        branch(FROM, low, 0, 3),
+        branch(FROM, last_low, 0, 1),
+        branch(IS, last_low, 0, 1),
+        trap,
+    ]
+}
+
 unsafe fn set_for(flags: usize, steps: &[Step]) -> Result<(), i32> {
     // SAFETY: the caller has set the handler.
     unsafe {
@@ -454,6 +578,47 @@ mod tests {
         assert_eq!(run(&steps, libc::SYS_rseq, CODE, &[]), ALLOW);
         assert_eq!(run(&steps, libc::SYS_clone3, CODE, &[]), seccomp::refuse(libc::ENOSYS));
         assert_eq!(run(&steps, libc::SYS_read, CODE, &[]), ALLOW);
+    }
+
+    #[test]
+    fn pointers_of_an_adopted_program_in_guarded_mode_are_trapped() {
+        const PLACE: usize = 0x7f12_3456_7000;
+        let code: Vec<_> = (0..100).map(|n| PLACE + n * 0x10_0000..PLACE + n * 0x10_0000 + 0x2000).collect();
+        let near = [
+            0x1234_5000..0x1235_5000,
+            0xc0_0000_0000..0xc0_0400_0000,
+            0x5555_ffff_f000..0x5556_0000_1000,
+            0x7f12_f000_0000..0x7f13_0000_0000,
+        ];
+        let steps = guarded_steps(&code, &near);
+        assert!(steps.len() < seccomp::STEPS_MOST, "{} steps", steps.len());
+        const STACK: usize = 0x7ffc_0000_0000;
+        for place in [PLACE, PLACE + 99 * 0x10_0000 + 0x1fff, CODE, AREA.start] {
+            let answer = |number, arguments: &[usize]| run(&steps, number, place, arguments);
+            for at in near.iter().flat_map(|range| [range.start, range.end - 1]) {
+                assert_eq!(answer(libc::SYS_read, &[3, at, 8]), TRAP, "{at:x}");
+                assert_eq!(answer(libc::SYS_recvfrom, &[3, STACK, 8, 0, 0, at]), TRAP, "{at:x}");
+                assert_eq!(answer(libc::SYS_read, &[at, STACK, at]), ALLOW, "{at:x}");
+                assert_eq!(answer(libc::SYS_rseq, &[at]), TRAP, "{at:x}");
+                assert_eq!(run(&steps, libc::SYS_read, 1 << 46, &[3, at, 8]), ALLOW);
+            }
+            for at in [0, STACK, 0x1234_4fff, 0x1235_5000, 0xc0_0400_0000, 0x7f13_0000_0000] {
+                assert_eq!(answer(libc::SYS_read, &[3, at, 8]), ALLOW, "{at:x}");
+                assert_eq!(answer(libc::SYS_set_tid_address, &[at]), ALLOW, "{at:x}");
+            }
+            assert_eq!(answer(libc::SYS_set_tid_address, &[GUARDED.start]), TRAP);
+            for number in [libc::SYS_readv, libc::SYS_clone, libc::SYS_io_uring_setup, libc::SYS_execve] {
+                assert_eq!(answer(number, &[3, STACK]), TRAP, "{number}");
+            }
+            assert_eq!(answer(libc::SYS_getpid, &[]), ALLOW);
+            // The other filter refuses it.
+            assert_eq!(answer(libc::SYS_clone3, &[near[0].start]), ALLOW);
+        }
+        // Too much code for more than one range.
+        let long: Vec<_> = (0..500).map(|n| PLACE + n * 0x1_0000..PLACE + n * 0x1_0000 + 0x2000).collect();
+        let steps = guarded_steps(&long, &near);
+        assert!(steps.len() < seccomp::STEPS_MOST, "{} steps", steps.len());
+        assert_eq!(run(&steps, libc::SYS_read, PLACE, &[3, near[1].start, 8]), TRAP);
     }
 
     #[test]

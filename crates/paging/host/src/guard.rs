@@ -16,7 +16,9 @@ use crate::{frame, library, own_memory, place, seat};
 use std::arch::{asm, global_asm};
 use std::mem::offset_of;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Release};
+use terapage_calls::{Memory, Outcome as Outcomes};
 use terapage_sys::hosting::{GATE, GUARDED, GuardedCall, IS_CROWDED, LOOKS, MADE_BY_THREAD};
 
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -31,9 +33,62 @@ pub fn is_active() -> bool {
     IS_ACTIVE.load(Relaxed)
 }
 
+/// Where pointers of an adopted program lie that may name paged memory.
+static NEAR: OnceLock<Vec<Range<usize>>> = OnceLock::new();
+
+/// Notes that this is an adopted program, and where such pointers lie.
+#[cfg(target_env = "musl")]
+pub fn adopts(near: Vec<Range<usize>>) {
+    NEAR.set(near).ok();
+}
+
 /// Whether memory may be absent when the kernel touches it.
 pub fn may_be_absent(at: usize, len: usize) -> bool {
-    is_active() && at < GUARDED.end && at.saturating_add(len) > GUARDED.start
+    let meets = |range: &Range<usize>| at < range.end && at.saturating_add(len) > range.start;
+    is_active() && (meets(&GUARDED) || NEAR.get().is_some_and(|near| near.iter().any(meets)))
+}
+
+/// Whether this is an adopted program in guarded mode.
+pub fn is_adopted() -> bool {
+    NEAR.get().is_some()
+}
+
+/// What a call names, as far as it is known without the seat.
+struct Named {
+    /// Whether any of it may be paged.
+    is_paged: bool,
+}
+
+impl Memory for Named {
+    fn range(&mut self, range: terapage_calls::Range) -> bool {
+        self.is_paged |= library::meets(range.start, range.len);
+        !self.is_paged
+    }
+
+    fn read(&mut self, at: usize, into: &mut [u8]) -> bool {
+        let is_read = raw::carry(at, into.as_mut_ptr() as usize, into.len()) == into.len() as isize;
+        self.is_paged |= !is_read;
+        is_read
+    }
+
+    fn is_self(&mut self, _pid: i32) -> bool {
+        true
+    }
+}
+
+/// Whether a call of an adopted program needs no pins: it names no memory that may be paged, and no
+/// register that is left over makes the library's filter trap it once more.
+pub fn needs_no_pins(number: i64, arguments: [usize; 6]) -> bool {
+    let lies_in_arena = |&argument: &usize| GUARDED.contains(&argument);
+    let mut named = Named { is_paged: false };
+    is_adopted()
+        && number != libc::SYS_vmsplice
+        && !arguments.iter().any(lies_in_arena)
+        && matches!(
+            terapage_calls::visit(number as usize, &arguments, &mut named),
+            Outcomes::Known | Outcomes::Kept | Outcomes::Partly
+        )
+        && !named.is_paged
 }
 
 /// A call under way. A thread has several if signals interrupt calls.
@@ -358,6 +413,15 @@ const STACK: usize = 16 << 20;
 /// The same of a Go program, whose threads begin on small stacks.
 const GO_STACK: usize = 64 << 10;
 
+/// Whether threads begin on small stacks, as in a Go program that was adopted.
+static SMALL_STACKS: AtomicBool = AtomicBool::new(false);
+
+/// Notes that threads begin on small stacks.
+#[cfg(target_env = "musl")]
+pub fn has_small_stacks() {
+    SMALL_STACKS.store(true, Relaxed);
+}
+
 /// Keeps the stack of a thread that begins in memory, and the words into which the kernel writes
 /// its number. Returns an error (`errno`), or 0.
 ///
@@ -372,7 +436,8 @@ pub unsafe fn keep(flags: usize, stack: usize, parent: usize, child: usize) -> i
     unsafe extern "C" fn keep(request: usize) {
         // SAFETY: the request comes from below.
         let request = unsafe { &mut *(request as *mut Request) };
-        let most = if place::has_go() { GO_STACK } else { STACK };
+        let is_small = place::has_go() || SMALL_STACKS.load(Relaxed);
+        let most = if is_small { GO_STACK } else { STACK };
         request.errno = library::thread(request.stack, most, &request.words);
     }
     let has = |wanted: i32| flags & wanted as usize != 0;

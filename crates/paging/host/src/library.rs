@@ -209,3 +209,23 @@ pub unsafe fn copy(at: usize, own: usize, len: usize, writes: bool) -> usize {
     // SAFETY: the library has this function.
     unsafe { function::<Copy>(&COPY)(at, own, len, writes) }
 }
+
+/// Whether a range has memory that is paged, or will be. It is called with any thread pointer.
+#[cfg(target_env = "musl")]
+pub fn meets(at: usize, len: usize) -> bool {
+    terapage_preload::guard::meets(at, len)
+}
+
+/// Only the host for musl adopts programs.
+#[cfg(not(target_env = "musl"))]
+pub fn meets(_at: usize, _len: usize) -> bool {
+    true
+}
+
+/// Whether the program was adopted and released: its memory is not paged any more.
+pub fn is_released() -> bool {
+    #[cfg(target_env = "musl")]
+    return terapage_preload::release::is_released();
+    #[cfg(not(target_env = "musl"))]
+    return false;
+}

@@ -7,7 +7,7 @@
 //! difference: the address of the call.
 
 use crate::frame::Context;
-use crate::{guard, raw};
+use crate::{guard, library, raw};
 use std::arch::naked_asm;
 
 /// Bytes below a stack's pointer that belong to the code that runs there (System V ABI).
@@ -36,6 +36,12 @@ pub struct Call {
 
 fn frame_of(context: &Context) -> usize {
     (context.rsp - RED_ZONE - size_of::<Frame>()) & !15
+}
+
+/// Whether what a call needs on the thread's stack is there, also in guarded mode.
+pub fn has_room(context: &Context) -> bool {
+    let (at, len) = (frame_of(context), size_of::<Frame>());
+    !guard::may_be_absent(at, len) || !library::meets(at, len)
 }
 
 /// Where the data of a call will lie.

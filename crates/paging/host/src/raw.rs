@@ -137,7 +137,7 @@ fn copy(at: usize, own: usize, len: usize, writes: bool) -> usize {
 }
 
 /// Has the kernel copy within this process, as far as the memory is there.
-fn carry(from: usize, to: usize, len: usize) -> isize {
+pub fn carry(from: usize, to: usize, len: usize) -> isize {
     let from = libc::iovec { iov_base: from as *mut libc::c_void, iov_len: len };
     let to = libc::iovec { iov_base: to as *mut libc::c_void, iov_len: len };
     // SAFETY: the kernel checks the addresses.

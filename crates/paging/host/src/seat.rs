@@ -110,7 +110,7 @@ pub unsafe fn with(work: unsafe extern "C" fn(usize), argument: usize) {
 }
 
 /// The signal of trapped calls.
-const TRAPS: u64 = 1 << (libc::SIGSYS - 1);
+pub const TRAPS: u64 = 1 << (libc::SIGSYS - 1);
 
 /// Whether the calling thread has the seat.
 pub fn is_taken() -> bool {

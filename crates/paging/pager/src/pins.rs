@@ -273,6 +273,18 @@ impl Pins {
         }
     }
 
+    /// Calls `each` with the pinned parts of a range.
+    pub fn each_within(&self, from: usize, to: usize, mut each: impl FnMut(usize, usize)) {
+        for slot in &self.slots[..self.used.load(SeqCst)] {
+            for [start, end] in &slot.ranges[..slot.count.load(Acquire)] {
+                let (start, end) = (start.load(Relaxed).max(from), end.load(Relaxed).min(to));
+                if start < end {
+                    each(start, end);
+                }
+            }
+        }
+    }
+
     /// Whether a thread has any pins.
     pub fn has_any(&self, owner: usize) -> bool {
         self.slots[..self.used.load(Relaxed)].iter().any(|slot| slot.owner.load(Relaxed) == owner)

@@ -217,6 +217,12 @@ pub fn install() -> std::io::Result<()> {
     set_filter(&steps(ends))
 }
 
+/// The steps of the filter for pointers into the arena, which a host sets for an adopted program.
+#[cfg(target_env = "musl")]
+pub fn in_arena() -> Vec<Step> {
+    steps(ends)
+}
+
 /// The most ranges of [`install_within`].
 pub const RANGES: usize = 4;
 

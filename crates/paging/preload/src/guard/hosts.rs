@@ -6,7 +6,7 @@ use super::pieces::{self, BUFFERS, FOURTHS, File, Header, SMALLEST};
 use super::trap::{self, Limit};
 use super::{copy, gate, is_active, is_on, pins};
 use crate::arena::ARENA;
-use crate::locked;
+use crate::{adopted, locked, statics};
 use libc::{c_int, c_long, iovec};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_calls::Pieces;
@@ -243,11 +243,18 @@ pub extern "C" fn terapage_hosted_thread(top: usize, most: usize, words: &[usize
     let mut stack = None;
     if top != 0 {
         let from = top.saturating_sub(most);
-        copy::paged_parts(from, top.saturating_add(ABOVE) - from, |from, to| {
-            if (from..to).contains(&(top - 1)) {
-                stack = Some((from, to));
-            }
-        });
+        if adopted::is_taking_over() {
+            // It is not paged yet.
+            let mut parts = statics::within(from, top.saturating_add(ABOVE) - from);
+            stack = parts.find(|&(from, to)| (from..to).contains(&(top - 1)));
+        }
+        if stack.is_none() {
+            copy::paged_parts(from, top.saturating_add(ABOVE) - from, |from, to| {
+                if (from..to).contains(&(top - 1)) {
+                    stack = Some((from, to));
+                }
+            });
+        }
     }
     let words = words.iter().filter(|&&word| word != 0).map(|&word| (word, word + size_of::<u32>()));
     let kept = stack.into_iter().chain(words).try_for_each(|(from, to)| locked::keep_in_memory(from, to));

@@ -26,7 +26,9 @@ pub fn begin() -> bool {
     let is_there = CODE.contains(&(begin as *const () as usize)) && reaches_guarded();
     let flags = if is_there { personality::get().unwrap_or(0) } else { 0 };
     let has_layout = flags & ADDR_COMPAT_LAYOUT != 0;
-    if (has_layout || is_active() || hosted::is_guarded())
+    // For musl, all programs are hosted, and the host has no loader.
+    if cfg!(not(target_env = "musl"))
+        && (has_layout || is_active() || hosted::is_guarded())
         && let Some(loader) = executable::loader_of(c"/proc/self/exe")
     {
         LOADER.set(loader).ok();

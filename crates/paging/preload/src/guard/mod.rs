@@ -23,6 +23,8 @@ mod pieces;
 mod trap;
 
 pub use copy::is_paged;
+#[cfg(target_env = "musl")]
+pub use filter::in_arena;
 pub use hosts::forks;
 #[cfg(target_env = "musl")]
 pub use hosts::{
@@ -32,14 +34,16 @@ pub use hosts::{
 pub use layout::{executing, stays};
 pub use trap::forget_ended;
 
-use crate::hosted;
+#[cfg(target_env = "musl")]
+use crate::paged;
+use crate::{adopted, hosted};
 use libc::{c_int, c_long, ssize_t};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_pager::pins::Pins;
-use terapage_sys::thread;
 use terapage_sys::userfaultfd;
+use terapage_sys::{page_bytes, thread};
 
 /// Where the arena lies in guarded mode.
 pub use terapage_sys::hosting::GUARDED as ARENA;
@@ -101,6 +105,12 @@ pub fn begin(is_paged: bool) {
     if !layout::begin() || !is_paged {
         return;
     }
+    if adopted::is_beginning() {
+        if !begin_adopted() {
+            adopted::give_up_if_beginning("the addresses for guarded memory are in use");
+        }
+        return;
+    }
     if !is_active() {
         if !gate::open() {
             return;
@@ -116,10 +126,52 @@ pub fn begin(is_paged: bool) {
         thread::leaves_open(libc::SIGSYS);
         ACTIVE.store(true, Relaxed);
     }
+    turn_on();
+}
+
+fn turn_on() {
     copy::begin();
     PINS.get_or_init(|| Pins::new(SLOTS));
     userfaultfd::serve_programs_only();
     ON.store(true, Relaxed);
+}
+
+/// Begins in a program that runs already, all of whose threads are stopped. The host sets the
+/// filter later, for all threads at once, and then calls [`is_set`]. Returns whether the gate is
+/// there.
+fn begin_adopted() -> bool {
+    if !gate::open() {
+        return false;
+    }
+    gate::use_it();
+    thread::leaves_open(libc::SIGSYS);
+    turn_on();
+    true
+}
+
+/// In an adopted program: the filter is in force.
+#[cfg(target_env = "musl")]
+pub fn is_set() {
+    ACTIVE.store(true, Relaxed);
+}
+
+/// Touches what calls have pinned in a part of memory that is about to be paged: it is there, and
+/// nobody changes mappings meanwhile. The kernel could not bring in a page during such a call.
+pub fn bring_pinned(from: usize, to: usize) {
+    let Some(pins) = pins() else { return };
+    pins.each_within(from, to, |from, to| {
+        for page in (from / page_bytes() * page_bytes()..to).step_by(page_bytes()) {
+            // SAFETY: the memory is there, and readable.
+            unsafe { (page as *const u8).read_volatile() };
+        }
+    });
+}
+
+/// Whether a range has any memory that is paged, or will be. It may be called with any thread
+/// pointer.
+#[cfg(target_env = "musl")]
+pub fn meets(at: usize, len: usize) -> bool {
+    paged::meets(at, len)
 }
 
 /// Guards calls on static arrays as well, before they are paged. Returns those that are guarded:

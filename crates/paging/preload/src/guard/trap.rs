@@ -7,7 +7,7 @@
 use super::filter::MARK;
 use super::{cancel, copy, gate, is_on, layout, machine, masks, pieces, pins};
 use crate::arena::ARENA;
-use crate::{locked, paged, private, setup};
+use crate::{adopted, locked, paged, private, setup, statics};
 use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -262,6 +262,20 @@ impl Limit {
     }
 }
 
+impl Touched<'_> {
+    /// Pins a range. Whether that is within the limits.
+    fn pin(&mut self, from: usize, to: usize) -> bool {
+        if Pins::bytes(&self.call) + (to - from) > self.limit.own {
+            return false;
+        }
+        while !self.pins.add(&mut self.call, from, to) {
+            thread::pause().ok();
+        }
+        self.is_crowded = Pins::bytes(&self.call) > FEW && self.pins.all_bytes() > self.limit.all;
+        !self.is_crowded
+    }
+}
+
 impl Memory for Touched<'_> {
     fn range(&mut self, range: Range) -> bool {
         if !paged::meets(range.start, range.len) {
@@ -270,17 +284,17 @@ impl Memory for Touched<'_> {
         if range.kept {
             return locked::keep_in_memory(range.start, range.start.saturating_add(range.len)).is_ok();
         }
+        // What an adopted program had is not paged yet, but may be before the call ends: it is
+        // touched then (`bring_pinned`).
+        let is_early = adopted::is_taking_over();
+        let early = || statics::within(range.start, range.len);
+        if is_early && !early().all(|(from, to)| self.pin(from, to)) {
+            return false;
+        }
         let mut fits = true;
         copy::paged_parts(range.start, range.len, |from, to| {
-            if !fits || Pins::bytes(&self.call) + (to - from) > self.limit.own {
-                fits = false;
-                return;
-            }
-            while !self.pins.add(&mut self.call, from, to) {
-                thread::pause().ok();
-            }
-            if Pins::bytes(&self.call) > FEW && self.pins.all_bytes() > self.limit.all {
-                (fits, self.is_crowded) = (false, true);
+            fits = fits && (is_early && statics::meets(from, to - from) || self.pin(from, to));
+            if !fits {
                 return;
             }
             self.pins.settle(&self.call, || {

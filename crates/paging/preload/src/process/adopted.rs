@@ -11,7 +11,7 @@
 )]
 
 use crate::arena::ARENA;
-use crate::{brk, setup, statics};
+use crate::{brk, guard, setup, statics};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -57,6 +57,11 @@ pub fn begin(report: &'static Report) {
     ADOPTED.store(true, Relaxed);
     BEGINNING.store(std::ptr::from_ref(report) as usize, Relaxed);
     brk::stay();
+}
+
+/// Whether this process is being adopted, and the filter is not set yet.
+pub fn is_beginning() -> bool {
+    BEGINNING.load(Relaxed) != 0
 }
 
 /// Notes that there is no way back: from here on an error ends the process.
@@ -144,6 +149,7 @@ pub fn take_over(mut pause: impl FnMut(usize)) {
             let to = (from + PIECE).min(start + len);
             for (from, to) in plain_within(from, to) {
                 for (from, to) in between(&marked, from, to) {
+                    guard::bring_pinned(from, to);
                     ARENA.lock().readmit(from, to);
                 }
             }
