@@ -374,6 +374,32 @@ def refused(bench):
     return ""
 
 
+STEPPED = """
+import os, pathlib, signal, sys, time
+data, seen = bytearray(os.urandom(32 << 20)), []
+signal.signal(signal.SIGTRAP, lambda *_: seen.append(1))
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGTRAP)
+print(len(data), seen)
+"""
+
+
+def stepped(bench):
+    """A program with a handler for SIGTRAP, by which this command's calls in a thread end, still has it."""
+    need_root()
+    goes_on = bench.path("goes-on")
+    with Child([INTERPRETER, "-c", STEPPED, goes_on], bench.place) as child:
+        wait_for(lambda: child.output() == "ready\n", "the program has begun")
+        said, status = adopt(bench, child.pid, "16M")
+        check(status == 0 and handles(child.pid, signal.SIGTRAP), f"status {status}: {said}")
+        pathlib.Path(goes_on).touch()
+        status = bench.end(child)
+        check((status, child.output()) == (0, f"ready\n{32 << 20} [1]\n"), f"status {status}: {child.output()} {child.last_words()}")
+    return ""
+
+
 GROWS = """
 import os, sys, time
 parts = []
@@ -567,6 +593,7 @@ BODIES = {
     "adopt-moments": at_moments,
     "adopt-undone": undone,
     "adopt-interrupted": interrupted,
+    "adopt-stepped": stepped,
     "adopt-sort": sort,
     "adopt-python": python,
     "adopt-refused": refused,

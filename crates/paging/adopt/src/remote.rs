@@ -1,7 +1,7 @@
 //! System calls that a stopped thread of another process makes for this one.
 //!
 //! The thread executes a `syscall` instruction that its process has (in the kernel's vdso), step by
-//! step, with all signals blocked. Its registers are put back at the end.
+//! step, with all other signals blocked. Its registers are put back at the end.
 
 use crate::Why;
 use crate::memory::Mapping;
@@ -13,6 +13,10 @@ use std::time::Duration;
 const CALL_MOST: Duration = Duration::from_secs(10);
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+
+/// The signal by which a step ends. If a thread blocked it, the kernel would take the program's
+/// handler for it away.
+const STEPS: u64 = 1 << (libc::SIGTRAP - 1);
 
 /// A thread that makes calls.
 pub struct Remote<'a> {
@@ -49,7 +53,7 @@ impl<'a> Remote<'a> {
         fault: Option<usize>,
     ) -> Result<Remote<'a>, Why> {
         let blocked = trace::blocked(thread).map_err(|error| system(&error))?;
-        trace::block(thread, u64::MAX).map_err(|error| system(&error))?;
+        trace::block(thread, !STEPS).map_err(|error| system(&error))?;
         Ok(Remote { process, thread, registers, blocked, instruction, fault, calls: 0 })
     }
 
