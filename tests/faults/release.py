@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import pathlib
 import random
 import shutil
 import signal
@@ -194,6 +195,22 @@ def by_a_user(bench):
         status = adopt.ended_early(bench, child)
         check((status, child.output()) == (0, "0 wrong\n"), f"status {status}: {child.output()} {child.last_words()}")
     return said.rpartition(": ")[2]
+
+
+def rights(bench):
+    """Memory of a released program is mapped anew without rights in the same place, and then gets rights, which it has."""
+    need_root()
+    program = bench.build("released_rights.c")
+    for run in range(RUNS):
+        goes_on = bench.path(f"goes-on-{run}")
+        with Child([program, goes_on], bench.place) as child:
+            wait_for(lambda: child.output() == "ready\n", "the program has begun")
+            for said, status in (adopt.adopt(bench, child.pid, "16M"), release(bench, child.pid)):
+                check(status == 0, said)
+            pathlib.Path(goes_on).touch()
+            status = bench.end(child)
+            check((status, child.output()) == (0, "ready\nwritten\n"), f"status {status}: {child.output()} {child.last_words()}")
+    return ""
 
 
 STARTS = """
@@ -475,6 +492,7 @@ BODIES = {
     "release-cancelled-cgroup": cancelled_in_a_group,
     "release-user": by_a_user,
     "release-children": children,
+    "release-rights": rights,
     "release-cgroup": of_a_cgroup,
     "release-child": with_a_child,
     "release-refused": refused,

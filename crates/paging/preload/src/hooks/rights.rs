@@ -30,7 +30,7 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
         return refuse(if wrong { libc::EINVAL } else { libc::ENOMEM });
     }
     let to = from + len.next_multiple_of(page_bytes());
-    if len == 0 || !paged::meets(from, to - from) {
+    if len == 0 || !paged::concerns(from, to - from) {
         // SAFETY: the caller keeps the contract of `mprotect`.
         return unsafe { kernel_mprotect(from, len, prot) };
     }
