@@ -410,8 +410,8 @@ pub unsafe fn roll_back(context: &mut Context) {
 
 /// The most bytes of a thread's stack that are kept in memory.
 const STACK: usize = 16 << 20;
-/// The same of a Go program, whose threads begin on small stacks.
-const GO_STACK: usize = 64 << 10;
+/// The same of a Go program, whose threads begin on small stacks, and of a child of `vfork`.
+const SMALL: usize = 64 << 10;
 
 /// Whether threads begin on small stacks, as in a Go program that was adopted.
 static SMALL_STACKS: AtomicBool = AtomicBool::new(false);
@@ -428,22 +428,40 @@ pub fn has_small_stacks() {
 /// # Safety
 /// All signals of the calling thread are blocked.
 pub unsafe fn keep(flags: usize, stack: usize, parent: usize, child: usize) -> i32 {
+    let is_small = place::has_go() || SMALL_STACKS.load(Relaxed);
+    // SAFETY: the caller keeps the contract.
+    unsafe { keep_upper(flags, (stack, if is_small { SMALL } else { STACK }), parent, child) }
+}
+
+/// The same of a process that borrows the memory, and soon executes a program.
+///
+/// # Safety
+/// As for [`keep`].
+pub unsafe fn keep_lent(flags: usize, stack: usize, parent: usize, child: usize) -> i32 {
+    // SAFETY: the caller keeps the contract.
+    unsafe { keep_upper(flags, (stack, SMALL), parent, child) }
+}
+
+/// Keeps the upper part of a stack, of `most` bytes at most, and the words.
+///
+/// # Safety
+/// As for [`keep`].
+unsafe fn keep_upper(flags: usize, (stack, most): (usize, usize), parent: usize, child: usize) -> i32 {
     struct Request {
         stack: usize,
+        most: usize,
         words: [usize; 2],
         errno: i32,
     }
     unsafe extern "C" fn keep(request: usize) {
         // SAFETY: the request comes from below.
         let request = unsafe { &mut *(request as *mut Request) };
-        let is_small = place::has_go() || SMALL_STACKS.load(Relaxed);
-        let most = if is_small { GO_STACK } else { STACK };
-        request.errno = library::thread(request.stack, most, &request.words);
+        request.errno = library::thread(request.stack, request.most, &request.words);
     }
     let has = |wanted: i32| flags & wanted as usize != 0;
     let parent = if has(libc::CLONE_PARENT_SETTID | libc::CLONE_PIDFD) { parent } else { 0 };
     let child = if has(libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID) { child } else { 0 };
-    let mut request = Request { stack, words: [parent, child], errno: 0 };
+    let mut request = Request { stack, most, words: [parent, child], errno: 0 };
     // SAFETY: the caller keeps the seat's contract.
     unsafe { seat::with(keep, &raw mut request as usize) };
     request.errno

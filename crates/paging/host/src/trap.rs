@@ -239,7 +239,7 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
             (*context).rsp = stack;
         }
         if guard::is_active() {
-            guard::keep(flags, 0, parent, child);
+            guard::keep_lent(flags, stack, parent, child);
         } else {
             bring((*context).rsp);
         }

@@ -6,7 +6,7 @@ use super::pieces::{self, BUFFERS, FOURTHS, File, Header, SMALLEST};
 use super::trap::{self, Limit};
 use super::{copy, gate, is_active, is_on, pins};
 use crate::arena::ARENA;
-use crate::{adopted, locked, statics};
+use crate::{adopted, locked, setup, statics};
 use libc::{c_int, c_long, iovec};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_calls::Pieces;
@@ -235,35 +235,43 @@ fn received(call: &GuardedCall) -> bool {
 /// The most bytes behind the start of a thread's stack in which its own data lie.
 const ABOVE: usize = 256 << 10;
 
+/// The part of a stack that begins at `top` and has `most` bytes at most that is paged, or will be.
+/// The last bytes may lie in a block that is not, beside other memory.
+fn stack_below(top: usize, most: usize) -> Option<(usize, usize)> {
+    let from = top.saturating_sub(most);
+    let len = top.saturating_add(ABOVE) - from;
+    let gap = 2 * setup::block();
+    let is_near = |&(_, to): &(usize, usize)| top.saturating_sub(to) < gap;
+    if adopted::is_taking_over() {
+        // It is not paged yet.
+        let parts = statics::within(from, len).filter(|&(from, _)| from < top);
+        if let Some(part) = parts.max().filter(is_near) {
+            return Some(part);
+        }
+    }
+    let mut last = None;
+    copy::paged_parts(from, len, |from, to| {
+        if from < top {
+            last = last.max(Some((from, to)));
+        }
+    });
+    last.filter(is_near)
+}
+
 /// Before a thread begins: its stack, which begins at `top` and has `most` bytes at most, and its
 /// words stay in memory. The kernel puts frames of signals there, and writes the words, at times
 /// when it cannot wait. Returns an error (`errno`), or 0.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub extern "C" fn terapage_hosted_thread(top: usize, most: usize, words: &[usize; 2]) -> c_int {
-    let mut stack = None;
-    if top != 0 {
-        let from = top.saturating_sub(most);
-        if adopted::is_taking_over() {
-            // It is not paged yet.
-            let mut parts = statics::within(from, top.saturating_add(ABOVE) - from);
-            stack = parts.find(|&(from, to)| (from..to).contains(&(top - 1)));
-        }
-        if stack.is_none() {
-            copy::paged_parts(from, top.saturating_add(ABOVE) - from, |from, to| {
-                if (from..to).contains(&(top - 1)) {
-                    stack = Some((from, to));
-                }
-            });
-        }
-    }
+    let stack = if top == 0 { None } else { stack_below(top, most) };
     let words = words.iter().filter(|&&word| word != 0).map(|&word| (word, word + size_of::<u32>()));
     let kept = stack.into_iter().chain(words).try_for_each(|(from, to)| locked::keep_in_memory(from, to));
     if let Some(pins) = pins() {
-        let own = std::process::id() as usize;
         let _arena = ARENA.lock();
+        // A child of `vfork` pins, too, and is no thread of this process.
         pins.forget_ended(|thread| {
             // SAFETY: no signal is sent.
-            unsafe { gate::call(libc::SYS_tgkill, [own, thread, 0, 0, 0, 0]) == -(libc::ESRCH as isize) }
+            unsafe { gate::call(libc::SYS_tkill, [thread, 0, 0, 0, 0, 0]) == -(libc::ESRCH as isize) }
         });
     }
     kept.err().map_or(0, |error| error.errno())
