@@ -11,7 +11,7 @@
 )]
 
 use crate::arena::ARENA;
-use crate::{brk, guard, setup, statics};
+use crate::{brk, setup, statics};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -149,7 +149,6 @@ pub fn take_over(mut pause: impl FnMut(usize)) {
             let to = (from + PIECE).min(start + len);
             for (from, to) in plain_within(from, to) {
                 for (from, to) in between(&marked, from, to) {
-                    guard::bring_pinned(from, to);
                     ARENA.lock().readmit(from, to);
                 }
             }

@@ -153,6 +153,7 @@ impl Arena {
     /// Lets the pager page blocks that have no reason any more not to be paged.
     pub(super) fn page_again(&self, from: usize, to: usize) {
         if let Some(pager) = &self.pager {
+            guard::bring_pinned(from, to);
             memory::advise(from, to - from, libc::MADV_DONTFORK);
             setup::or_fail(pager.restore(from, to - from));
         }
