@@ -17,6 +17,7 @@ from release import counters, release
 MIB = 1 << 20
 SAID = "without rights: system calls are guarded"
 USER = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups"]
+COMPILERS = {"dynamic": ["gcc"], "static": ["gcc", "-static"], "musl": ["musl-gcc", "-static"]}
 
 
 def need_user(bench):
@@ -88,9 +89,8 @@ def waits(bench):
     """Threads that are inside calls, with limits and without, when the program is adopted, and later in such calls with their memory out: the bytes are right. Dynamic, static, and with musl."""
     need_user(bench)
     source = os.path.join(SOURCES, "adopted_waits.c")
-    kinds = {"dynamic": ["gcc"], "static": ["gcc", "-static"], "musl": ["musl-gcc", "-static"]}
     done = []
-    for kind, compiler in kinds.items():
+    for kind, compiler in COMPILERS.items():
         if not shutil.which(compiler[0]):
             continue
         program = bench.path(kind)
@@ -99,6 +99,10 @@ def waits(bench):
             happens = bench.path(f"happens-{kind}-{run}")
             with Child([*USER, program, happens], bench.place) as child:
                 wait_for(lambda: child.output() == "ready\n" and waiting(child.pid) >= 12, "all threads wait")
+                # Some calls then go on by restart_syscall, which says nothing of their memory.
+                said, status = adopt.adopt(bench, child.pid, "20M", {"TERAPAGE_ADOPT_FAULT": "1"}, USER)
+                check(status == 125 and "goes on as before" in said, f"status {status}: {said}")
+                wait_for(lambda: waiting(child.pid) >= 12, "all threads wait again")
                 adopted(bench, child, "20M")
                 is_within(child, 20)
                 wait_for(lambda: waiting(child.pid) >= 12, "all threads wait again")
@@ -108,6 +112,48 @@ def waits(bench):
                 check((status, child.output()) == (0, "ready\n0 wrong\n"), f"{kind}, run {run}: status {status}: {child.output()} {child.last_words()}")
         done.append(kind)
     return ", ".join(done)
+
+
+def stacks(bench):
+    """Threads on stacks of threads that had ended before, and a child on a stack in a large mapping: with calls and signals deep there. Dynamic, static, and with musl."""
+    need_user(bench)
+    done = []
+    for kind, compiler in COMPILERS.items():
+        if not shutil.which(compiler[0]):
+            continue
+        program = bench.path(f"stacks-{kind}")
+        words = [*compiler, "-O2", "-pthread", "-o", program, os.path.join(SOURCES, "adopted_stacks.c")]
+        subprocess.run(words, check=True, capture_output=True, timeout=300)
+        for run in range(adopt.RUNS):
+            goes_on = bench.path(f"goes-on-{kind}-{run}")
+            with Child([*USER, program, goes_on], bench.place) as child:
+                wait_for(lambda: child.output() == "ready\n", "the program has begun")
+                adopted(bench, child, "16M")
+                pathlib.Path(goes_on).touch()
+                status = bench.end(child)
+                check((status, child.output()) == (0, "ready\n0 wrong\n"), f"{kind}, run {run}: status {status}: {child.output()} {child.last_words()}")
+        done.append(kind)
+    return ", ".join(done)
+
+
+def aside(bench):
+    """A thread handles a signal on another stack than its usual one, whose place is not known then: it is refused until the handler has ended, and then gets signals deep on its usual stack."""
+    need_user(bench)
+    program = bench.build("adopted_aside.c", "-pthread")
+    for run in range(adopt.RUNS):
+        ends, goes_on = bench.path(f"ends-{run}"), bench.path(f"goes-on-{run}")
+        with Child([*USER, program, ends, goes_on], bench.place) as child:
+            wait_for(lambda: child.output() == "ready\n", "it handles a signal")
+            said, status = adopt.adopt(bench, child.pid, "16M", who=USER)
+            check(status == 125 and "try again" in said and said.count("\n") == 0, f"status {status}: {said}")
+            pathlib.Path(ends).touch()
+            wait_for(lambda: child.output() == "ready\nover\n", "the handler has ended")
+            adopted(bench, child, "16M")
+            is_within(child, 16)
+            pathlib.Path(goes_on).touch()
+            status = bench.end(child)
+            check(status == 0, f"run {run}: status {status}: {child.last_words()}")
+    return ""
 
 
 def calls(bench):
@@ -281,6 +327,8 @@ def undone(bench):
 BODIES = {
     "adopt-guarded": at_random,
     "adopt-guarded-waits": waits,
+    "adopt-guarded-stacks": stacks,
+    "adopt-guarded-aside": aside,
     "adopt-guarded-calls": calls,
     "adopt-guarded-sort": sort,
     "adopt-guarded-python": python,

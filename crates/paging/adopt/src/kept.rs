@@ -5,7 +5,7 @@ use crate::Why;
 use crate::memory::Stack;
 use crate::process::Process;
 use crate::remote::Remote;
-use crate::threads::Threads;
+use crate::threads::{BUSY, Threads};
 use crate::trace::{self, Registers};
 use std::ops::Range;
 use terapage_calls::Memory;
@@ -13,6 +13,11 @@ use terapage_calls::Memory;
 /// The kernel's answer to a call that it goes on with later, with the arguments that it has noted
 /// (`ERESTART_RESTARTBLOCK`). No filter sees those again.
 const GOES_ON: i64 = -516;
+
+/// The calls with such an answer, and the most bytes that one names: those of as many descriptors
+/// as a process may have.
+const GO_ON: [i64; 4] = [libc::SYS_poll, libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_futex];
+const NAMED_MOST: u64 = 8 << 20;
 
 /// `PR_GET_TID_ADDRESS`.
 const GET_TID_ADDRESS: usize = 40;
@@ -30,7 +35,7 @@ impl Threads {
     /// [`remote::instruction`](crate::remote::instruction), `scratch` a page of the process.
     ///
     /// # Errors
-    /// A thread cannot be asked, or runs on a stack on which it could get no signals.
+    /// A thread cannot be asked, or is [busy](BUSY): it handles a signal on its other stack.
     pub fn guarded_stacks(
         &self,
         process: &Process,
@@ -47,6 +52,10 @@ impl Threads {
                 remote.end()?;
                 asked?
             };
+            if aside.as_ref().is_some_and(|aside| aside.contains(&registers.rsp)) {
+                // Where its usual stack lies is not known.
+                return Err(BUSY.into());
+            }
             stack.kept.extend(noted_by_kernel(number));
             named_by_call(process, &registers, &mut stack.kept);
             stack.has_aside = aside.is_some();
@@ -109,8 +118,20 @@ fn named_by_call(process: &Process, registers: &Registers, kept: &mut Vec<Range<
         }
     }
     let Registers { rax, orig_rax, rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
-    if rax as i64 == GOES_ON && orig_rax as i64 >= 0 {
-        let arguments = [rdi, rsi, rdx, r10, r8, r9].map(|argument| argument as usize);
-        terapage_calls::visit(orig_rax as usize, &arguments, &mut Named(process, kept));
+    if rax as i64 != GOES_ON {
+        return;
+    }
+    let arguments = [rdi, rsi, rdx, r10, r8, r9].map(|argument| argument as usize);
+    let mut visit = |number: i64, kept: &mut Vec<Range<u64>>| {
+        terapage_calls::visit(number as usize, &arguments, &mut Named(process, kept));
+    };
+    if orig_rax as i64 != libc::SYS_restart_syscall {
+        return visit(orig_rax as i64, kept);
+    }
+    // An earlier stop has ended the call, too: the number is lost, and the arguments are not.
+    for number in GO_ON {
+        let mut named = Vec::new();
+        visit(number, &mut named);
+        kept.extend(named.into_iter().filter(|range| range.end - range.start <= NAMED_MOST));
     }
 }

@@ -85,11 +85,30 @@ pub struct Progress {
     pub is_done: bool,
 }
 
+/// How often an adoption is tried while threads are busy, and the time between.
+const TRIES: usize = 50;
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// Adopts a program.
 ///
 /// # Errors
 /// Why that is impossible: the program goes on as it was.
 pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
+    let busy = || {
+        let tried = attempt(wish);
+        match &tried {
+            Err(why) if why == threads::BUSY => {
+                std::thread::sleep(PAUSE);
+                None
+            }
+            _ => Some(tried),
+        }
+    };
+    std::iter::repeat_with(busy).take(TRIES).flatten().next().unwrap_or_else(|| Err(threads::BUSY.into()))
+}
+
+/// Tries to adopt a program once.
+fn attempt(wish: &Wish) -> Result<Adopted, Why> {
     let process = Process::find(wish.pid)?;
     process.check()?;
     let image = image::Image::read(wish.host)?;

@@ -21,6 +21,9 @@ const HOST_MOST: Duration = Duration::from_secs(20);
 
 const SIGSYS: u64 = 1 << (libc::SIGSYS - 1);
 
+/// Why a program cannot be adopted at this moment.
+pub const BUSY: &str = "its threads are busy (try again)";
+
 /// Bytes of the instruction that makes a system call.
 const SYSCALL_BYTES: u64 = 2;
 
@@ -172,7 +175,7 @@ impl Threads {
     /// after other code has run.
     pub fn chosen(&self, process: &Process) -> Result<(u32, Registers), Why> {
         let is_free = |thread: &&Stopped| !is_in_sequence(process, thread);
-        let thread = self.all.iter().find(is_free).ok_or("its threads are busy (try again)")?;
+        let thread = self.all.iter().find(is_free).ok_or(BUSY)?;
         Ok((thread.number, thread.registers))
     }
 
@@ -182,7 +185,7 @@ impl Threads {
     /// As for [`chosen`](Self::chosen), of any thread.
     pub fn free(&self, process: &Process) -> Result<Vec<(u32, Registers)>, Why> {
         if self.all.iter().any(|thread| is_in_sequence(process, thread)) {
-            return Err("its threads are busy (try again)".into());
+            return Err(BUSY.into());
         }
         Ok(self.all.iter().map(|thread| (thread.number, thread.registers)).collect())
     }
