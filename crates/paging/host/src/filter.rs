@@ -443,19 +443,23 @@ fn near_kind(number: usize) -> Near {
 /// The filter of an adopted program in guarded mode. If it is too long, the ranges become one.
 #[cfg(any(target_env = "musl", test))]
 fn guarded_steps(code: &[Range<usize>], near: &[Range<usize>]) -> Vec<Step> {
+    let trap = give(seccomp::trap(MARK));
     let steps = |near: &[Range<usize>]| {
         let ends = |kind| match kind {
             Near::Passes => vec![give(ALLOW)],
-            Near::IsTrapped => vec![give(seccomp::trap(MARK))],
+            Near::IsTrapped => vec![trap],
             Near::Pointers(pointers) => pointers_end(pointers, near),
             Near::Word => pointers_end(1, &[near, &[GUARDED]].concat()),
         };
-        let by_kind = || seccomp::by_number(terapage_calls::END, near_kind, ends);
-        seccomp::by_number(
-            terapage_calls::END,
-            |number| near_kind(number) == Near::Passes,
-            |passes| if passes { vec![give(ALLOW)] } else { [from_program(code), by_kind()].concat() },
-        )
+        let mut all = seccomp::by_number(terapage_calls::END, near_kind, ends);
+        // Where the call comes from is asked last, in one place.
+        let len = all.len();
+        for (at, step) in all.iter_mut().enumerate().filter(|(_, step)| **step == trap) {
+            *step = jump(len - at - 1);
+        }
+        all.extend(from_program(code));
+        all.push(trap);
+        all
     };
     let all = steps(near);
     match (near.first(), near.last()) {
