@@ -76,11 +76,10 @@ fn ask(remote: &mut Remote, scratch: usize, stack: &mut Stack) -> Result<Option<
         read.map(|()| u64::from_ne_bytes(bytes)).map_err(|error| format!("{what} ({error})"))
     };
     remote.put(scratch, &[0; STACK_BYTES])?;
-    // Some kernels do not tell. C libraries have the word beside the thread pointer.
-    if remote.answer(libc::SYS_prctl, [GET_TID_ADDRESS, scratch, 0, 0, 0, 0])? == 0 {
-        let at = word(remote, 0)?;
-        stack.kept.push(at..at.saturating_add(WORD));
-    }
+    // Some kernels do not tell (CONFIG_CHECKPOINT_RESTORE).
+    remote.call(what, libc::SYS_prctl, [GET_TID_ADDRESS, scratch, 0, 0, 0, 0])?;
+    let at = word(remote, 0)?;
+    stack.kept.push(at..at.saturating_add(WORD));
     remote.call(what, libc::SYS_sigaltstack, [0, scratch, 0, 0, 0, 0])?;
     let [start, flags, bytes] = [word(remote, 0)?, word(remote, 8)? & 0xffff_ffff, word(remote, 16)?];
     Ok((flags & DISABLED == 0).then(|| start..start.saturating_add(bytes)))
