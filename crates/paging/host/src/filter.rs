@@ -619,7 +619,7 @@ mod tests {
             assert_eq!(answer(libc::SYS_clone3, &[near[0].start]), ALLOW);
         }
         // Too much code for more than one range.
-        let long: Vec<_> = (0..500).map(|n| PLACE + n * 0x1_0000..PLACE + n * 0x1_0000 + 0x2000).collect();
+        let long: Vec<_> = (0..450).map(|n| PLACE + n * 0x1_0000..PLACE + n * 0x1_0000 + 0x2000).collect();
         let steps = guarded_steps(&long, &near);
         assert!(steps.len() < seccomp::STEPS_MOST, "{} steps", steps.len());
         assert_eq!(run(&steps, libc::SYS_read, PLACE, &[3, near[1].start, 8]), TRAP);
