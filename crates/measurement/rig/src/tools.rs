@@ -32,6 +32,7 @@ fn package(name: &str) -> &str {
         "mkfs.btrfs" => "btrfs-progs",
         "qemu-system-x86_64" => "--no-install-recommends qemu-system-x86",
         "dpkg-deb" => "dpkg",
+        "likwid-bench" => "likwid",
         "apt-get" | "apt-cache" => "apt",
         other => other,
     }
@@ -47,6 +48,7 @@ mod tests {
         let says = |name: &str| find_in(name, std::iter::empty()).expect_err("it is nowhere");
         assert_eq!(says("bonnie++"), "bonnie++ is not installed (apt-get install bonnie++)");
         assert_eq!(says("mkfs.xfs"), "mkfs.xfs is not installed (apt-get install xfsprogs)");
+        assert_eq!(says("likwid-bench"), "likwid-bench is not installed (apt-get install likwid)");
         assert!(says("qemu-system-x86_64").contains("qemu-system-x86)"));
         // A directory, or a file that is not a program, does not count.
         assert!(find_in("etc", [PathBuf::from("/")].into_iter()).is_err());
