@@ -121,7 +121,7 @@ fn named_by_call(process: &Process, registers: &Registers, kept: &mut Vec<Range<
         return;
     }
     let arguments = [rdi, rsi, rdx, r10, r8, r9].map(|argument| argument as usize);
-    let mut visit = |number: i64, kept: &mut Vec<Range<u64>>| {
+    let visit = |number: i64, kept: &mut Vec<Range<u64>>| {
         terapage_calls::visit(number as usize, &arguments, &mut Named(process, kept));
     };
     if orig_rax as i64 != libc::SYS_restart_syscall {
