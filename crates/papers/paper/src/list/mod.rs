@@ -272,7 +272,7 @@ mod tests {
         assert!(said.lines().all(|line| line.chars().count() <= COLUMNS), "{said}");
         let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            words.contains("lab run raw --quick, on two virtual processors, busy with other work: 203; 162"),
+            words.contains("lab run raw --quick, on two virtual processors, quiet: 375; 163"),
             "{said}"
         );
         // Each row has all five lines.
