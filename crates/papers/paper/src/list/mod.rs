@@ -271,10 +271,7 @@ mod tests {
         let said = text(&lines);
         assert!(said.lines().all(|line| line.chars().count() <= COLUMNS), "{said}");
         let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(
-            words.contains("lab run raw --quick, on two virtual processors, quiet: 375; 163"),
-            "{said}"
-        );
+        assert!(words.contains("lab run raw --quick, on two virtual processors, quiet: 375; 163"), "{said}");
         // Each row has all five lines.
         for part in ["command", "runs here", "published", "here", "difference"] {
             let count = said.lines().filter(|line| line.trim_start().starts_with(&format!("{part:<12}")));
