@@ -146,6 +146,15 @@ def cages():
     return found
 
 
+def name_of(pid):
+    """The name of a process; nothing once it has ended."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def enforced(bench):
     """--enforce: a job that needs more than its limit is killed, and a line says so; other jobs end normally; nothing remains."""
     need_root()
@@ -186,8 +195,8 @@ def enforced_orphan(bench):
             raise Skipped(child.last_words())
         made = cages() - before
         cgroup = next(path for path in made if os.path.isdir(path))
-        # `terapage run` holds the note too, until it has become `sleep`.
-        wait_for(lambda: len(holders(made - {cgroup})) == 1, "one process alone to hold the note", TIMEOUT_S)
+        # `terapage run` holds the note before its cleaner does, and until it has become `sleep`.
+        wait_for(lambda: [name_of(pid) for pid in holders(made - {cgroup})] == ["terapage-clean"], "the cleaner alone to hold the note", TIMEOUT_S)
         os.kill(holders(made - {cgroup})[0], signal.SIGKILL)
         other = [*bench.command, "run", "--store", bench.store, "--memory", "32M", "--enforce", "--", "true"]
         subprocess.run(other, timeout=TIMEOUT_S, check=True)
