@@ -11,7 +11,7 @@
 //!
 //! Older glibc lets its handler end a thread at any place while such a call is made.
 
-use super::machine::{self, Site};
+use super::machine;
 use super::trap::Action;
 use crate::borrowed;
 use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
@@ -20,6 +20,20 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The signal (glibc's `SIGCANCEL`).
 pub const SIGNAL: c_int = 32;
+
+/// A call at the gate that a cancellation may end (`machine::make`).
+#[repr(C)]
+pub struct Site {
+    pub arguments: [usize; 6],
+    pub number: usize,
+    /// A word that is not 0 if the signal of the cancellation must be sent again.
+    pub came: *mut usize,
+    /// The signal, and room for the number of the process.
+    pub signal: usize,
+    pub process: usize,
+    /// The trapped instruction, or 0.
+    pub place: usize,
+}
 
 /// The C library's handler.
 static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);

@@ -1,5 +1,6 @@
 //! 64-bit Arm.
 
+use crate::guard::cancel::Site;
 use libc::{c_int, mcontext_t};
 use std::mem::offset_of;
 use terapage_sys::hosting::GATE;
@@ -44,20 +45,6 @@ pub fn restorer() -> (c_int, usize) {
 /// code's own, and the return address is in its register (30).
 pub const FRAMES: [u8; 24] =
     [20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 30, 1, 0, 0x0c, 31, 0, 0, 0, 0, 0];
-
-/// A call at the gate that a cancellation may end (`cancel.rs`).
-#[repr(C)]
-pub struct Site {
-    pub arguments: [usize; 6],
-    pub number: usize,
-    /// A word that is not 0 if the signal of the cancellation must be sent again.
-    pub came: *mut usize,
-    /// The signal, and room for the number of the process.
-    pub signal: usize,
-    pub process: usize,
-    /// The trapped instruction, or 0.
-    pub place: usize,
-}
 
 // Makes the call of a site, whose address is in `x19` meanwhile.
 std::arch::global_asm!(

@@ -1,5 +1,6 @@
 //! x86-64.
 
+use crate::guard::cancel::Site;
 use libc::{c_int, mcontext_t};
 use std::mem::offset_of;
 use terapage_sys::hosting::GATE;
@@ -60,20 +61,6 @@ unsafe extern "C" {
 /// above, and the return address there.
 pub const FRAMES: [u8; 24] =
     [20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0, 0x0c, 7, 8, 0x90, 1, 0, 0];
-
-/// A call at the gate that a cancellation may end (`cancel.rs`).
-#[repr(C)]
-pub struct Site {
-    pub arguments: [usize; 6],
-    pub number: usize,
-    /// A word that is not 0 if the signal of the cancellation must be sent again.
-    pub came: *mut usize,
-    /// The signal, and room for the number of the process.
-    pub signal: usize,
-    pub process: usize,
-    /// The trapped instruction, or 0.
-    pub place: usize,
-}
 
 // Makes the call of a site, whose address is in `rbx` meanwhile.
 std::arch::global_asm!(
