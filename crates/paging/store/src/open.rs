@@ -18,7 +18,7 @@ pub struct Terms {
     pub least: usize,
     /// The bytes that the store reserves at once and never exceeds; `None`: it grows.
     pub limit: Option<u64>,
-    /// Whether growing stores leave a tenth of their disks free.
+    /// Whether growing stores leave a part of their disks free.
     pub leaves: bool,
 }
 

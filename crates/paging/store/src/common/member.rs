@@ -77,10 +77,13 @@ pub(crate) enum Why {
 /// A disk's size divided by this is left free, unless the size of the store is given.
 const LEFT_PART: u64 = 10;
 
+/// No more than these bytes are left free: on a large disk a tenth would be more than others need.
+const LEFT_MOST: u64 = 4 << 30;
+
 /// Whether a file system of `size` bytes, of which `free` are free, has `more` bytes for a store
 /// that leaves some free.
 fn has_to_spare(size: u64, free: u64, more: u64) -> bool {
-    free >= more.saturating_add(size / LEFT_PART)
+    free >= more.saturating_add((size / LEFT_PART).min(LEFT_MOST))
 }
 
 impl Kind {
@@ -312,8 +315,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_the_disk_is_left_to_others() {
+    fn a_tenth_of_the_disk_or_4_gib_are_left_to_others() {
         assert!(has_to_spare(1000, 300, 200) && !has_to_spare(1000, 299, 200));
+        let (large, left) = (2 << 40, 4 << 30);
+        assert!(has_to_spare(large, left + 200, 200) && !has_to_spare(large, left + 199, 200));
         let place = tempfile::tempdir().unwrap();
         let mut member = Member::open(place.path()).unwrap();
         member.leave_some();

@@ -34,7 +34,7 @@ impl FileStore {
         Ok(store)
     }
 
-    /// The same store, which leaves a tenth of the disk free.
+    /// The same store, which leaves a tenth of the disk free, or 4 GiB if that is less.
     pub fn leaving_some(mut self) -> FileStore {
         self.member.leave_some();
         self
@@ -59,8 +59,8 @@ fn full(name: String, extents: usize, why: Why) -> Error {
     let mib = (extents * EXTENT) >> 20;
     let why = match why {
         Why::Left => format!(
-            "after {mib} MiB less than a tenth of the disk would be free; free some, use another \
-             --store, or set --store-size"
+            "after {mib} MiB less than a tenth of the disk and less than 4 GiB would be free; free \
+             some, use another --store, or set --store-size"
         ),
         Why::Limit => format!(
             "at most {mib} MiB are allowed (by a quota, or the limit on the size of files: ulimit \
