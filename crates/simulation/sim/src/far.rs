@@ -6,6 +6,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
+use terapage_config::nearest;
+use terapage_farsim::Error::Unknown;
 use terapage_farsim::{Outcome, Parameters, Part, simulate};
 use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
@@ -92,7 +94,11 @@ impl Far {
             if name == "clients" {
                 bail!("--set clients: use --clients");
             }
-            parameters.set(name, value).context("--set")?;
+            let known = nearest(name, parameters.iter().map(|(known, _)| known));
+            match (parameters.set(name, value), known) {
+                (Err(error @ Unknown(_)), Some(known)) => bail!("--set: {error}; did you mean {known}?"),
+                (set, _) => set.context("--set")?,
+            }
         }
         Ok(parameters)
     }
@@ -400,5 +406,7 @@ mod tests {
             let why = format!("{:#}", far.run().unwrap_err());
             assert!(!why.contains('\n'), "{flags}: {why}");
         }
+        let why = format!("{:#}", parse("--set client-nik=4").run().unwrap_err());
+        assert!(why.ends_with("did you mean client-nic?"), "{why}");
     }
 }
