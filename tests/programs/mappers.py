@@ -1,5 +1,6 @@
 """The programs of `mapped-figures`: what each maps, how that is made, and the targets."""
 
+import glob
 import os
 import shutil
 import subprocess
@@ -25,13 +26,14 @@ class Work:
     at: tuple
     tool: str = ""
     apt: str = ""
+    library: str = ""
     pip: str = ""
     outputs: tuple = ()
     options: tuple = ()
 
     def ready(self, python):
         """Raises Missing, with the command that installs it, if the program is not here."""
-        if self.tool and shutil.which(self.tool) is None:
+        if self.tool and shutil.which(self.tool) is None or self.library and not glob.glob(self.library):
             raise Missing(f"apt-get install --no-install-recommends {self.apt}")
         for package in self.pip.split():
             told = subprocess.run([python, "-c", f"import {MODULES.get(package, package)}"], capture_output=True, timeout=300, check=False)
@@ -41,7 +43,9 @@ class Work:
     def words(self, python, inputs):
         """The command, on inputs in a directory."""
         files = sorted(os.path.join(inputs, name) for name in os.listdir(inputs) if name.startswith("unit"))
-        words = [word for each in self.command for word in (files if each == "UNITS" else [each.replace("{in}", inputs)])]
+        library = max(glob.glob(self.library), default="")
+        filled = [each.replace("{in}", inputs).replace("{library}", library) for each in self.command]
+        words = [word for each in filled for word in (files if each == "UNITS" else [each])]
         return [python, *words[1:]] if words[0] == "python3" else words
 
 
@@ -56,6 +60,7 @@ SCAN = """PRAGMA mmap_size=2147418112; PRAGMA cache_size=-1000;
 SELECT count(*), sum(k), sum(length(v)), max(v) FROM t;
 SELECT count(*), min(v) FROM t WHERE v LIKE '%77%';
 """
+LUCENE = "/usr/share/java/lucene-core-8*.jar"
 UNIT = """
 #define NAME_(a, b) a##_##b
 #define NAME(a, b) NAME_(a, b)
@@ -101,8 +106,15 @@ def objects(place, mib, _python):
         run(["objcopy", f"--prefix-symbols=u{unit}_", first, os.path.join(place, f"unit{unit:02}.o")])
 
 
+def index(place, mib, _python):
+    """Lucene's index, as one segment, and the program that searches it."""
+    library = max(glob.glob(LUCENE))
+    run(["javac", "-d", place, "-cp", library, os.path.join(SOURCES, "Searches.java")])
+    run(["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{place}:{library}", "Searches", "make", place, str(mib)])
+
+
 INPUTS = {
-    "array": scripted("array"), "lmdb": scripted("lmdb"), "sqlite": database, "arrow": scripted("arrow"), "objects": objects,
+    "array": scripted("array"), "lmdb": scripted("lmdb"), "sqlite": database, "arrow": scripted("arrow"), "lucene": index, "objects": objects,
     "faiss": scripted("faiss"), "usearch": scripted("usearch"), "llama": scripted("llama"),
 }
 """What makes each input in a directory, of so many MiB."""
@@ -132,6 +144,10 @@ WORKS = [
     sqlite("points", "mmap_size: 3,000 lookups by an index", ((2, 0.7),)),
     sqlite("scan", "mmap_size: two scans", ((2, 1.0),)),
     python("arrow-filter", "a mapped IPC file, filtered twice", "arrow", ((2, 0.8),), "numpy pyarrow"),
+    python("polars", "Polars' lazy scan of the same file, filtered twice", "arrow", ((2, 0.8),), "numpy pyarrow polars"),
+    Work("lucene", "MMapDirectory: 300 queries, whose documents are read", "lucene",
+         ("java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", "{in}:{library}", "Searches", "{in}"), ((2, 0.8),),
+         tool="javac", apt="liblucene8-java default-jdk-headless", library=LUCENE),
     python("usearch", "a mapped graph: 60 searches", "usearch", ((1.5, 0.5), (3, 0.5)), "numpy usearch"),
     python("faiss", "mapped inverted lists: 30 searches", "faiss", ((1.5, 0.5), (3, 0.5)), "numpy faiss-cpu"),
     python("llama", "llama.cpp: 24 tokens", "llama", ((1.1, 0.5), (1.25, 0.5), (2, 0.8)), "numpy llama-cpp-python gguf",

@@ -117,6 +117,15 @@ def filtered(path):
         yield len(found), pc.sum(found["price"]).as_py(), pc.max(found["name"]).as_py()
 
 
+def polars(path):
+    """The same by Polars, which reads what a lazy scan needs."""
+    import polars as library
+
+    for wanted in (7, 8):
+        found = library.scan_ipc(path).filter(library.col("kind") == wanted)
+        yield found.select(library.len(), library.col("price").sum(), library.col("name").max()).collect().row(0)
+
+
 def vectors(count, seed):
     return np.random.default_rng(seed).standard_normal((count, DIMENSIONS), np.float32)
 
@@ -242,7 +251,7 @@ def main():
 
 
 MAKERS = {"array": make_array, "lmdb": make_lmdb, "arrow": make_arrow, "usearch": make_usearch, "faiss": make_faiss, "llama": make_llama}
-WORKS = {"rows": rows, "column": column, "sum": total, "gets": gets, "scan": scan, "filter": filtered, "usearch": usearch, "faiss": faiss, "llama": llama}
+WORKS = {"rows": rows, "column": column, "sum": total, "gets": gets, "scan": scan, "filter": filtered, "polars": polars, "usearch": usearch, "faiss": faiss, "llama": llama}
 
 if __name__ == "__main__":
     main()
