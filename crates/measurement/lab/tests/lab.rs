@@ -85,11 +85,12 @@ fn of_experiment(program: &Path, place: &Path, experiment: &str, more: &[&str]) 
     command
 }
 
-/// A stand-in for terapage: understands `run ... --stats FILE -- PROGRAM ...` and then does `then`.
+/// A stand-in for terapage: understands `run ... --stats FILE -- PROGRAM ...`, keeps these words in
+/// `stand-in.words`, and then does `then`.
 fn stand_in(directory: &Path, then: &str) -> PathBuf {
     let path = directory.join("stand-in");
     let script = format!(
-        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do\n\
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do\necho \"$1\" >> \"$0.words\"\n\
          [ \"$1\" = --stats ] && echo '{STATS}' > \"$2\"\nshift\ndone\nshift\n{then}\n"
     );
     // A separate process writes it. If this process had it open for writing, a child of another
@@ -335,6 +336,65 @@ fn a_terapage_that_does_not_page_is_left_out() {
         let why = errors.lines().find(|line| line.starts_with("left out: terapage: "));
         assert!(why.is_some_and(|why| why.contains("not paged")), "{errors}");
         assert_eq!(ends(&runs(place.path()), "terapage").len(), 0);
+    }
+}
+
+#[test]
+fn files_that_were_not_paged_are_no_figure() {
+    let Some(program) = lab() else { return };
+    let passes = r#""mapped", "--file", "{file}", "--bytes", "{data}", "--pattern", "sequential""#;
+    let mapped = SCAN
+        .replace(r#""scan", "--bytes", "{data}", "--threads", "2""#, passes)
+        .replace("\"swap\"", "\"files\"")
+        .replace("data = \"24M\"\nmemory = \"16M\"", "data = \"128M\"\nmemory = \"100M\"");
+    // The small file of the probe has 96 MiB, the experiment's 128 MiB.
+    for (paged_mib, probed, done) in [(40, false, false), (60, true, false), (70, true, true)] {
+        let place = directory();
+        let counters = format!("{{\"mapped_file_bytes\": {}, \"files_left\": 2}}", paged_mib << 20);
+        let then = format!(
+            "for file in \"${{0%/*}}\"/*.stats.json; do echo '{counters}' > \"$file\"; done\nexec \"$@\""
+        );
+        let stand_in = stand_in(place.path(), &then);
+        let output = run(&program, place.path(), &mapped, &["--contenders", "files"], Some(&stand_in));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if errors.contains("no memory cgroup can be made") {
+            println!("SKIPPED: {errors}");
+            return;
+        }
+        let why = "less than half of its data was a paged file";
+        assert_eq!(
+            errors.contains(&format!("left out: files: terapage failed: its counters say that {why}")),
+            !probed,
+            "{errors}"
+        );
+        let runs = runs(place.path());
+        let ends = ends(&runs, "files");
+        assert_eq!(ends.len(), usize::from(probed), "{errors}");
+        if done {
+            let run = runs.iter().find(|run| run["contender"] == "files").expect("it ran");
+            assert_eq!(
+                (&ends[0], &run["notes"][0]),
+                (&"done".into(), &"2 parts of files went back to the kernel".into())
+            );
+            let names: Vec<_> =
+                run["passes"].as_array().expect("passes").iter().map(|pass| &pass["pass"]).collect();
+            assert_eq!(names, ["first, MiB/s", "again, MiB/s"]);
+            // 100 MiB, less 1 % and 32 MiB; in the probe 80 MiB.
+            let words = fs::read_to_string(stand_in.with_extension("words")).expect("words");
+            let budgets: Vec<&str> = words
+                .lines()
+                .zip(words.lines().skip(1))
+                .filter(|(name, _)| *name == "--memory")
+                .map(|(_, value)| value)
+                .collect();
+            assert_eq!(budgets, [((80 - 32) * 1048576 - 838860).to_string(), (67 << 20).to_string()]);
+            assert_eq!(words.lines().filter(|word| *word == "--files").count(), 2);
+        } else {
+            assert!(
+                ends.iter().all(|end| end["failed"].as_str().is_some_and(|said| said.contains(why))),
+                "{ends:?}"
+            );
+        }
     }
 }
 

@@ -115,7 +115,7 @@ impl Campaign<'_> {
         let what = match under {
             Under::Swap | Under::Zswap | Under::Mglru => "swap-out",
             Under::Limit | Under::Mmap => "write-back from the page cache",
-            Under::Memory | Under::Zram | Under::Terapage | Under::Far => return None,
+            Under::Memory | Under::Zram | Under::Terapage | Under::Files | Under::Far => return None,
         };
         (!throttle.whole).then(|| format!("not throttled: {what} (cgroups of version 1)"))
     }

@@ -2,12 +2,14 @@
 //! file. fio and likwid-bench are contenders in an experiment's file: other programs in memory.
 
 pub mod far;
+pub mod files;
 pub mod memory;
 pub mod mmap;
 pub mod run;
 pub mod swap;
 pub mod terapage;
 
+use crate::contender::files::Files;
 use crate::contender::memory::{Limit, Memory};
 use crate::contender::mmap::Mmap;
 use crate::contender::run::Run;
@@ -126,6 +128,7 @@ pub fn of(under: Under) -> &'static dyn Contender {
         Under::Zswap => &Swapping::ZSWAP,
         Under::Mglru => &Swapping::MGLRU,
         Under::Terapage => &Terapage { name: "terapage" },
+        Under::Files => &Files,
         Under::Far => &Terapage { name: "far" },
     }
 }

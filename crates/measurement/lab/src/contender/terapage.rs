@@ -1,15 +1,18 @@
 //! Terapage, with a budget: `terapage run`, with a store on the disk or elsewhere.
 
 use crate::contender::run::Run;
-use crate::contender::{Answer, Contender, Limits, MIB, Program, Room, contend, failed, limited};
+use crate::contender::{Answer, Contender, Limits, MIB, Outcome, Program, Room, contend, failed, limited};
 use crate::experiment::Under;
 use crate::ground::janitor::OwnedFile;
-use crate::ground::runner::{End, Finished};
+use crate::ground::runner::{self, End, Finished};
 use crate::ground::site::Site;
 use crate::ground::throttle::Throttle;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
+
+/// Bytes that Terapage may use beside the budget and a hundredth of it.
+pub const BESIDE: u64 = 32 * MIB;
 
 /// The small program of the probe: writes 32 MiB, and reads one word.
 const SMALL: [&str; 11] =
@@ -44,18 +47,12 @@ impl Contender for Terapage {
         let program = (site.program(), site.workload_arguments(&SMALL));
         let outcome =
             contend((site, site.throttle()), Under::Terapage, program, &limits, None, Finished::passes);
-        Ok(match outcome.map(|outcome| outcome.run) {
-            Ok(run) if run.end == End::Done && !run.passes.is_empty() => Ok(()),
-            Ok(run) if run.end == End::Done => Err("terapage run does not run a program".into()),
-            Ok(run) if run.end == End::TimedOut => Ok(()),
-            Ok(run) => Err(format!("terapage {}", run.end.text())),
-            Err(stopped) => return Err(stopped),
-        })
+        answer(outcome)
     }
 
     fn set_up<'a>(&self, site: &'a Site, _: &Limits, throttle: Option<&Throttle>) -> io::Result<Room<'a>> {
-        let stats = Some(OwnedFile::new(&site.janitor, site.path("stats.json"))?);
-        Ok(Room { stats, cgroup: limited(site, u64::MAX, throttle)?, ..Room::default() })
+        let cgroup = limited(site, u64::MAX, throttle)?;
+        Ok(Room { stats: Some(stats(site)?), cgroup, ..Room::default() })
     }
 
     fn wrap(
@@ -63,31 +60,9 @@ impl Contender for Terapage {
         site: &Site,
         limits: &Limits,
         room: &Room<'_>,
-        (program, arguments): Program,
+        program: Program,
     ) -> Result<Program, String> {
-        let terapage = terapage_program(&site.program())?;
-        let mut all: Vec<OsString> =
-            vec!["run".into(), "--require".into(), "--memory".into(), limits.memory.to_string().into()];
-        match limits.options.iter().any(|option| option == "--store") {
-            true => {}
-            false if limits.places.is_empty() => {
-                all.extend(["--store".into(), site.directory.clone().into()]);
-            }
-            false => {
-                all.extend(limits.places.iter().flat_map(|place| ["--store".into(), place.clone().into()]));
-            }
-        }
-        // The figures must be Terapage's, not those of a user's configuration file. The report
-        // names variables that are set.
-        all.extend(["--config".into(), "/dev/null".into()]);
-        if let Some(block) = limits.block {
-            all.extend(["--block".into(), block.to_string().into()]);
-        }
-        all.extend(limits.options.iter().cloned());
-        all.extend(room.stats.iter().flat_map(|stats| ["--stats".into(), stats.path().into()]));
-        all.extend(["--".into(), program.into()]);
-        all.extend(arguments);
-        Ok((terapage, all))
+        wrapped(site, limits, room, (limits.memory, &[]), program)
     }
 
     fn ended(&self, limits: &Limits, room: &Room<'_>, run: Run) -> Run {
@@ -98,16 +73,69 @@ impl Contender for Terapage {
                        --memory)";
             return failed(self.name, why.into());
         }
-        // The pager's promise: the budget plus 1 % and 32 MiB.
-        let limit = limits.memory + limits.memory / 100 + 32 * MIB;
-        Run { resident_limit_bytes: Some(limit), stats, notes: Vec::new(), raw: Vec::new(), ..run }
+        let limit = Some(resident_limit(limits.memory));
+        Run { resident_limit_bytes: limit, stats, notes: Vec::new(), raw: Vec::new(), ..run }
     }
+}
+
+/// Whether Terapage can take part, from the run of a small program.
+pub fn answer(outcome: Result<Outcome, runner::Error>) -> Answer {
+    Ok(match outcome?.run {
+        run if run.end == End::Done && !run.passes.is_empty() => Ok(()),
+        run if run.end == End::Done => Err("terapage run does not run a program".into()),
+        run if run.end == End::TimedOut => Ok(()),
+        run => Err(format!("terapage {}", run.end.text())),
+    })
+}
+
+/// The place of the counters.
+pub fn stats(site: &Site) -> io::Result<OwnedFile<'_>> {
+    OwnedFile::new(&site.janitor, site.path("stats.json"))
+}
+
+/// `terapage run` with a budget and further options of the contender.
+pub fn wrapped(
+    site: &Site,
+    limits: &Limits,
+    room: &Room<'_>,
+    (budget, own): (u64, &[&str]),
+    (program, arguments): Program,
+) -> Result<Program, String> {
+    let terapage = terapage_program(&site.program())?;
+    let mut all: Vec<OsString> =
+        vec!["run".into(), "--require".into(), "--memory".into(), budget.to_string().into()];
+    all.extend(own.iter().map(OsString::from));
+    match limits.options.iter().any(|option| option == "--store") {
+        true => {}
+        false if limits.places.is_empty() => {
+            all.extend(["--store".into(), site.directory.clone().into()]);
+        }
+        false => {
+            all.extend(limits.places.iter().flat_map(|place| ["--store".into(), place.clone().into()]));
+        }
+    }
+    // The figures must be Terapage's, not those of a user's configuration file. The report names
+    // variables that are set.
+    all.extend(["--config".into(), "/dev/null".into()]);
+    if let Some(block) = limits.block {
+        all.extend(["--block".into(), block.to_string().into()]);
+    }
+    all.extend(limits.options.iter().cloned());
+    all.extend(room.stats.iter().flat_map(|stats| ["--stats".into(), stats.path().into()]));
+    all.extend(["--".into(), program.into()]);
+    all.extend(arguments);
+    Ok((terapage, all))
+}
+
+/// The pager's promise: the budget plus 1 % and 32 MiB.
+pub fn resident_limit(budget: u64) -> u64 {
+    budget + budget / 100 + BESIDE
 }
 
 /// The counters of the paged process that had the most memory: a wrapper that waits for its program
 /// writes counters too. The files of further processes, which end in the process's number, are
 /// removed.
-fn counters_of_most(path: &Path) -> Option<serde_json::Value> {
+pub fn counters_of_most(path: &Path) -> Option<serde_json::Value> {
     let prefix = format!("{}.", path.file_name()?.to_str()?);
     let others = fs::read_dir(path.parent()?).ok()?.flatten().map(|entry| entry.path());
     let is_other = |other: &PathBuf| {

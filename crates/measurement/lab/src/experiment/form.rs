@@ -142,6 +142,8 @@ pub enum Under {
     Mmap,
     /// Terapage, with a store on the disk.
     Terapage,
+    /// Terapage with `--files`, with the same limit.
+    Files,
     /// Terapage, with the store that `--far` names.
     Far,
 }

@@ -29,7 +29,7 @@ include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
 const RESERVED: [&str; 6] = ["lab", "dir", "file", "text", "contender", "disk"];
 
 /// Contenders that need no separate table.
-const STANDARD: [(&str, Under); 8] = [
+const STANDARD: [(&str, Under); 9] = [
     ("memory", Under::Memory),
     ("swap", Under::Swap),
     ("zram", Under::Zram),
@@ -37,6 +37,7 @@ const STANDARD: [(&str, Under); 8] = [
     ("mglru", Under::Mglru),
     ("mmap", Under::Mmap),
     ("terapage", Under::Terapage),
+    ("files", Under::Files),
     ("far", Under::Far),
 ];
 
@@ -120,7 +121,7 @@ impl Experiment {
         }
         self.check_disks()?;
         for contender in &self.contender {
-            let paged = matches!(contender.under, Under::Terapage | Under::Far);
+            let paged = matches!(contender.under, Under::Terapage | Under::Files | Under::Far);
             ensure!(paged || contender.options.is_empty(), "{}: options are terapage's", contender.name);
             let right = contender.servers.is_none_or(|count| (1..=4).contains(&count));
             ensure!(right, "{}: servers: 1 to 4", contender.name);

@@ -9,6 +9,7 @@ pub mod fio_raw;
 pub mod kernels;
 pub mod likwid;
 pub mod load;
+pub mod mapped;
 pub mod raw;
 pub mod temporal;
 
@@ -94,6 +95,8 @@ pub enum Workload {
     Device(Device),
     /// Reads or writes a file.
     Raw(crate::workload::raw::Raw),
+    /// Reads a file through a mapping.
+    Mapped(crate::workload::mapped::Mapped),
     /// Copy, scale, add and triad over three arrays.
     Arrays(crate::workload::kernels::Arrays),
     /// A stencil over a plane.
@@ -210,6 +213,7 @@ impl Workload {
             Workload::Waits { bytes, seconds, seed, map } => waits(bytes, seconds, seed, map),
             Workload::Stride { bytes, stride, seconds, map } => strided(bytes, stride, seconds, map),
             Workload::Raw(raw) => raw.run(),
+            Workload::Mapped(mapped) => mapped.run(),
             Workload::Arrays(arrays) => arrays.run(),
             Workload::Stencil(stencil) => stencil.run(),
             Workload::Poisson(poisson) => poisson.run(),
@@ -503,22 +507,8 @@ fn random(
         let timed = clock.start();
         let start = timed.0;
         let work = |thread: usize| {
-            let mut places = SplitMix(seed ^ ((threads as u64) << 32) ^ ((thread as u64) << 40));
-            let mut done = 0;
-            let share = (reads / threads as u64).max(1);
-            while done < share && (done % 8 != 0 || start.elapsed() < limit) {
-                let i = places.below(words.len() as u64) as usize;
-                // SAFETY: a reference to a word of the slice; volatile keeps the read in its place.
-                let found = unsafe { ptr::read_volatile(&words[i]) };
-                ensure!(
-                    found == word(FIRST, i),
-                    "word {i} (byte {}) holds {found:#018x} instead of {:#018x}",
-                    i * 8,
-                    word(FIRST, i)
-                );
-                done += 1;
-            }
-            Ok(done)
+            let places = SplitMix(seed ^ ((threads as u64) << 32) ^ ((thread as u64) << 40));
+            read_at_random(words, places, (reads / threads as u64).max(1), start + limit)
         };
         let done: u64 = if threads == 1 {
             work(0)?
@@ -533,6 +523,25 @@ fn random(
         clock.end(timed, &format!("threads-{threads}"), done * 8, threads)?;
     }
     Ok(())
+}
+
+/// Reads words at random places, and compares each, until there are enough or the time is over;
+/// returns their number.
+fn read_at_random(words: &[u64], mut places: SplitMix, most: u64, end: Instant) -> anyhow::Result<u64> {
+    let mut done = 0;
+    while done < most && (done % 8 != 0 || Instant::now() < end) {
+        let i = places.below(words.len() as u64) as usize;
+        // SAFETY: a reference to a word of the slice; volatile keeps the read in its place.
+        let found = unsafe { ptr::read_volatile(&words[i]) };
+        ensure!(
+            found == word(FIRST, i),
+            "word {i} (byte {}) holds {found:#018x} instead of {:#018x}",
+            i * 8,
+            word(FIRST, i)
+        );
+        done += 1;
+    }
+    Ok(done)
 }
 
 /// A read that takes longer than this was served neither by memory nor by a minor fault.

@@ -248,7 +248,7 @@ impl Raw {
     pub fn run(self) -> anyhow::Result<()> {
         ensure!(self.bytes >= self.block, "the file is smaller than a block");
         let bytes = self.bytes / self.block * self.block;
-        make(&self.file, self.bytes).with_context(|| self.file.display().to_string())?;
+        make(&self.file, self.bytes, fill).with_context(|| self.file.display().to_string())?;
         settle(&self.file, !self.method.is_direct()).with_context(|| self.file.display().to_string())?;
         let meter = Meter::new(&self.file);
         if let Some(engine) = self.method.engine_of_fio() {
@@ -290,8 +290,8 @@ impl Raw {
 }
 
 /// Makes the file, complete and on disk, unless it already exists with this size. The file reaches
-/// that size only when its last bytes are written.
-fn make(path: &Path, bytes: u64) -> anyhow::Result<()> {
+/// that size only when its last bytes are written. `fill` gives the bytes from an offset on.
+pub fn make(path: &Path, bytes: u64, fill: fn(&mut [u8], u64)) -> anyhow::Result<()> {
     if fs::metadata(path).is_ok_and(|known| known.len() == bytes) {
         return Ok(());
     }
@@ -323,7 +323,7 @@ fn open_direct(path: &Path, make: bool) -> io::Result<File> {
 
 /// Writes everything to disk and empties the page cache; then, if `warm`, reads as much into it as
 /// there is room for.
-fn settle(path: &Path, warm: bool) -> io::Result<()> {
+pub fn settle(path: &Path, warm: bool) -> io::Result<()> {
     let file = File::open(path)?;
     file.sync_data()?;
     // SAFETY: the descriptor is open for the call; no memory is passed.
@@ -576,7 +576,8 @@ pub struct Count {
 }
 
 impl Meter {
-    fn new(path: &Path) -> Meter {
+    /// The meter of the device on which a file lies.
+    pub fn new(path: &Path) -> Meter {
         Meter { device: Device::of(path) }
     }
 
@@ -592,7 +593,8 @@ impl Meter {
         }
     }
 
-    fn since(&self, before: &Count, writes: bool) -> Option<u64> {
+    /// Bytes that were read, or written, since then.
+    pub fn since(&self, before: &Count, writes: bool) -> Option<u64> {
         let now = self.now();
         let (one, other) = match writes {
             true => (now.device_written, before.device_written),
