@@ -74,7 +74,7 @@ impl Mapping {
 
     fn words(&self) -> &[u64] {
         // SAFETY: the mapping has `words` words, aligned to a page; the file is long enough, and
-        // the lab, whose file it is, changes it no more.
+        // the lab, whose file it is, changes no complete file.
         unsafe { slice::from_raw_parts(self.start, self.words) }
     }
 
@@ -103,7 +103,7 @@ fn fill(bytes: &mut [u8], offset: u64) {
     }
 }
 
-/// The sum of the words `from..` of the file, read one after the other.
+/// The sum of the words, read one after the other and compared with what it must be.
 fn sum(words: &[u64]) -> anyhow::Result<u64> {
     let (found, expected) = (black_box(add(words)), sum_of(FIRST, 0, words.len()));
     ensure!(found == expected, "the words add up to {found:#018x} instead of {expected:#018x}");
