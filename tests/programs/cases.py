@@ -681,5 +681,5 @@ ALWAYS = ("numpy", "forks", "mappings", "reservations", "mapping-walk-wide", "he
 # Cases that `make test` runs as a user without rights, too.
 GUARDED = (
     *("sort", "xz", "sqlite", "redis", "openmp", "workers", "heap-walk", "transfer-walk", "thread-walk", "begin"),
-    *("static", "musl", "waits-static", "vforks-static", "own-memory-static"),
+    *("static", "musl", "waits-static", "vforks-static", "own-memory-static", "own-malloc", "malloc-library"),
 )

@@ -1,16 +1,27 @@
 /* A program with a malloc of its own, which maps memory while it holds its lock, as jemalloc and
  * others do: then whoever serves that map must not need memory from it. Like tcmalloc it has the C
- * library's inner names, too.
+ * library's inner names, too. Like jemalloc, it registers for forks when it is first called.
  *
  * usage: own_malloc MIB. With -DLIBRARY only the malloc, to be linked to a program (-DPROGRAM) that
  * has none.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "check.h"
+
+/* What the program does once the malloc has taken its lock for a fork, and in the child before the
+ * lock is free again. */
+struct on_fork {
+    void (*locked)(void);
+    void (*in_child)(void);
+};
+extern struct on_fork on_fork;
 
 #ifndef PROGRAM
 
@@ -21,19 +32,37 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *at, *end;
 
-static void take(void) { pthread_mutex_lock(&lock); }
+struct on_fork on_fork;
+
+static void take(void)
+{
+    pthread_mutex_lock(&lock);
+    if (on_fork.locked != NULL)
+        on_fork.locked();
+}
+
 static void give(void) { pthread_mutex_unlock(&lock); }
 
-/* As such a malloc has to: a child must not find the lock taken. */
-__attribute__((constructor)) static void forkable(void)
+static void give_in_child(void)
 {
-    pthread_atfork(take, give, give);
+    if (on_fork.in_child != NULL)
+        on_fork.in_child();
+    pthread_mutex_unlock(&lock);
+}
+
+/* As such a malloc has to: a child must not find the lock taken. */
+static void forkable(void)
+{
+    static int is_registered;
+    if (!__atomic_exchange_n(&is_registered, 1, __ATOMIC_RELAXED))
+        pthread_atfork(take, give, give_in_child);
 }
 
 /* Each piece has its size before it; none is given out again. */
 void *malloc(size_t size)
 {
     size_t whole = (size + 16 + 15) / 16 * 16;
+    forkable();
     pthread_mutex_lock(&lock);
     if ((size_t)(end - at) < whole) {
         size_t bytes = (whole + CHUNK - 1) / CHUNK * CHUNK;
@@ -136,6 +165,46 @@ static void check_all(uint64_t **pieces, size_t count)
         CHECK(differing(pieces[i], 4000, i) == 0);
 }
 
+/* Another thread that, as one of jemalloc's may, calls while the malloc's lock is taken. */
+static struct {
+    sem_t asks, answers;
+    uint64_t **pieces;
+    size_t count;
+} other;
+
+static void *calls(void *argument)
+{
+    int zeros = open("/dev/zero", O_RDONLY);
+    CHECK(zeros >= 0);
+    for (;;) {
+        while (sem_wait(&other.asks) != 0)
+            CHECK(errno == EINTR);
+        char *map = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(map != MAP_FAILED && read(zeros, map, 1 << 16) == 1 << 16 && munmap(map, 1 << 16) == 0);
+        CHECK(differing(other.pieces[1], 4000, 1) == 0);
+        sem_post(&other.answers);
+    }
+    return argument;
+}
+
+/* A thread that already holds the malloc's lock must come to its end before the fork. */
+static void locked(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 120;
+    sem_post(&other.asks);
+    while (sem_timedwait(&other.answers, &until) != 0)
+        CHECK(errno == EINTR);
+}
+
+/* The malloc's own data are paged, too. */
+static void in_child(void)
+{
+    for (size_t i = 0; i < other.count; i += 16)
+        CHECK(differing(other.pieces[i], 4000, i) == 0);
+}
+
 static void *second(void *argument)
 {
     uint64_t *piece = malloc(4000);
@@ -164,6 +233,11 @@ int main(int argc, char **argv)
     pthread_t thread;
     void *result = NULL;
     CHECK(pthread_create(&thread, NULL, second, &count) == 0 && pthread_join(thread, &result) == 0 && result == &count);
+    other.pieces = pieces;
+    other.count = count;
+    CHECK(sem_init(&other.asks, 0, 0) == 0 && sem_init(&other.answers, 0, 0) == 0);
+    CHECK(pthread_create(&thread, NULL, calls, NULL) == 0);
+    on_fork = (struct on_fork){locked, in_child};
     for (int round = 0; round < 2; round++) {
         pid_t child = fork();
         CHECK(child >= 0);

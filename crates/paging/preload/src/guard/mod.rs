@@ -187,6 +187,9 @@ pub fn watch(ranges: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
 pub fn end_start() {
     // A host for musl has no unwinder for the program's threads.
     if cfg!(not(target_env = "musl")) && is_active() {
+        // This may be the first call of the program's own `malloc`. What that maps now serves the
+        // pager's thread later, too, so it must not be paged.
+        let _internal = thread::Internal::enter();
         gate::describe();
     }
 }

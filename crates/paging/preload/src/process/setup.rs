@@ -86,6 +86,9 @@ pub unsafe fn begin(environment: Texts) {
 
 /// The steps of the start, in order.
 const ORDER: [fn(&Start); 17] = [
+    // Forks: this library must be the first that registers for them, so that it takes its locks
+    // last. The program's own `malloc`, which later steps call, may register in its first call.
+    |_| crate::fork::open(),
     // The settings: all following steps depend on them. From here on, hooks know that there are
     // settings.
     read_settings,
@@ -122,8 +125,6 @@ const ORDER: [fn(&Start); 17] = [
     |_| heap::open(settings().map_or(terapage_config::Heap::Off, |settings| settings.heap)),
     // What guarded calls need `malloc` for.
     |_| crate::guard::end_start(),
-    // Forks: no other library has registered for them yet, so this one is called first and last.
-    |_| crate::fork::open(),
     // The end of the process: registered first, so called last.
     |_| open_end(),
     // The pager, if it is already due: needs all of the above.
