@@ -132,6 +132,14 @@ def mapped_longer(bench):
     return f"seed {seed}"
 
 
+def mapped_named(bench):
+    """A mapping has the place of free memory whose address the kernel has, and which is therefore not paged."""
+    program, file = prepared(bench)
+    now, said = mapped(bench, [program, "named", file, "1"])
+    check(now["mapped_file_bytes"] >= 3 * (MIB - 1) << 20 and now["files_left"] == 0, f"{now} {said}")
+    return f"{now['page_in_bytes'] >> 20} MiB read"
+
+
 def mapped_beside(bench, before=()):
     """A signal handler reads the mapping at random moments, and a second process maps the same file."""
     program, file = prepared(bench)
@@ -328,6 +336,7 @@ BODIES = {
     "mapped-passes": mapped_passes,
     "mapped-random": mapped_random,
     "mapped-longer": mapped_longer,
+    "mapped-named": mapped_named,
     "mapped-beside": mapped_beside,
     "mapped-beside-guarded": mapped_beside_guarded,
     "mapped-again": mapped_again,

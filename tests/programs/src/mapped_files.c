@@ -4,6 +4,7 @@
 //   mapped_files calls FILE SEED ROUNDS   calls on parts of the mapping, threads, forks
 //   mapped_files change FILE SEED S       another process changes the file for S seconds
 //   mapped_files once FILE SEED           only reads it; `cached`: as it lies in the page cache
+//   mapped_files named FILE SEED          maps where free memory was named to the kernel
 //   mapped_files longer FILE SEED         maps more than the file has, as LMDB does
 //   mapped_files passes FILE SEED PASSES  reads all of it again and again
 //   mapped_files random FILE SEED WORDS   reads words here and there, as it has advised
@@ -28,6 +29,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -255,6 +257,26 @@ static void once(const char *path, int is_dropped) {
     size_t len = size_of(path);
     char *paged = map(path, len, MAP_SHARED, 0), *right = twin(path, len, 0);
     CHECK(memcmp(paged, right, len) == 0);
+}
+
+// The kernel gets the address of memory that is free, and that the file's mapping then has.
+static void named(const char *path) {
+    size_t len = size_of(path), list_len;
+    void *list;
+    char *region = mmap(NULL, 2 * len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(region != MAP_FAILED);
+    char *named = region + len / 2 / PAGE * PAGE;
+    memset(named, 7, PAGE);
+    CHECK(munmap(region, 2 * len) == 0);
+    CHECK(syscall(SYS_get_robust_list, 0, &list, &list_len) == 0);
+    CHECK(syscall(SYS_set_robust_list, named, list_len) == 0);
+    for (int i = 0; i < 3; i++) {
+        char *paged = map(path, len, i % 2 ? MAP_PRIVATE : MAP_SHARED, 0), *right = twin(path, len, 0);
+        CHECK(i > 0 || (paged <= named && named < paged + len));
+        compare_by_threads(paged, right, len);
+        CHECK(munmap(paged, len) == 0 && munmap(right, len) == 0);
+    }
+    CHECK(syscall(SYS_set_robust_list, list, list_len) == 0);
 }
 
 static void write_word(const char *path, int flags, uint64_t word, size_t at) {
@@ -568,6 +590,7 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "calls") == 0) calls(arguments[2], atoi(arguments[4]));
     if (strcmp(arguments[1], "once") == 0) once(arguments[2], 1);
     if (strcmp(arguments[1], "cached") == 0) once(arguments[2], 0);
+    if (strcmp(arguments[1], "named") == 0) named(arguments[2]);
     if (strcmp(arguments[1], "longer") == 0) longer(arguments[2]);
     if (strcmp(arguments[1], "passes") == 0) passes(arguments[2], atoi(arguments[4]));
     if (strcmp(arguments[1], "random") == 0) random_words(arguments[2], atoi(arguments[4]));

@@ -281,6 +281,8 @@ impl Arena {
         self.files.bytes += counted;
         let at = self.take(whole, block, true).filter(|_| self.pager.is_some());
         let mapped = at.map(|at| {
+            // The program may have named free memory to the kernel, which is then not paged.
+            self.restore(at, at + whole);
             let pager = self.pager.as_ref().expect("it was there");
             pager.map_sealed(at, whole, direct.as_ref().unwrap_or(&plain), offset, bytes).map(|()| at)
         });

@@ -275,7 +275,7 @@ impl Arena {
     }
 
     /// Makes blocks that no longer have a user plain memory again, and pages them.
-    pub(super) fn restore(&mut self, from: usize, to: usize) {
+    pub fn restore(&mut self, from: usize, to: usize) {
         let loose = self.reasons.loose_within(from, to);
         if loose.is_empty() {
             return;
