@@ -26,7 +26,7 @@ pub enum When {
     Marked(u8),
     /// If this argument is this number.
     Is(u8, u32),
-    /// If this argument has this bit.
+    /// If this argument has any of these bits.
     Has(u8, u32),
     /// If the call makes a process that has a copy of this memory, or has this memory until it
     /// executes a program.
@@ -142,7 +142,7 @@ pub enum Service {
     FileFlags,
     /// Blocks signals.
     Mask,
-    /// Opens a file without O_DIRECT.
+    /// Opens a file: without O_DIRECT, and without waiting for the pager's leases.
     Open,
     /// Sets a filter of the program's.
     OwnFilter,

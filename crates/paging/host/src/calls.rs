@@ -90,7 +90,7 @@ fn served_by(Hosted { when, by }: Hosted, arguments: [usize; 6]) -> Option<By> {
         // These only need what they name, which is pinned.
         When::Address(_) | When::Marked(_) => matches!(by, By::Host(_)),
         When::Is(index, value) => arguments[usize::from(index)] as u32 == value,
-        When::Has(index, bit) => arguments[usize::from(index)] as u32 & bit != 0,
+        When::Has(index, bits) => arguments[usize::from(index)] as u32 & bits != 0,
         When::Forks => filter::forks(arguments[0]),
         When::Blocks => arguments[0] as i32 != libc::SIG_UNBLOCK && arguments[1] != 0,
     };

@@ -2,12 +2,17 @@
 //! For other programs the paging library puts such transfers through its own memory. The host does
 //! not see transfers, so files are opened without O_DIRECT, and sockets lack zero copy, as before
 //! Linux 4.14.
+//!
+//! And files that the program maps: the library has leases of those that it pages (`--files`). The
+//! kernel lets a call that opens such a file for writing wait until the lease is given up; with
+//! O_NONBLOCK it refuses the call instead. The program does not know of the lease, so the host has
+//! it given up and tries again.
 
 use crate::calls::Outcome;
 use crate::frame::Context;
-use crate::guard;
 use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
+use crate::{guard, library, seat};
 
 const DIRECT: usize = libc::O_DIRECT as usize;
 
@@ -15,8 +20,8 @@ const DIRECT: usize = libc::O_DIRECT as usize;
 const LEAST: usize = 24;
 const MOST: usize = 4096;
 
-/// Serves `open` and `openat` with O_DIRECT, and `openat2`. They may wait, as for a pipe's other
-/// end.
+/// Serves `open` and `openat` with O_DIRECT or O_NONBLOCK, and `openat2`. They may wait, as for a
+/// pipe's other end.
 ///
 /// # Safety
 /// The same as for the system call. The context is the calling thread's.
@@ -45,7 +50,54 @@ pub unsafe fn open(context: &Context, number: i64, arguments: [usize; 6]) -> Out
         // The kernel refuses it.
         _ => {}
     }
-    Outcome::OnOwnStack(call)
+    // SAFETY: the caller answers for the call.
+    match unsafe { without_waiting(&call) } {
+        Some(answer) => Outcome::Answer(answer),
+        None => Outcome::OnOwnStack(call),
+    }
+}
+
+/// The longest path that the kernel takes.
+const PATH_MOST: usize = 4096;
+
+/// Makes a call that opens a file for writing and does not wait, if the library may have a lease of
+/// the file. `None` if the thread can make the call itself.
+///
+/// # Safety
+/// As for [`open`].
+unsafe fn without_waiting(call: &Call) -> Option<isize> {
+    let (at, flags) = match call.number {
+        libc::SYS_open => (0, call.arguments[1] as i32),
+        libc::SYS_openat => (1, call.arguments[2] as i32),
+        _ => (1, call.data[0] as i32),
+    };
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
+    if !writes || flags & libc::O_NONBLOCK == 0 || !library::has_leases() {
+        return None;
+    }
+    // In guarded mode the path may be absent.
+    let mut path = [0_u8; PATH_MOST];
+    let len = raw::read_some(call.arguments[at], &mut path);
+    if !path[..len].contains(&0) {
+        return None;
+    }
+    let mut arguments = call.arguments;
+    arguments[at] = path.as_ptr() as usize;
+    if call.number == libc::SYS_openat2 {
+        arguments[2] = call.data.as_ptr() as usize;
+    }
+    unsafe extern "C" fn give_way(_: usize) {
+        library::give_way();
+    }
+    // SAFETY: the caller answers for the call, and has blocked all signals.
+    unsafe {
+        let answer = raw::call(call.number, arguments);
+        if answer != error(libc::EWOULDBLOCK) {
+            return Some(answer);
+        }
+        seat::with(give_way, 0);
+        Some(raw::call(call.number, arguments))
+    }
 }
 
 /// Serves `fcntl(F_SETFL)`. For a pipe, the flag means packets.

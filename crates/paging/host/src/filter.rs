@@ -79,7 +79,7 @@ fn ends(kind: Kind, descriptors: u32) -> Vec<Step> {
         ],
         // [`kind`] lets them pass.
         When::Marked(_) => vec![allow],
-        When::Has(index, bit) => vec![load(argument(index)), branch(HAS, bit, 1, 0), allow],
+        When::Has(index, bits) => vec![load(argument(index)), branch(HAS, bits, 1, 0), allow],
         When::Is(index, value) => vec![load(argument(index)), branch(IS, value, 1, 0), allow],
         // Threads, and processes that share the memory for long, are the kernel's business.
         When::Forks => vec![
@@ -648,6 +648,7 @@ mod tests {
         assert!(at(1 << 44) && at((1 << 47) - 1) && !at((1 << 44) - 1) && !at(1 << 47) && !at(usize::MAX));
         let direct = libc::O_DIRECT as usize;
         assert!(trapped(libc::SYS_openat, &[0, 0, direct]) && !trapped(libc::SYS_openat, &[direct, 0, 1]));
+        assert!(trapped(libc::SYS_open, &[0, (libc::O_NONBLOCK | libc::O_RDWR) as usize]));
         assert!(trapped(libc::SYS_prctl, &[22]) && !trapped(libc::SYS_prctl, &[15]));
     }
 

@@ -1,6 +1,7 @@
 //! The paging library, which the loader has put into this process: the host's requests to it.
 //!
-//! All but [`find`], [`add_array`] and [`lend`] are called with the [seat](crate::seat).
+//! All but [`find`], [`add_array`], [`lend`] and [`has_leases`] are called with the
+//! [seat](crate::seat).
 
 #[cfg(not(target_env = "musl"))]
 use std::ffi::CStr;
@@ -18,8 +19,8 @@ type Prepare = unsafe extern "C" fn(*const c_char, Texts, Texts, Take, usize) ->
 type Leave = unsafe extern "C" fn(*const c_char) -> i32;
 type Stay = unsafe extern "C" fn(i32);
 type Note = unsafe extern "C" fn();
+type Asks = unsafe extern "C" fn() -> bool;
 type AddArray = unsafe extern "C" fn(usize, usize);
-type Guards = unsafe extern "C" fn() -> bool;
 type Pin = unsafe extern "C" fn(*mut GuardedCall) -> isize;
 type Unpin = unsafe extern "C" fn(*mut GuardedCall, isize) -> isize;
 type Forget = unsafe extern "C" fn(*mut GuardedCall);
@@ -34,6 +35,8 @@ static STAY: AtomicUsize = AtomicUsize::new(0);
 static ADD_ARRAY: AtomicUsize = AtomicUsize::new(0);
 static LEND: AtomicUsize = AtomicUsize::new(0);
 static IS_BACK: AtomicUsize = AtomicUsize::new(0);
+static HAS_LEASES: AtomicUsize = AtomicUsize::new(0);
+static GIVE_WAY: AtomicUsize = AtomicUsize::new(0);
 static GUARDS: AtomicUsize = AtomicUsize::new(0);
 static PIN: AtomicUsize = AtomicUsize::new(0);
 static UNPIN: AtomicUsize = AtomicUsize::new(0);
@@ -42,7 +45,7 @@ static THREAD: AtomicUsize = AtomicUsize::new(0);
 static COPY: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(not(target_env = "musl"))]
-const NAMES: [(&CStr, &AtomicUsize); 13] = [
+const NAMES: [(&CStr, &AtomicUsize); 15] = [
     (c"terapage_hosted_call", &CALL),
     (c"terapage_hosted_prepare", &PREPARE),
     (c"terapage_hosted_leave", &LEAVE),
@@ -50,6 +53,8 @@ const NAMES: [(&CStr, &AtomicUsize); 13] = [
     (c"terapage_hosted_array", &ADD_ARRAY),
     (c"terapage_hosted_lend", &LEND),
     (c"terapage_hosted_is_back", &IS_BACK),
+    (c"terapage_hosted_has_leases", &HAS_LEASES),
+    (c"terapage_hosted_give_way", &GIVE_WAY),
     (c"terapage_hosted_guards", &GUARDS),
     (c"terapage_hosted_pin", &PIN),
     (c"terapage_hosted_unpin", &UNPIN),
@@ -77,8 +82,9 @@ pub fn find() -> bool {
         terapage_hosted_thread, terapage_hosted_unpin,
     };
     use terapage_preload::hosted::{
-        terapage_hosted_array, terapage_hosted_call, terapage_hosted_is_back, terapage_hosted_leave,
-        terapage_hosted_lend, terapage_hosted_prepare, terapage_hosted_stay,
+        terapage_hosted_array, terapage_hosted_call, terapage_hosted_give_way, terapage_hosted_has_leases,
+        terapage_hosted_is_back, terapage_hosted_leave, terapage_hosted_lend, terapage_hosted_prepare,
+        terapage_hosted_stay,
     };
     CALL.store(terapage_hosted_call as *const () as usize, Relaxed);
     PREPARE.store(terapage_hosted_prepare as *const () as usize, Relaxed);
@@ -87,6 +93,8 @@ pub fn find() -> bool {
     ADD_ARRAY.store(terapage_hosted_array as *const () as usize, Relaxed);
     LEND.store(terapage_hosted_lend as *const () as usize, Relaxed);
     IS_BACK.store(terapage_hosted_is_back as *const () as usize, Relaxed);
+    HAS_LEASES.store(terapage_hosted_has_leases as *const () as usize, Relaxed);
+    GIVE_WAY.store(terapage_hosted_give_way as *const () as usize, Relaxed);
     GUARDS.store(terapage_hosted_guards as *const () as usize, Relaxed);
     PIN.store(terapage_hosted_pin as *const () as usize, Relaxed);
     UNPIN.store(terapage_hosted_unpin as *const () as usize, Relaxed);
@@ -164,10 +172,23 @@ pub fn add_array(start: usize, len: usize) {
     unsafe { function::<AddArray>(&ADD_ARRAY)(start, len) };
 }
 
+/// Whether the library may have leases of files, because of which the kernel refuses to open them
+/// at once.
+pub fn has_leases() -> bool {
+    // SAFETY: the library has this function, which only reads a word.
+    unsafe { function::<Asks>(&HAS_LEASES)() }
+}
+
+/// Has the library give up the leases for which somebody waits.
+pub fn give_way() {
+    // SAFETY: the library has this function.
+    unsafe { function::<Note>(&GIVE_WAY)() };
+}
+
 /// Whether the filter of guarded mode is in force.
 pub fn guards() -> bool {
     // SAFETY: the library has this function.
-    unsafe { function::<Guards>(&GUARDS)() }
+    unsafe { function::<Asks>(&GUARDS)() }
 }
 
 /// Pins what a call touches. Returns the call's answer, or that the thread makes the call.

@@ -12,10 +12,13 @@ const PAGE: u32 = if cfg!(target_arch = "aarch64") { 65536 } else { 4096 };
 
 /// The flag of direct I/O on x86-64, where hosts exist.
 const O_DIRECT: u32 = 0o40000;
+const O_NONBLOCK: u32 = 0o4000;
+/// A host changes what calls with these flags do.
+const FLAGS: u32 = O_DIRECT | O_NONBLOCK;
 
 pub const ROWS: &[Row] = &[
-    call(2, NONE, "open", &[PATH, V, V]).waits().host(Service::Open).when(When::Has(1, O_DIRECT)),
-    call(257, 56, "openat", &[V, PATH, V, V]).waits().host(Service::Open).when(When::Has(2, O_DIRECT)),
+    call(2, NONE, "open", &[PATH, V, V]).waits().host(Service::Open).when(When::Has(1, FLAGS)),
+    call(257, 56, "openat", &[V, PATH, V, V]).waits().host(Service::Open).when(When::Has(2, FLAGS)),
     call(437, 437, "openat2", &[V, PATH, In(long(3).most(PAGE)), V]).waits().host(Service::Open),
     call(85, NONE, "creat", &[PATH, V]).waits(),
     call(4, NONE, "stat", &[PATH, Out(bytes(STAT))]),

@@ -255,7 +255,8 @@ fn stack_below(top: usize, most: usize) -> Option<(usize, usize)> {
             last = last.max(Some((from, to)));
         }
     });
-    last.filter(is_near)
+    // Neighbours of the stack may be out: free memory, which others will get, and mapped files.
+    last.filter(is_near).and_then(|(from, to)| ARENA.lock().in_use_around(from, to, top.min(to) - 1))
 }
 
 /// Before a thread begins: its stack, which begins at `top` and has `most` bytes at most, and its

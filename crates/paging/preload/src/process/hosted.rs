@@ -8,7 +8,7 @@
 use crate::exec::{self, Instead};
 use crate::real::Texts;
 use crate::{advise, borrowed, brk, direct, exit, locked, maps, remap, rights, shm};
-use crate::{hooks::namespaces, statics};
+use crate::{files, hooks::namespaces, statics};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_calls::{By, Hook, Hosted};
@@ -133,6 +133,20 @@ pub extern "C" fn terapage_hosted_lend() {
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub extern "C" fn terapage_hosted_is_back() {
     borrowed::is_back();
+}
+
+/// Whether mapped files are paged, so that the library may have leases. It takes no lock, and may
+/// be called with any thread pointer.
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub extern "C" fn terapage_hosted_has_leases() -> bool {
+    files::were_paged()
+}
+
+/// The kernel refuses to open a file at once because of a lease: gives up the leases for which
+/// somebody waits.
+#[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
+pub extern "C" fn terapage_hosted_give_way() {
+    files::give_way();
 }
 
 /// Lets the library page a static array of the program. The program has not begun.

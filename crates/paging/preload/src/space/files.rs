@@ -10,7 +10,7 @@
 use crate::arena::{ARENA, Arena};
 use crate::maps::READ_WRITE;
 use crate::private::{Privates, map_file_over};
-use crate::{exit, hosted, maps, places, private, setup};
+use crate::{adopted, exit, hosted, maps, places, private, setup};
 use libc::{MAP_PRIVATE, MAP_SHARED, PROT_READ};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -113,6 +113,13 @@ impl Files {
         Some((from, part.clone()))
     }
 
+    /// The parts that meet a range.
+    pub fn within(&self, at: usize, to: usize) -> impl Iterator<Item = (usize, usize)> {
+        let before = self.parts.range(..=at).next_back().map_or(at, |(&from, _)| from);
+        let met = self.parts.range(before..to).map(|(&from, part)| (from, part.end()));
+        met.filter(move |&(_, end)| end > at)
+    }
+
     /// Whether a range lies within one part.
     fn has(&self, at: usize, to: usize) -> bool {
         let part = self.parts.range(..=at).next_back();
@@ -143,7 +150,7 @@ pub fn may_page(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -
         && offset >= 0
         && maps::is_served()
         && exit::is_owner()
-        && !hosted::is_host()
+        && !adopted::is_adopted()
 }
 
 /// The size of a regular file on a file system whose files can be leased.
@@ -164,6 +171,19 @@ fn part_of(fd: c_int, offset: u64, len: usize) -> Option<(u64, usize)> {
     let pages = (bytes as usize).next_multiple_of(page_bytes());
     let part = if pages == len { len } else { pages / setup::block() * setup::block() };
     (part >= LEAST && len - part <= BEYOND).then_some((bytes, part))
+}
+
+/// Whether a hosted program's loader may map a file to run its code: it first maps all of a library
+/// to read. The host sees the calls of such code only where it has put the code.
+fn may_be_code(kind: c_int, fd: c_int) -> bool {
+    const MAGIC: &[u8; 4] = b"\x7fELF";
+    if !hosted::is_host() || kind != MAP_PRIVATE {
+        return false;
+    }
+    let mut head = [0_u8; MAGIC.len()];
+    // SAFETY: the kernel writes no more bytes than there is room for.
+    unsafe { libc::syscall(libc::SYS_pread64, fd, head.as_mut_ptr(), MAGIC.len(), 0_i64) };
+    head == *MAGIC
 }
 
 /// Says, with `--verbose`, what happens with a file.
@@ -189,13 +209,17 @@ pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> O
     if arena.in_use() + arena.files.bytes + places::read_bytes() + part <= setup::budget() {
         return None;
     }
+    let kind = flags & (MAP_SHARED | MAP_PRIVATE);
+    if may_be_code(kind, fd) {
+        say(fd, "the kernel maps this file, which may be a library");
+        return None;
+    }
     let most = part as u64 - part as u64 / UNCACHED_PART;
     if file::cached_bytes(fd, offset, part as u64).is_some_and(|cached| cached > most) {
         say(fd, "the kernel maps this file, which is in the page cache");
         return None;
     }
     let room = Room::make();
-    let kind = flags & (MAP_SHARED | MAP_PRIVATE);
     let mapped = arena.map_file(len, (kind, prot != PROT_READ), fd, offset);
     drop(room);
     match mapped {

@@ -86,6 +86,14 @@ impl Arena {
         part_of(at, to).map_or_else(Vec::new, |(from, to)| self.ranges.unused(from, to))
     }
 
+    /// The part of a range around an address that is in use and has no mapped file that is paged.
+    pub fn in_use_around(&self, from: usize, to: usize, at: usize) -> Option<(usize, usize)> {
+        let mut others = self.holes(from, to).into_iter().chain(self.files.within(from, to));
+        others.try_fold((from, to), |(from, to), (start, end)| {
+            if at < start { Some((from, to.min(start))) } else { (at >= end).then_some((from.max(end), to)) }
+        })
+    }
+
     /// The parts of a range without the pages of the arena that are not in use.
     pub fn mapped_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         let mut next = at;
