@@ -1,5 +1,6 @@
-/* A program that reads and writes its own memory as a file, also in a thread and in a child. Then
- * the file's number is another file's, where a handler interrupts a read.
+/* A program that reads and writes its own memory as a file, also in a thread, in a child and in a
+ * handler, and by duplicates and many descriptors of the file. Then the file's number is another
+ * file's, where a handler interrupts a read.
  *
  * usage: own_memory MIB
  */
@@ -8,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -75,10 +77,140 @@ static void writes(int file)
         CHECK(differing(data + at, PART, at) == 0);
 }
 
+/* Reads a part by a descriptor that nobody else uses. */
+static void reads_part(int file, char *into, size_t at)
+{
+    off_t place = (off_t)(uintptr_t)(data + at);
+    CHECK(lseek(file, place, SEEK_SET) == place);
+    for (size_t done = 0; done < PART;) {
+        ssize_t some = read(file, into + done, PART - done);
+        CHECK(some > 0);
+        done += (size_t)some;
+    }
+    CHECK(differing(into, PART, at) == 0);
+}
+
+static void *reads_by_itself(void *file)
+{
+    static char into[PART];
+    for (size_t at = size; at > 0; at -= PART)
+        reads_part(*(int *)file, into, at - PART);
+    return NULL;
+}
+
 static void *reads_too(void *file)
 {
     reads(*(int *)file);
     return NULL;
+}
+
+/* Two threads beside each other, each by a descriptor of its own. */
+static void beside(void)
+{
+    int files[2] = {open("/proc/self/mem", O_RDWR), open("/proc/self/mem", O_RDWR)};
+    pthread_t thread;
+    CHECK(files[0] >= 0 && files[1] >= 0);
+    CHECK(pthread_create(&thread, NULL, reads_by_itself, &files[1]) == 0);
+    for (size_t at = 0; at < size; at += PART)
+        reads_part(files[0], got + PART, at);
+    CHECK(pthread_join(thread, NULL) == 0 && close(files[0]) == 0 && close(files[1]) == 0);
+}
+
+/* Reads a part that is out, from the position that another descriptor of the file was set to. */
+static void reads_after(int seeks, int reads, size_t at)
+{
+    off_t place = (off_t)(uintptr_t)(data + at);
+    CHECK(lseek(seeks, place, SEEK_SET) == place);
+    for (size_t done = 0; done < PART;) {
+        ssize_t some = read(reads, got + done, PART - done);
+        CHECK(some > 0);
+        done += (size_t)some;
+        CHECK(lseek(seeks, 0, SEEK_CUR) == place + (off_t)done);
+    }
+    CHECK(differing(got, PART, at) == 0);
+}
+
+/* Sends a descriptor to this process itself. */
+static int received(int file)
+{
+    int ends[2], got_file = -1;
+    char byte = 1, room[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec piece = {&byte, 1};
+    struct msghdr header = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    struct cmsghdr *control = CMSG_FIRSTHDR(&header);
+    control->cmsg_level = SOL_SOCKET, control->cmsg_type = SCM_RIGHTS, control->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(control), &file, sizeof file);
+    CHECK(sendmsg(ends[0], &header, 0) == 1 && recvmsg(ends[1], &header, 0) == 1);
+    memcpy(&got_file, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof got_file);
+    close(ends[0]), close(ends[1]);
+    return got_file;
+}
+
+/* Duplicates, made before and after the position is set, share it. */
+static void duplicates(void)
+{
+    int file = open("/proc/self/mem", O_RDWR), before = dup(file);
+    size_t at = 0;
+    reads_after(file, before, at);
+    int all[] = {file, before, dup(file), dup2(before, 200), dup3(file, 201, O_CLOEXEC), fcntl(file, F_DUPFD, 300),
+                 fcntl(before, F_DUPFD_CLOEXEC, 10), received(file)};
+    int count = sizeof all / sizeof *all;
+    for (int i = 0; i < count; i++) {
+        CHECK(all[i] >= 0);
+        at = (at + 5 * PART) % size;
+        reads_after(all[i], all[(i + 1) % count], at);
+    }
+    memset(data, 1, size);
+    off_t place = (off_t)(uintptr_t)(data + at);
+    fill(got, PART, at);
+    CHECK(lseek(all[0], place, SEEK_SET) == place && write(all[3], got, PAGE) == PAGE);
+    CHECK(write(all[5], got + PAGE, PAGE) == PAGE && differing(data + at, 2 * PAGE, at) == 0);
+    writes(all[2]);
+    for (int i = 0; i < count; i++)
+        CHECK(close(all[i]) == 0);
+}
+
+/* More descriptors than a program usually has of it, each with a position of its own. */
+static void many(void)
+{
+    enum { MANY = 24 };
+    int files[MANY];
+    for (int i = 0; i < MANY; i++) {
+        files[i] = open("/proc/self/mem", O_RDONLY);
+        reads_after(files[i], files[i], (size_t)i * 3 * PART % size);
+    }
+    for (int i = 0; i < MANY; i++)
+        CHECK(close(files[i]) == 0);
+}
+
+static volatile sig_atomic_t handled;
+
+/* Positions a file and reads, in a handler. */
+static void reads_there(int signal)
+{
+    static char there[PART];
+    int error = errno, file = open("/proc/self/mem", O_RDONLY);
+    (void)signal;
+    reads_part(file, there, (size_t)handled * 7 % (size / PART) * PART);
+    close(file);
+    handled++;
+    errno = error;
+}
+
+static void in_a_handler(int file)
+{
+    struct sigaction action = {.sa_handler = reads_there, .sa_flags = SA_RESTART};
+    struct itimerval each = {{0, 20000}, {0, 1000}}, none = {{0, 0}, {0, 0}};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    handled = 0;
+    CHECK(raise(SIGALRM) == 0 && handled == 1);
+    CHECK(setitimer(ITIMER_REAL, &each, NULL) == 0);
+    do
+        for (size_t at = 0; at < size; at += PART)
+            reads_part(file, got, at);
+    while (handled < 10);
+    CHECK(setitimer(ITIMER_REAL, &none, NULL) == 0);
 }
 
 static void ticks(int signal)
@@ -110,20 +242,34 @@ int main(int count, char **words)
     memset(data, 1, size);
     int file = open("/proc/self/mem", O_RDWR), out = open("/proc/thread-self/mem", O_WRONLY);
     CHECK(file >= 0 && out >= 0);
+    for (size_t at = 0; at < size; at += PART)
+        fill(data + at, PART, at);
+    /* A process sets its first position in a handler, or beside another thread. */
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        in_a_handler(open("/proc/self/mem", O_RDWR));
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    beside();
+    duplicates();
+    many();
+    in_a_handler(file);
     writes(file);
     reads(file);
     memset(data, 1, size);
     writes(out);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, reads_too, &file) == 0 && pthread_join(thread, NULL) == 0);
-    pid_t child = fork();
+    child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         int own = open("/proc/self/mem", O_RDWR);
         reads(own);
         _exit(0);
     }
-    int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     /* The file ignores rights, and has holes. */
     CHECK(mprotect(data + PART, PAGE, PROT_NONE) == 0);

@@ -181,6 +181,7 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
             return answer;
         }
         slots::in_child(slot);
+        own_memory::in_child();
         let me = raw::thread_id().to_ne_bytes();
         if flags & (libc::CLONE_PARENT_SETTID | libc::CLONE_PIDFD) == libc::CLONE_PARENT_SETTID {
             raw::write(parent, &me);

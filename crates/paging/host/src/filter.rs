@@ -335,8 +335,8 @@ pub unsafe fn install(descriptors: u32) -> Result<(), i32> {
 /// Reads and writes at the position of a file.
 pub const CALLS_AT_POSITION: [i64; 4] = [libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev];
 
-/// The filter of these calls of a descriptor.
-fn at_position(fd: i32) -> [Step; AT_POSITION] {
+/// The filter of these calls.
+fn at_position() -> [Step; AT_POSITION] {
     let mut steps = [give(ALLOW); AT_POSITION];
     let numbers = CALLS_AT_POSITION.map(|number| number as u32);
     let rest = [
@@ -346,9 +346,6 @@ fn at_position(fd: i32) -> [Step; AT_POSITION] {
         branch(IS, numbers[2], 2, 0),
         branch(IS, numbers[3], 1, 0),
         give(ALLOW),
-        load(argument(0)),
-        branch(IS, fd as u32, 1, 0),
-        give(ALLOW),
         give(seccomp::trap(MARK)),
     ];
     let parts = [&seccomp::HERE[..], &FROM_CODE, &rest];
@@ -356,18 +353,18 @@ fn at_position(fd: i32) -> [Step; AT_POSITION] {
     steps
 }
 
-const AT_POSITION: usize = seccomp::HERE.len() + FROM_CODE.len() + 10;
+const AT_POSITION: usize = seccomp::HERE.len() + FROM_CODE.len() + 7;
 
-/// Has the [calls at the position](CALLS_AT_POSITION) of a descriptor trapped: in all threads, or,
-/// if the program has set filters for some of them, in the calling one.
+/// Has the [calls at the position](CALLS_AT_POSITION) of a file trapped: in all threads, or, if the
+/// program has set filters for some of them, in the calling one.
 ///
 /// # Errors
 /// The kernel's error.
 ///
 /// # Safety
 /// As for [`install`].
-pub unsafe fn install_at_position(fd: i32) -> Result<(), i32> {
-    let steps = at_position(fd);
+pub unsafe fn install_at_position() -> Result<(), i32> {
+    let steps = at_position();
     // SAFETY: the caller has set the handler.
     unsafe { set_for(ALL_THREADS, &steps).or_else(|_| set_for(0, &steps)) }
 }
@@ -653,14 +650,12 @@ mod tests {
     }
 
     #[test]
-    fn reads_at_the_position_of_a_marked_descriptor_are_trapped() {
-        let steps = at_position(5);
+    fn reads_at_the_position_of_a_file_are_trapped() {
+        let steps = at_position();
         assert!(!steps.ends_with(&[give(ALLOW)]));
         for number in CALLS_AT_POSITION {
-            for (place, fd, expected) in
-                [(CODE, 5, TRAP), (AREA.start, 5, TRAP), (CODE, 4, ALLOW), (1 << 46, 5, ALLOW)]
-            {
-                assert_eq!(run(&steps, number, place, &[fd, 1 << 46, 8]), expected, "{number} {fd}");
+            for (place, expected) in [(CODE, TRAP), (AREA.start, TRAP), (1 << 46, ALLOW)] {
+                assert_eq!(run(&steps, number, place, &[5, 1 << 46, 8]), expected, "{number} {place}");
             }
         }
         assert_eq!(run(&steps, libc::SYS_lseek, CODE, &[5, 1 << 46, 0]), ALLOW);
