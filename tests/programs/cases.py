@@ -604,6 +604,8 @@ CASES = [
     Case("stopped-guarded", Scale(16, 64), Scale(128, 512), c_program("stopped.c")["prepare"], stopped_guarded, per_process=True),
     Case("own-memory", Scale(16, 64), Scale(128, 512), **c_program("own_memory.c", "-pthread"), per_process=True),
     Case("own-memory-static", Scale(16, 64), Scale(128, 512), **c_program("own_memory.c", "-pthread", "-static"), per_process=True),
+    Case("spawned-actions", Scale(16, 64), Scale(128, 512), **c_program("spawned_actions.c", "-pthread"), per_process=True),
+    Case("spawned-actions-static", Scale(16, 64), Scale(128, 512), **c_program("spawned_actions.c", "-pthread", "-static"), per_process=True),
     Case("vforks", Scale(24, 48), Scale(128, 320), **c_program("vforks.c"), per_process=True),
     Case("vforks-static", Scale(24, 48), Scale(128, 320), **c_program("vforks.c", "-static"), per_process=True),
     Case("processors-static", Scale(16, 32), Scale(64, 256), **c_program("processors.c", "-static")),

@@ -53,7 +53,7 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
             By::Host(Service::Open) => return direct::open(&*context, number, arguments),
             By::Host(Service::Execute) => return exec::serve(slot),
             By::Host(Service::Mask) => signals::mask(context, arguments),
-            By::Host(Service::Action) => signals::action(arguments),
+            By::Host(Service::Action) => signals::action(slot, arguments),
             By::Host(Service::FileFlags) => direct::set_flags(arguments),
             By::Host(Service::Seek) => own_memory::seek(arguments),
             By::Host(Service::SocketOption) => return direct::set_option(arguments),
@@ -182,6 +182,7 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
         }
         slots::in_child(slot);
         own_memory::in_child();
+        signals::owns_memory();
         let me = raw::thread_id().to_ne_bytes();
         if flags & (libc::CLONE_PARENT_SETTID | libc::CLONE_PIDFD) == libc::CLONE_PARENT_SETTID {
             raw::write(parent, &me);

@@ -6,7 +6,7 @@ use crate::adopted;
 use crate::image::{Image, Loaded, Odd};
 use crate::raw::raw;
 use crate::start::Passed;
-use crate::{filter, frame, guard, library, place, program, seat, slots, start, trap};
+use crate::{filter, frame, guard, library, place, program, seat, signals, slots, start, trap};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -124,6 +124,7 @@ fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> 
     if !slots::open() || !seat::open() || !trap::open() {
         trap::stop("cannot be loaded, since the host has no memory");
     }
+    signals::begin();
     close_named(flags);
     program::set_path(&program.path);
     let name = path.as_bytes().rsplit(|&b| b == b'/').next().unwrap_or_default();

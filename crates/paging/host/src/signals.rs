@@ -4,7 +4,8 @@
 //! A trapped call in a thread that blocks this signal would end the process. So the signal is
 //! removed from every set of blocked signals, and the program's action for it is only noted. The
 //! noted action applies if the signal comes from elsewhere: from one of the program's filters, or
-//! from `kill`.
+//! from `kill`. A child of `vfork` or `posix_spawn` borrows the memory, but has actions of its own:
+//! it notes its action in its slot.
 
 use crate::calls::Outcome;
 use crate::cancel;
@@ -13,8 +14,9 @@ use crate::guard;
 use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
 use crate::robust;
+use crate::slots::{self, Slot};
 use crate::trap::Action;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 const OURS: u64 = 1 << (libc::SIGSYS - 1);
 /// Bytes of a set of signals.
@@ -26,7 +28,48 @@ static FLAGS: AtomicU64 = AtomicU64::new(0);
 static RESTORER: AtomicUsize = AtomicUsize::new(0);
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
-/// The program's action for the signal.
+/// The process that owns the memory.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// At the start of a program, which has no handlers yet: in guarded mode the library had set one.
+pub fn begin() {
+    if !matches!(noted().handler, libc::SIG_DFL | libc::SIG_IGN) {
+        note(&Action::default());
+    }
+}
+
+/// Notes that this process owns the memory: at the start, and in the child of a fork.
+pub fn owns_memory() {
+    OWNER.store(process(), Relaxed);
+}
+
+fn process() -> u32 {
+    // SAFETY: no memory is touched.
+    unsafe { raw!(libc::SYS_getpid) as u32 }
+}
+
+/// Where the calling process, if it borrows the memory, has noted its action: in the slot of its
+/// thread. At first it has its parent's.
+fn lent<'a>(slot: *mut Slot) -> Option<&'a mut Action> {
+    let process = process();
+    if process == OWNER.load(Relaxed) {
+        return None;
+    }
+    // SAFETY: the slot is the calling thread's.
+    let lent = unsafe { &mut (*slot).lent };
+    if lent.1 != process {
+        *lent = (noted(), process);
+    }
+    Some(&mut lent.0)
+}
+
+/// A child of `vfork` has gone, and leaves its slot.
+pub fn forget(slot: *mut Slot) {
+    // SAFETY: nobody uses the slot.
+    unsafe { (*slot).lent.1 = 0 };
+}
+
+/// The action for the signal of the process that owns the memory.
 pub fn noted() -> Action {
     Action {
         handler: HANDLER.load(Relaxed),
@@ -36,7 +79,7 @@ pub fn noted() -> Action {
     }
 }
 
-/// Notes the program's action for the signal.
+/// Notes that action.
 pub fn note(action: &Action) {
     HANDLER.store(action.handler, Relaxed);
     FLAGS.store(action.flags, Relaxed);
@@ -77,8 +120,8 @@ fn read(at: usize) -> Option<Action> {
 /// Serves `rt_sigaction`.
 ///
 /// # Safety
-/// The same as for the system call.
-pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
+/// The same as for the system call. The slot is the calling thread's.
+pub unsafe fn action(slot: *mut Slot, [signal, new, old, len, ..]: [usize; 6]) -> isize {
     if len != SET {
         return error(libc::EINVAL);
     }
@@ -87,11 +130,15 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
         return error(libc::EFAULT);
     }
     if signal as i32 == libc::SIGSYS {
-        if old != 0 && !raw::write(old, &bytes(&noted())) {
+        let mut lent = lent(slot);
+        let before = lent.as_deref().map_or_else(noted, |action| *action);
+        if old != 0 && !raw::write(old, &bytes(&before)) {
             return error(libc::EFAULT);
         }
-        if let Some(given) = given {
-            note(&given);
+        match (&mut lent, given) {
+            (Some(action), Some(given)) => **action = given,
+            (None, Some(given)) => note(&given),
+            (_, None) => {}
         }
         return 0;
     }
@@ -207,7 +254,10 @@ pub unsafe fn selecting(context: &Context, arguments: [usize; 6]) -> Outcome {
 /// # Safety
 /// The kernel has passed the arguments to the handler.
 pub unsafe fn pass_on(signal: i32, what: *const u8, context: *const Context) {
-    let Action { handler, flags, blocked, .. } = noted();
+    let borrows = process() != OWNER.load(Relaxed);
+    let slot = if borrows { slots::take(raw::thread_id()) } else { None };
+    let mut lent = slot.and_then(lent);
+    let Action { handler, flags, blocked, .. } = lent.as_deref().map_or_else(noted, |action| *action);
     match handler {
         libc::SIG_IGN => {}
         libc::SIG_DFL => {
@@ -221,7 +271,10 @@ pub unsafe fn pass_on(signal: i32, what: *const u8, context: *const Context) {
         }
         handler => {
             if flags & libc::SA_RESETHAND as u64 != 0 {
-                HANDLER.store(libc::SIG_DFL, Relaxed);
+                match &mut lent {
+                    Some(action) => action.handler = libc::SIG_DFL,
+                    None => HANDLER.store(libc::SIG_DFL, Relaxed),
+                }
             }
             // SAFETY: the program has set a handler, which takes these arguments.
             unsafe {
@@ -278,14 +331,16 @@ mod tests {
         let mut seen = Action::default();
         let arguments = [libc::SIGSYS as usize, &raw const mine as usize, 0, SET, 0, 0];
         let question = [libc::SIGSYS as usize, 0, &raw mut seen as usize, SET, 0, 0];
+        owns_memory();
+        let no_slot = std::ptr::null_mut();
         // SAFETY: the action is only noted; `seen` has room for an action.
         unsafe {
-            assert_eq!(action(arguments), 0);
-            assert_eq!(action(question), 0);
+            assert_eq!(action(no_slot, arguments), 0);
+            assert_eq!(action(no_slot, question), 0);
             assert_eq!(seen, mine);
-            assert_eq!(action([libc::SIGSYS as usize, 1, 0, SET, 0, 0]), error(libc::EFAULT));
+            assert_eq!(action(no_slot, [libc::SIGSYS as usize, 1, 0, SET, 0, 0]), error(libc::EFAULT));
             let default = Action::default();
-            action([libc::SIGSYS as usize, &raw const default as usize, 0, SET, 0, 0]);
+            action(no_slot, [libc::SIGSYS as usize, &raw const default as usize, 0, SET, 0, 0]);
         }
     }
 }

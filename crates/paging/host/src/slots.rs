@@ -13,6 +13,7 @@
 use crate::frame::{Context, FRAME};
 use crate::guard::{RECORDS, Record};
 use crate::raw::{self, error, raw};
+use crate::trap::Action;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
@@ -37,6 +38,8 @@ pub struct Slot {
     pub exec: crate::exec::Prepared,
     /// Calls under way, in guarded mode.
     pub records: [Record; RECORDS],
+    /// The action for our signal of a process that borrows the memory, and the process.
+    pub lent: (Action, u32),
     /// Whether the slot has its guard page.
     is_guarded: bool,
 }

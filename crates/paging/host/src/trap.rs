@@ -38,6 +38,7 @@ pub fn open() -> bool {
     };
     // SAFETY: the handler may run at any time from here on.
     let set = unsafe { raw!(libc::SYS_rt_sigaction, libc::SIGSYS, &raw const action, &raw mut before, 8) };
+    signals::owns_memory();
     signals::note(&before);
     set == 0
 }
@@ -249,7 +250,10 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: 
         if answer > 0 {
             let child = answer as u32;
             seat::leave_for(child);
-            slots::of_ended(child, |slot| crate::exec::forget(slot));
+            slots::of_ended(child, |slot| {
+                crate::exec::forget(slot);
+                signals::forget(slot);
+            });
         }
         seat::with(is_back, 0);
         answer

@@ -4,15 +4,43 @@
 //! context: blocked signals, and the stack for handlers.
 
 use super::trap::{Action, SET};
-use super::{cancel, copy, gate};
+use super::{cancel, copy, gate, is_on};
+use crate::exit;
 use crate::lock::Lock;
 use libc::c_long;
+use std::cell::Cell;
 
 const OURS: u64 = 1 << (libc::SIGSYS - 1);
 const BLOCKED: usize = 3;
 
 /// The program's action for the signal.
 static NOTED: Lock<Action> = Lock::quiet([0; 4]);
+
+thread_local! {
+    /// The action of a child that borrows the memory, and the thread pointer of the thread that has
+    /// begun it (`posix_spawn`), and which child that is: it has actions of its own.
+    static LENT: Cell<(u32, Action)> = const { Cell::new((0, [0; 4])) };
+}
+
+/// The number of the calling process, if it borrows the memory.
+fn borrower() -> Option<u32> {
+    (is_on() && !exit::is_owner()).then(std::process::id)
+}
+
+fn noted() -> Action {
+    match borrower() {
+        // At first it has its parent's.
+        Some(process) if LENT.get().0 == process => LENT.get().1,
+        _ => *NOTED.lock(),
+    }
+}
+
+fn note(action: Action) {
+    match borrower() {
+        Some(process) => LENT.set((process, action)),
+        None => *NOTED.lock() = action,
+    }
+}
 
 const fn error(errno: i32) -> isize {
     -(errno as isize)
@@ -44,9 +72,10 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
     }
     let mut before: Action = [0; 4];
     if signal as i32 == libc::SIGSYS {
-        let mut noted = NOTED.lock();
-        before = *noted;
-        *noted = given.unwrap_or(before);
+        before = noted();
+        if let Some(given) = given {
+            note(given);
+        }
     } else {
         let is_cancel = signal as i32 == cancel::SIGNAL;
         let given = given.map(|mut given| {
@@ -157,7 +186,8 @@ impl Waiting {
 /// # Safety
 /// The kernel has passed the arguments to the handler.
 pub unsafe fn pass_on(signal: i32, what: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let [handler, flags, _, blocked] = *NOTED.lock();
+    let action = noted();
+    let [handler, flags, _, blocked] = action;
     match handler as usize {
         libc::SIG_IGN => {}
         libc::SIG_DFL => {
@@ -172,7 +202,7 @@ pub unsafe fn pass_on(signal: i32, what: *mut libc::siginfo_t, context: *mut lib
         }
         handler => {
             if flags & libc::SA_RESETHAND as u64 != 0 {
-                NOTED.lock()[0] = libc::SIG_DFL as u64;
+                note([libc::SIG_DFL as u64, action[1], action[2], action[3]]);
             }
             let set = blocked & !OURS;
             let block = [libc::SIG_BLOCK as usize, &raw const set as usize, 0, SET, 0, 0];
