@@ -243,6 +243,18 @@ def guarded_crowd(bench):
     return said
 
 
+def guarded_together(bench):
+    """A parent and its children, which share a budget, make calls at the same time that name much of it, in pieces and at once; dynamic and static; TERAPAGE_SEED says which calls, TERAPAGE_RUNS how many runs."""
+    seed, runs = int(os.environ.get("TERAPAGE_SEED") or random.randrange(1 << 20)), int(os.environ.get("TERAPAGE_RUNS", "2"))
+    for run in range(seed, seed + runs):
+        try:
+            for flags in ((), ("-static",)):
+                said = same_as_natively(bench, "shared_calls.c", "32", "3", "30", str(run), memory="16M", flags=flags)
+        except Failed as why:
+            raise Failed(f"seed {run}: {why}") from None
+    return f"{said}, {runs} runs from seed {seed}"
+
+
 def guarded_sandboxes(bench):
     """Filters of the program's own: calls that a filter refuses, and calls that arrive in the program's handler, with their memory out."""
     return "; ".join(same_as_natively(bench, "sandboxes.c", "24", kind, memory="8M") for kind in ("deny", "broker"))

@@ -8,7 +8,7 @@ use terapage_policy::elastic::{self, Held, Level};
 use terapage_policy::shares::{Bound, Claimant, is_within, next_lease, shares};
 
 /// "TERAJOB" and the layout's version.
-const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x04");
+const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x05");
 
 /// The number of processes that can have a slot at the same time.
 pub const SLOTS: usize = 1000;
@@ -39,7 +39,7 @@ const JUDGE_NS: u64 = 20_000_000;
 /// of the memory of all its processes together.
 const JOB: usize = 3;
 /// Words of a slot.
-const SLOT: usize = 10;
+const SLOT: usize = 11;
 
 const WORDS: usize = HEAD + JOBS * JOB + SLOTS * SLOT;
 /// Bytes of the table.
@@ -62,6 +62,9 @@ enum Word {
     Gain,
     /// Bits: [`IDLE`], [`UNPAGED`].
     Flags,
+    /// The least that the process would need for what waits for it, and since when, ns.
+    Wished,
+    WishedNs,
 }
 
 const IDLE: u64 = 1;
@@ -100,7 +103,7 @@ pub trait Locks {
     fn is_free(&self, byte: u64) -> bool;
 }
 
-/// What a process reports about itself. All values except the last two are in bytes.
+/// What a process reports about itself. All values except the last three are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Needs {
     /// The minimum that the process needs.
@@ -111,6 +114,12 @@ pub struct Needs {
     pub wants: u64,
     /// The memory that it has beside its lease.
     pub claim: u64,
+    /// What it needs besides for a while, as it cannot return that.
+    pub held: u64,
+    /// The minimum that the process would need for something that waits for it; 0 for nothing.
+    pub wished: u64,
+    /// Since when that has waited, ns.
+    pub wished_ns: u64,
     /// What more memory would save: see [`Claimant::gain`].
     pub gain: f64,
     /// It does nothing.
@@ -156,6 +165,8 @@ struct Used {
     lease: u64,
     claim: u64,
     unpaged: bool,
+    /// The least that the process would need, and since when, ns.
+    wished: (u64, u64),
     claimant: Claimant,
 }
 
@@ -305,7 +316,8 @@ impl<'a> Table<'a> {
             let gain = Some(f64::from_bits(get(Word::Gain))).filter(|gain| *gain >= 0.0 && gain.is_finite());
             let job = get(Word::Job) as usize % JOBS;
             let claimant = Claimant { job, least, resident, wants, gain: gain.unwrap_or(0.0), idle };
-            Used { slot, lease, claim: get(Word::Claim), unpaged, claimant }
+            let wished = if unpaged { (0, 0) } else { (get(Word::Wished), get(Word::WishedNs)) };
+            Used { slot, lease, claim: get(Word::Claim), unpaged, wished, claimant }
         };
         (0..SLOTS).filter(|&slot| self.get(slot, Word::Pid) != 0).map(used).collect()
     }
@@ -357,6 +369,8 @@ impl<'a> Table<'a> {
         set(Word::Least, needs.least);
         set(Word::Resident, needs.resident);
         set(Word::Wants, needs.wants);
+        set(Word::WishedNs, needs.wished_ns);
+        set(Word::Wished, needs.wished);
         set(Word::Gain, needs.gain.to_bits());
         set(Word::Flags, if needs.idle { IDLE } else { 0 });
         if needs.resident > self.get(own.0, Word::Lease) {
@@ -375,7 +389,7 @@ impl<'a> Table<'a> {
         }
         self.reap(locks, own);
         self.note_peaks(self.get(own.0, Word::Job) as usize);
-        let allowed = self.reckon(own, needs);
+        let allowed = self.reckon(own, needs).max(needs.least + needs.held);
         // Memory that the process still has is not free, until it reports less.
         self.set(own.0, Word::Lease, allowed.max(needs.resident));
         locks.give(TABLE_BYTE);
@@ -416,9 +430,16 @@ impl<'a> Table<'a> {
             bounds[job].bytes = bounds[job].bytes.saturating_sub(bytes);
         }
         let kept = |one: &Claimant| if grows { one.least.max(one.resident) } else { one.least };
-        let claimants: Vec<Claimant> =
+        let mut claimants: Vec<Claimant> =
             used.iter().map(|used| Claimant { least: kept(&used.claimant), ..used.claimant }).collect();
+        let own_least = claimants[mine].least;
+        let granted = grant(&bounds, &used, &mut claimants);
         let share = shares(&bounds, &claimants)[mine];
+        // For a process that waits, the others make room at once, not step by step.
+        let is_waited_for = granted.iter().any(|&at| at != mine && used[at].lease < claimants[at].least);
+        let gives_way = is_waited_for && share < used[mine].lease;
+        let free = if gives_way { free.min(-1) } else { free };
+        claimants[mine].least = own_least;
         let next = next_lease(&claimants[mine], share, used[mine].lease, free);
         if grows { next.min(needs.resident + step).max(claimants[mine].least) } else { next }
     }
@@ -509,6 +530,24 @@ impl<'a> Table<'a> {
             .sum();
         least > self.ceiling(job) && self.words[HEAD_SAID].swap(1, SeqCst) == 0
     }
+}
+
+/// Raises the least of claimants to what they wish, as far as the budgets hold what all then have
+/// at least: for those first that have waited longest. Returns their indices.
+fn grant(bounds: &[Bound], used: &[Used], claimants: &mut [Claimant]) -> Vec<usize> {
+    let mut waiting: Vec<usize> =
+        (0..used.len()).filter(|&at| used[at].wished.0 > claimants[at].least).collect();
+    waiting.sort_by_key(|&at| used[at].wished.1);
+    waiting.retain(|&at| {
+        let (job, more) = (claimants[at].job, used[at].wished.0 - claimants[at].least);
+        let fits = (0..bounds.len()).filter(|&outer| is_within(bounds, job, outer)).all(|outer| {
+            let inside = claimants.iter().filter(|one| is_within(bounds, one.job, outer));
+            inside.map(|one| one.least).sum::<u64>().saturating_add(more) <= bounds[outer].bytes
+        });
+        claimants[at].least += if fits { more } else { 0 };
+        fits
+    });
+    waiting
 }
 
 /// For each job, with its inner jobs, the bytes that its processes have beside their leases.

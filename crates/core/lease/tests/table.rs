@@ -48,6 +48,10 @@ struct Process {
     resident: u64,
     allowed: u64,
     unpaged: bool,
+    /// The least that it would need for something that waits, and since when that has waited.
+    wished: (u64, u64),
+    /// What it cannot return.
+    held: u64,
 }
 
 struct Machine<'a> {
@@ -71,12 +75,31 @@ impl Machine<'_> {
         self.born += 1;
         let id = self.born;
         let Some(slot) = self.table.join(&self.way(id), job, id as u32, LEAST) else { return };
-        self.processes.push(Process { id, slot, resident: 0, allowed: LEAST, unpaged: false });
+        self.processes.push(Process {
+            id,
+            slot,
+            resident: 0,
+            allowed: LEAST,
+            unpaged: false,
+            wished: (0, 0),
+            held: 0,
+        });
     }
 
     fn update(&mut self, at: usize, wants: u64, idle: bool, gain: f64) {
         let process = self.processes[at];
-        let needs = Needs { least: LEAST, resident: process.resident, wants, claim: 0, gain, idle };
+        let (wished, wished_ns) = process.wished;
+        let needs = Needs {
+            least: LEAST,
+            resident: process.resident,
+            wants,
+            claim: 0,
+            held: process.held,
+            wished,
+            wished_ns,
+            gain,
+            idle,
+        };
         self.table.report(process.slot, &needs);
         if let Some(allowed) = self.table.share(&self.way(process.id), process.slot, &needs) {
             let process = &mut self.processes[at];
@@ -369,5 +392,61 @@ fn a_process_takes_a_step_although_another_has_taken_what_the_look_found() {
         machine.update(0, u64::MAX / 4, false, 0.0);
         let one = machine.processes[0];
         assert!(one.allowed >= one.resident + STEP_LEAST, "{} bytes", one.allowed);
+    });
+}
+
+#[test]
+fn who_waits_longest_gets_what_it_wishes_and_nobody_has_too_much() {
+    const BUDGET: u64 = 64 * MIB;
+    with_machine(BUDGET, |machine| {
+        (0..4).for_each(|_| machine.start(0));
+        settle(machine, BUDGET);
+        assert!(machine.processes.iter().all(|process| process.allowed <= 17 * MIB));
+        // Both would need more than the budget.
+        machine.processes[2].wished = (40 * MIB, 7);
+        machine.processes[1].wished = (40 * MIB, 8);
+        for (first, second) in [(2, 1), (1, 2)] {
+            // Each returns before anybody takes more.
+            for _ in 0..4 {
+                for at in 0..4 {
+                    machine.update(at, u64::MAX / 4, false, 0.0);
+                    machine.take_and_give(at, u64::MAX / 4);
+                    machine.update(at, u64::MAX / 4, false, 0.0);
+                    assert!(machine.resident() <= BUDGET);
+                }
+            }
+            assert!(machine.processes[first].allowed >= 40 * MIB, "{:?}", machine.processes);
+            assert!(machine.processes[second].allowed < 40 * MIB);
+            // What it waited for goes on, and then waits again.
+            machine.processes[first].wished = (40 * MIB, 9);
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_returned_stays() {
+    const BUDGET: u64 = 64 * MIB;
+    with_machine(BUDGET, |machine| {
+        machine.start(0);
+        settle(machine, BUDGET);
+        machine.processes[0].held = 30 * MIB;
+        machine.start(0);
+        machine.processes[1].wished = (56 * MIB, 1);
+        for _ in 0..9 {
+            for at in 0..2 {
+                machine.update(at, u64::MAX / 4, false, 0.0);
+                machine.take_and_give(at, u64::MAX / 4);
+            }
+            assert!(machine.processes[0].allowed >= LEAST + 30 * MIB);
+        }
+        assert!(machine.resident() <= BUDGET);
+        // The other has what is left, and gets the rest once it can be returned.
+        machine.processes[0].held = 0;
+        for at in [0, 1] {
+            machine.update(at, u64::MAX / 4, false, 0.0);
+            machine.take_and_give(at, u64::MAX / 4);
+            machine.update(at, u64::MAX / 4, false, 0.0);
+        }
+        assert!(machine.processes[1].allowed >= 56 * MIB);
     });
 }

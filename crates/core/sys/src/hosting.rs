@@ -36,8 +36,9 @@ pub const MADE_BY_THREAD: isize = isize::MIN;
 /// to [`LOOKS`] times, once a millisecond.
 pub const IS_CROWDED: isize = isize::MIN + 1;
 
-/// How often a call checks, once a millisecond, whether other calls have unpinned enough memory.
-pub const LOOKS: usize = 1000;
+/// How often a call checks, once a millisecond, whether other calls have unpinned enough memory, or
+/// other processes have made room.
+pub const LOOKS: usize = 10_000;
 
 /// The most buffers of one piece of a call.
 pub const BUFFERS: usize = 16;

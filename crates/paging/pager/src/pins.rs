@@ -65,7 +65,39 @@ pub struct Pins {
     used: AtomicUsize,
     /// What the pager takes away at this moment; 0 for nothing.
     leaving: AtomicUsize,
+    /// Bytes for which the pager has frames that calls may keep.
+    room: AtomicUsize,
+    /// Ranges take whole multiples of this many bytes in memory.
+    unit: AtomicUsize,
+    wish: Wish,
 }
+
+/// A call that waits for more room: one at a time.
+struct Wish {
+    /// The `pthread_self` of its thread; 0 for none.
+    owner: AtomicUsize,
+    /// The room that it waits for.
+    bytes: AtomicUsize,
+    /// How often the thread has looked: it does so until it gives up, or leaves the call.
+    looks: AtomicUsize,
+    /// How many wishes there were.
+    number: AtomicUsize,
+}
+
+/// What the pager sees of a wish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wished {
+    owner: usize,
+    /// The room that a call waits for, bytes; 0 for none.
+    pub bytes: usize,
+    /// These change while the call waits, and with each new one.
+    pub looks: usize,
+    pub number: usize,
+}
+
+/// The largest [unit](Pins::set_room) of a range: neighbouring ranges of a larger block would count
+/// as several.
+const UNIT_MOST: usize = 64 << 10;
 
 impl fmt::Debug for Pins {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,6 +149,14 @@ impl Pins {
             slots: (0..slots).map(|_| Slot::free()).collect(),
             used: AtomicUsize::new(0),
             leaving: AtomicUsize::new(0),
+            room: AtomicUsize::new(usize::MAX),
+            unit: AtomicUsize::new(1),
+            wish: Wish {
+                owner: AtomicUsize::new(0),
+                bytes: AtomicUsize::new(0),
+                looks: AtomicUsize::new(0),
+                number: AtomicUsize::new(0),
+            },
         }
     }
 
@@ -169,17 +209,73 @@ impl Pins {
         call.bytes
     }
 
-    /// Bytes that all calls have pinned. If two threads add pins and then call this, at least one
-    /// of them sees the pins of both.
+    /// Bytes that all calls have pinned, in whole units. If two threads add pins and then call
+    /// this, at least one of them sees the pins of both. A thread that then reads the
+    /// [room](Self::room) sees what the pager has set, or the pager sees the thread's pins.
     pub fn all_bytes(&self) -> usize {
         fence(SeqCst);
+        let unit = self.unit.load(Relaxed);
         let of_slot = |slot: &Slot| {
             let count = slot.count.load(Acquire);
             // A slot that another thread uses may change meanwhile.
-            let bytes = |[from, to]: &[AtomicUsize; 2]| to.load(Relaxed).saturating_sub(from.load(Relaxed));
+            let bytes = |[from, to]: &[AtomicUsize; 2]| {
+                let (from, to) = (from.load(Relaxed) / unit, to.load(Relaxed).div_ceil(unit));
+                to.saturating_sub(from) * unit
+            };
             slot.ranges[..count].iter().map(bytes).sum::<usize>()
         };
         self.slots[..self.used.load(Relaxed)].iter().map(of_slot).sum()
+    }
+
+    /// Bytes for which the pager has frames that calls may keep, whatever else it needs.
+    pub fn room(&self) -> usize {
+        self.room.load(Relaxed)
+    }
+
+    /// The pager sets the room, and the bytes of a block. Afterwards it looks at the pins: those
+    /// that it does not see yet are made by threads that see the new room.
+    pub(crate) fn set_room(&self, bytes: usize, block: usize) {
+        self.unit.store(block.min(UNIT_MOST), Relaxed);
+        self.room.store(bytes, Relaxed);
+        fence(SeqCst);
+    }
+
+    /// A call may pin nothing yet, since with it this number of bytes would be pinned. It waits for
+    /// room, and its thread says so again with each look.
+    pub fn wish(&self, caller: Caller, bytes: usize) {
+        let wish = &self.wish;
+        if wish.owner.load(Relaxed) == caller.owner
+            || wish.owner.compare_exchange(0, caller.owner, Acquire, Relaxed).is_ok()
+        {
+            wish.bytes.store(bytes, Relaxed);
+            wish.looks.fetch_add(1, Release);
+        }
+    }
+
+    /// A call waits no longer.
+    pub fn unwish(&self, caller: Caller) {
+        if self.wish.owner.load(Relaxed) == caller.owner {
+            self.end_wish(caller.owner);
+        }
+    }
+
+    fn end_wish(&self, owner: usize) {
+        self.wish.number.fetch_add(1, Relaxed);
+        // If a thread has just made it another wish, that one says so again.
+        self.wish.owner.compare_exchange(owner, 0, Release, Relaxed).ok();
+    }
+
+    /// What a call waits for.
+    pub(crate) fn wished(&self) -> Wished {
+        let wish = &self.wish;
+        let owner = wish.owner.load(Acquire);
+        let [looks, bytes, number] = [&wish.looks, &wish.bytes, &wish.number].map(|word| word.load(Acquire));
+        Wished { owner, bytes: if owner == 0 { 0 } else { bytes }, looks, number }
+    }
+
+    /// Ends the wish of a thread that looks no longer.
+    pub(crate) fn forget_wish(&self, wished: &Wished) {
+        self.end_wish(wished.owner);
     }
 
     /// Takes a free slot.
@@ -265,6 +361,7 @@ impl Pins {
             slot.thread.store(thread, Relaxed);
         }
         self.leaving.store(0, Relaxed);
+        self.wish.owner.store(0, Relaxed);
     }
 
     fn drop_where(&self, is_over: impl Fn(&Slot) -> bool) {

@@ -23,6 +23,7 @@ impl Engine {
             self.frames.lease.frames = 0;
             self.ask_share(true, true);
         }
+        self.open_room();
     }
 
     /// In the child of a fork, which has its parent's frames and no share yet: it takes no more
@@ -76,11 +77,15 @@ impl Engine {
         if !self.frames.lease.is_shared() {
             return;
         }
-        let fixed = self.fixed_bytes();
+        let (fixed, (wished, wished_ns)) = (self.fixed_bytes(), self.wished(tick));
         let now = Use {
             counters: self.counters,
             resident: self.frames.count * self.block + fixed,
             fixed,
+            // After the wish: a call has pinned what it needs before it ends its wish.
+            pinned: self.pinned_bytes(),
+            wished,
+            wished_ns,
             soft: self.frames.target.now() * self.block,
             short: false,
             tick,
@@ -89,6 +94,7 @@ impl Engine {
         if let Some(more) = self.frames.lease.ask(now, self.block, self.options.frames) {
             self.set_lease(more);
         }
+        self.open_room();
     }
 
     /// Asks for the share since memory is nearly short, not because frames are lacking.
@@ -156,21 +162,33 @@ impl Engine {
     /// always remains for frames.
     pub(crate) fn make_room_for_books(&mut self) {
         let all = self.frames.lease.frames;
-        let packed = packed_bytes().div_ceil(self.block).next_multiple_of(PACKED_STEP);
-        let budget = all - packed.min(all - all / FRAMES_PART);
         let buffers = self.io.bounce.bytes_in(all * self.block);
-        let books = (self.books_bytes() + buffers) / self.block;
-        let limit = (budget - books.min(budget / 2)).max(all.min(FRAMES_MIN));
+        let limit = self.limit_of(all);
         if limit != self.frames.limit {
-            self.policy.resize(budget);
+            self.policy.resize(self.budget_of(all));
             self.frames.limit = limit;
             self.trials.splitting.resize(limit);
             self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());
             }
+            self.open_room();
         }
         self.io.bounce.begin(buffers);
+    }
+
+    /// The part of a lease that does not belong to the memory of stores.
+    fn budget_of(&self, all: usize) -> usize {
+        let packed = packed_bytes().div_ceil(self.block).next_multiple_of(PACKED_STEP);
+        all - packed.min(all - all / FRAMES_PART)
+    }
+
+    /// The number of frames that may exist with a lease.
+    pub(crate) fn limit_of(&self, all: usize) -> usize {
+        let budget = self.budget_of(all);
+        let buffers = self.io.bounce.bytes_in(all * self.block);
+        let books = (self.books_bytes() + buffers) / self.block;
+        (budget - books.min(budget / 2)).max(all.min(FRAMES_MIN))
     }
 
     /// Gives back the frames beyond the limit.

@@ -13,6 +13,7 @@ mod grace;
 pub(crate) mod learnt;
 mod pagein;
 mod pageout;
+mod pinned;
 mod placing;
 mod removed;
 mod requests;
@@ -188,6 +189,8 @@ pub(crate) struct Engine {
     pub waits: Waits,
     /// Blocks that stay in the program for a while.
     pub grace: Grace,
+    /// A system call that waits until it may pin what it names.
+    pub waiting: pinned::Waiting,
     /// The number of forks that are about to begin: while it is not 0, only blocks that must leave
     /// the program do.
     pub forks_ahead: u32,
@@ -242,6 +245,7 @@ impl Engine {
             stall: Stall::default(),
             waits: Waits::default(),
             grace: Grace::default(),
+            waiting: pinned::Waiting::default(),
             forks_ahead: 0,
             recorder: None,
             learning,

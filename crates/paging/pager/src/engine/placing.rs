@@ -29,7 +29,12 @@ impl Engine {
                     self.end_all_trials();
                     continue;
                 }
-                // All pages are held by I/O of the program, which will end.
+                // All pages are held by I/O of the program, which will end, or pinned by its calls,
+                // for which there may be frames beyond a share.
+                self.ask_share(false, true);
+                if self.frames.room(0) > 0 {
+                    continue;
+                }
                 patience -= 1;
                 if patience == 0 {
                     self.stop(

@@ -58,6 +58,12 @@ pub struct Use {
     pub resident: usize,
     /// The part of these bytes that it cannot return: buffers and bookkeeping.
     pub fixed: usize,
+    /// Bytes of frames that it cannot do without while system calls of the program use them.
+    pub pinned: usize,
+    /// The share that it would need for a call that waits, bytes; 0 if none waits.
+    pub wished: usize,
+    /// Since when that call has waited, ns.
+    pub wished_ns: u64,
     /// Bytes of the soft frames, which have left the program, and are lost next.
     pub soft: usize,
     /// Frames were lacking since the last call.
@@ -202,7 +208,18 @@ mod tests {
     fn asks_again(share: &'static Eight, at_once: bool) -> bool {
         let counters: &'static Counters = Box::leak(Box::default());
         let mut lease = Lease::new(Some(share), 8);
-        let now = Use { counters, resident: 8, fixed: 0, soft: 0, short: false, tick: !at_once, at_once };
+        let now = Use {
+            counters,
+            resident: 8,
+            fixed: 0,
+            pinned: 0,
+            wished: 0,
+            wished_ns: 0,
+            soft: 0,
+            short: false,
+            tick: !at_once,
+            at_once,
+        };
         assert_eq!(lease.ask(now, 1, 8), None);
         lease.is_lacking(0, 1)
     }

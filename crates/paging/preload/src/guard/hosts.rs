@@ -3,7 +3,7 @@
 //! host's seat, with all signals blocked, by one thread at a time.
 
 use super::pieces::{self, BUFFERS, FOURTHS, File, Header, SMALLEST};
-use super::trap::{self, Limit};
+use super::trap::{self, Limit, MOST_FOURTHS};
 use super::{copy, gate, is_active, is_on, pins};
 use crate::arena::ARENA;
 use crate::{adopted, locked, setup, statics};
@@ -140,7 +140,7 @@ fn begin_piece(pins: &Pins, call: &mut GuardedCall) -> isize {
                 return call.done as isize;
             }
         }
-        let limit = Limit::fourths(if most > SMALLEST { FOURTHS } else { 3 });
+        let limit = Limit::fourths(if most > SMALLEST { FOURTHS } else { MOST_FOURTHS });
         let named = match call.at_position {
             0 => pieces::named_by_offset(call.number, &call.arguments),
             _ => pieces::named_by_position(call.number, &call.arguments),

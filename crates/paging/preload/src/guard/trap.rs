@@ -243,6 +243,12 @@ struct Touched<'a> {
     limit: Limit,
     /// Other calls have pinned so much memory that this call must not go on.
     is_crowded: bool,
+    /// This call alone names too much.
+    is_over: bool,
+    /// Bytes that all calls had pinned with this one when it became crowded, and those that it
+    /// names besides.
+    pinned: usize,
+    more: usize,
 }
 
 /// How many bytes may be pinned.
@@ -250,8 +256,10 @@ struct Touched<'a> {
 pub struct Limit {
     /// By one call.
     own: usize,
-    /// By all calls together, if this call has pinned more than [`FEW`].
-    all: usize,
+    /// By all calls together, if this call has pinned more than [`FEW`]: this part of the budget,
+    /// in fourths, and as much of what the pager has [room](Pins::room) for, in thirds.
+    fourths: usize,
+    budget: usize,
 }
 
 /// A call may always pin this many bytes, however much other calls have pinned.
@@ -262,21 +270,55 @@ impl Limit {
     /// budget.
     pub fn fourths(fourths: usize) -> Limit {
         let budget = setup::budget_now();
-        Limit { own: budget / 2, all: budget / 4 * fourths }
+        Limit { own: budget / 2, fourths, budget }
+    }
+
+    /// Bytes that all calls together may pin, if the pager has this room.
+    fn all(&self, room: usize) -> usize {
+        (self.budget / 4 * self.fourths).min(room / MOST_FOURTHS * self.fourths)
+    }
+
+    /// Whether a call with this limit cannot be made smaller: it waits for room.
+    fn is_last(&self) -> bool {
+        self.fourths == MOST_FOURTHS
     }
 }
 
+/// The largest part of the budget that all calls together may pin, in fourths.
+pub(super) const MOST_FOURTHS: usize = 3;
+
 impl Touched<'_> {
-    /// Pins a range. Whether that is within the limits.
+    /// Pins a range. Whether that is within the limits. Once the call is crowded, what else it
+    /// names is only added up.
     fn pin(&mut self, from: usize, to: usize) -> bool {
-        if Pins::bytes(&self.call) + (to - from) > self.limit.own {
+        if Pins::bytes(&self.call) + self.more + (to - from) > self.limit.own {
+            (self.is_over, self.is_crowded) = (true, false);
+        }
+        if self.is_over {
+            return false;
+        }
+        if self.is_crowded {
+            self.more += to - from;
             return false;
         }
         while !self.pins.add(&mut self.call, from, to) {
             thread::pause().ok();
         }
-        self.is_crowded = Pins::bytes(&self.call) > FEW && self.pins.all_bytes() > self.limit.all;
+        if Pins::bytes(&self.call) > FEW {
+            self.pinned = self.pins.all_bytes();
+            self.is_crowded = self.pinned > self.limit.all(self.pins.room());
+        }
         !self.is_crowded
+    }
+
+    /// If the call cannot be made smaller: waits for room, or waits no longer.
+    fn wish(&self, caller: Caller) {
+        let wanted = self.pinned + self.more;
+        if self.is_crowded && self.limit.is_last() && wanted <= self.limit.all(usize::MAX) {
+            self.pins.wish(caller, wanted);
+        } else if !self.is_crowded {
+            self.pins.unwish(caller);
+        }
     }
 }
 
@@ -291,14 +333,14 @@ impl Memory for Touched<'_> {
         // What an adopted program had is not paged yet, but may be before the call ends: it is
         // touched then (`bring_pinned`).
         let is_early = adopted::is_taking_over();
-        let early = || statics::within(range.start, range.len);
-        if is_early && !early().all(|(from, to)| self.pin(from, to)) {
-            return false;
+        if is_early {
+            statics::within(range.start, range.len).for_each(|(from, to)| {
+                self.pin(from, to);
+            });
         }
-        let mut fits = true;
         copy::paged_parts(range.start, range.len, |from, to| {
-            fits = fits && (is_early && statics::meets(from, to - from) || self.pin(from, to));
-            if !fits {
+            let is_pinned = is_early && statics::meets(from, to - from);
+            if !(if is_pinned { !self.is_crowded && !self.is_over } else { self.pin(from, to) }) {
                 return;
             }
             self.pins.settle(&self.call, || {
@@ -313,7 +355,7 @@ impl Memory for Touched<'_> {
                 private::make_own(from, to);
             }
         });
-        fits
+        !self.is_over
     }
 
     fn read(&mut self, at: usize, into: &mut [u8]) -> bool {
@@ -334,11 +376,14 @@ impl Memory for Touched<'_> {
 pub unsafe fn whole(pins: &Pins, origin: Origin, number: c_long, arguments: [usize; 6]) -> isize {
     for _ in 0..LOOKS {
         // SAFETY: the caller answers for the call.
-        if let Some(answer) = unsafe { attempt(pins, origin, number, arguments, Limit::fourths(3)) } {
+        if let Some(answer) =
+            unsafe { attempt(pins, origin, number, arguments, Limit::fourths(MOST_FOURTHS)) }
+        {
             return answer;
         }
         thread::sleep_ms(1);
     }
+    pins.unwish(origin.caller);
     -(libc::ENOMEM as isize)
 }
 
@@ -388,13 +433,15 @@ pub fn hold(
     named: Option<Range>,
     limit: Limit,
 ) -> Held {
-    let mut touched = Touched { pins, call: pins.begin(caller), limit, is_crowded: false };
+    let call = pins.begin(caller);
+    let mut touched = Touched { pins, call, limit, is_crowded: false, is_over: false, pinned: 0, more: 0 };
     let mut outcome = terapage_calls::visit(number as usize, &arguments, &mut touched);
     if let Some(range) = named
         && !touched.range(range)
     {
         outcome = Outcome::Stopped;
     }
+    touched.wish(caller);
     let in_arena = || arguments.iter().any(|&argument| paged::meets(argument, 1));
     let refusal = match outcome {
         Outcome::Known | Outcome::Kept | Outcome::Partly => None,

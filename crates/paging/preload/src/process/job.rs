@@ -283,6 +283,9 @@ impl Share for Member {
         let wants = if frame_need.is_short() { resident.max(began_with) } else { resident };
         let needs = Needs {
             least: least(fixed),
+            held: use_.pinned as u64,
+            wished: use_.wished as u64,
+            wished_ns: use_.wished_ns,
             resident: resident.max(being_adopted()),
             wants: frame_need.wants(wants),
             claim: CLAIM.load(Relaxed),
@@ -316,8 +319,11 @@ impl Share for Member {
         // If another process uses the table, the value read last remains valid.
         let allowed = match said {
             Some(Some(allowed)) => allowed,
-            None if SLOT.load(SeqCst) == 0 => needs.least,
-            _ => ALLOWED.load(Relaxed).max(needs.least).max(step_without_table(needs.resident)),
+            None if SLOT.load(SeqCst) == 0 => needs.least + needs.held,
+            _ => {
+                let before = ALLOWED.load(Relaxed).max(step_without_table(needs.resident));
+                before.max(needs.least + needs.held)
+            }
         };
         ALLOWED.store(allowed, Relaxed);
         allowed as usize
