@@ -70,7 +70,7 @@ impl Engine {
         (frames * self.block, since_ns)
     }
 
-    /// Bytes that calls may pin with a lease of so many frames.
+    /// Bytes that calls may pin with a lease of this number of frames.
     fn room_in(&self, frames: usize) -> usize {
         let limit = self.limit_of(frames);
         let kept = (limit / LIMIT_PART).min(self.options.frames / BUDGET_PART).min(KEPT_BYTES / self.block);

@@ -374,11 +374,10 @@ impl Memory for Touched<'_> {
 /// # Safety
 /// The same as for the system call.
 pub unsafe fn whole(pins: &Pins, origin: Origin, number: c_long, arguments: [usize; 6]) -> isize {
+    let limit = Limit::fourths(MOST_FOURTHS);
     for _ in 0..LOOKS {
         // SAFETY: the caller answers for the call.
-        if let Some(answer) =
-            unsafe { attempt(pins, origin, number, arguments, Limit::fourths(MOST_FOURTHS)) }
-        {
+        if let Some(answer) = unsafe { attempt(pins, origin, number, arguments, limit) } {
             return answer;
         }
         thread::sleep_ms(1);
