@@ -7,7 +7,8 @@ for, and `SPECIAL` ones run only if they are named.
 
 import random
 
-from works import Program, built, lines, python, reads
+from inputs import alignments, built, lines
+from works import Program, python
 
 
 def pairs(place, nodes):
@@ -218,7 +219,7 @@ HARD = [
     of("jq", "sorts 400,000 objects", ["jq", "-c", "sort_by(.k) | map(.v[0]) | length, add, .[1000]", "{place}/objects.json"],
        apt="jq", prepare=(objects, 400_000)),
     of("samtools", "sorts a million alignments", ["bash", "-o", "pipefail", "-c", "samtools sort -m 2G -O sam --no-PG {place}/reads.sam 2>/dev/null | sha256sum"],
-       apt="samtools", tool="samtools", prepare=(reads, 2_000_000, 1_000_000)),
+       apt="samtools", tool="samtools", prepare=(alignments, 2_000_000, 1_000_000)),
     of("memcached", "sets 300,000 values, gets 200,000 at random", ["/usr/bin/python3", "{place}/client.py", "{out}"], apt="memcached", tool="memcached",
        version=("-V",), files={"client.py": MEMCACHED}),
     compiled("fftw", "a transform of 2^25 numbers in place", "c", FFTW, ["gcc", "-O2", "-o", "p", "p.c", "-lfftw3", "-lm"], 230, apt="libfftw3-dev gcc"),
