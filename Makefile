@@ -25,7 +25,7 @@ help:
 	@echo "make arm      the same for 64-bit Arm, with a cross compiler: target/$(ARM)/release"
 	@echo "make musl     the command and its host for Alpine, static: target/$(MUSL)/release"
 	@echo "make guest    kernels from Linux 6.1 to the newest, and 64-bit Arm, in emulated machines; an hour"
-	@echo "make works-with  the table of docs/results.md: real programs with less memory; a quarter of an hour and more"
+	@echo "make works-with  the table of docs/results.md: real programs with less memory; an hour and more"
 	@echo "make people-figures  what jobs, numpy and containers are promised, measured; a quarter of an hour, as root"
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
 	@echo "make wheel    the Python wheel, into dist/"
