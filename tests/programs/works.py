@@ -221,8 +221,8 @@ int main(void) { size_t n = 24000000, i; number *from = malloc(n * 8), *to = mal
     Program("FFmpeg", "encodes 5 s of 1440p with x264", ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=2560x1440:rate=25:duration=5", "-c:v", "libx264", "-preset", "medium", "-threads", "2", "-f", "framemd5", "-"], apt="ffmpeg", version=("-version",)),
     Program("samtools", "sorts 1.2 million alignments", ["bash", "-o", "pipefail", "-c", "samtools sort -m 1G -O sam --no-PG {place}/reads.sam 2>/dev/null | sha256sum"], apt="samtools", tool="samtools", prepare=(alignments, 2_000_000, 1_200_000)),
     Program("minimap2", "maps 300,000 reads to a genome of 40 million bases", ["bash", "-o", "pipefail", "-c", "minimap2 -t2 -a {place}/genome.fa {place}/reads.fq 2>/dev/null | sed '/^@PG/d' | sha256sum"], apt="minimap2", tool="minimap2", prepare=(reads, 40_000_000, 300_000)),
-    Program("BWA", "indexes a genome of 28 million bases", ["bash", "-o", "pipefail", "-c", "cp {place}/genome.fa {out}/g.fa && bwa index -a is {out}/g.fa 2>/dev/null && sha256sum < {out}/g.fa.sa"], apt="bwa", tool="bwa", prepare=(genome, 28_000_000), version=()),
-    Program("SPAdes", "assembles a genome of 900,000 bases", ["bash", "-o", "pipefail", "-c", "spades.py --only-assembler -k 33 -t 2 -m 8 -s {place}/reads.fq -o {out}/a >/dev/null && sha256sum < {out}/a/contigs.fasta"], apt="spades", tool="spades.py", prepare=(reads, 900_000, 110_000)),
+    Program("BWA", "indexes a genome of 31 million bases", ["bash", "-o", "pipefail", "-c", "cp {place}/genome.fa {out}/g.fa && bwa index -a is {out}/g.fa 2>/dev/null && sha256sum < {out}/g.fa.sa"], apt="bwa", tool="bwa", prepare=(genome, 31_000_000), version=()),
+    Program("SPAdes", "assembles a genome of 700,000 bases", ["bash", "-o", "pipefail", "-c", "spades.py --only-assembler -k 33 -t 2 -m 8 -s {place}/reads.fq -o {out}/a >/dev/null && sha256sum < {out}/a/contigs.fasta"], apt="spades", tool="spades.py", prepare=(reads, 700_000, 85_000)),
     Program("Rust compiler", "compiles 900 generic functions, for a debugger", ["rustc", "-g", "-C", "codegen-units=1", "--remap-path-prefix={out}=.", "--crate-type", "lib", "{place}/many.rs", "-o", "{out}/many.rlib"], apt="rustc", outputs=("many.rlib",),
             files={"many.rs": "use std::collections::*;\n" + "".join(
                 f"pub fn f{n}(x: &[u{8 << n % 4}]) -> usize {{ let mut m = BTreeMap::new(); for (i, k) in x.iter().enumerate() {{ m.entry(*k as u64 + {n}).or_insert_with(Vec::new).push(i); }} m.values().map(|v| v.len()).sum() }}\n"
@@ -279,8 +279,8 @@ write_data end nocoeff
 """}),
     Program("Velvet", "assembles a genome of 500,000 bases", ["bash", "-o", "pipefail", "-c", "velveth {out}/v 31 -short -fastq {place}/reads.fq >/dev/null && velvetg {out}/v -exp_cov auto >/dev/null && sha256sum < {out}/v/contigs.fa"],
             apt="velvet", tool="velveth", prepare=(reads, 500_000, 100_000), version=()),
-    Program("MEGAHIT", "assembles a genome of 1.6 million bases", ["bash", "-o", "pipefail", "-c", "megahit -t 2 --k-list 27,47 -r {place}/reads.fq -o {out}/a >/dev/null 2>&1 && sha256sum < {out}/a/final.contigs.fa"],
-            apt="megahit", tool="megahit", prepare=(reads, 1_600_000, 320_000)),
+    Program("MEGAHIT", "assembles a genome of 1.9 million bases", ["bash", "-o", "pipefail", "-c", "megahit -t 2 --k-list 31 -r {place}/reads.fq -o {out}/a >/dev/null 2>&1 && sha256sum < {out}/a/final.contigs.fa"],
+            apt="megahit", tool="megahit", prepare=(reads, 1_900_000, 380_000)),
     Program("Open MPI", "two ranks sort 240 MB each", ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "{place}/p"], apt="openmpi-bin libopenmpi-dev", prepare=(built, "mpicc", "-O2", "p.c", "-o", "p"), files={"p.c": """
 #include <mpi.h>
 #include <stdio.h>
