@@ -128,8 +128,8 @@ d <- data.frame(k = sample(2e5, n, TRUE), v = runif(n), w = runif(n))
 o <- d[order(d$v), ]; a <- aggregate(v ~ k, o, mean); m <- merge(d[1:500000, ], a, by = 'k')
 cat(nrow(m), format(sum(m$v.y), digits = 12), format(o$w[1000], digits = 12), '\\n')
 """}),
-    Program("GNU Octave", "multiplies and solves matrices of 3,000 rows", ["octave-cli", "-q", "--no-init-file", "{place}/script.m"], apt="octave", env=ONE_THREAD, files={"script.m": """
-rand('seed', 1); n = 3000; a = reshape(mod((1:n*n) * 7919, 10007), n, n) / 10007 + n * eye(n);
+    Program("GNU Octave", "multiplies and solves matrices of 3,150 rows", ["octave-cli", "-q", "--no-init-file", "{place}/script.m"], apt="octave", env=ONE_THREAD, files={"script.m": """
+rand('seed', 1); n = 3150; a = reshape(mod((1:n*n) * 7919, 10007), n, n) / 10007 + n * eye(n);
 b = a * a'; x = b \\ ones(n, 1); printf('%.6f %.6f\\n', sum(b(:)) / 1e9, norm(b * x - 1) < 1e-6);
 """}),
     Program("Java", "a HashMap of 4 million objects (G1)", ["java", "-Xmx1g", "-XX:+UseG1GC", "{place}/Main.java"], apt="default-jdk-headless", files={"Main.java": """
@@ -149,10 +149,10 @@ console.log(all.length, of.size, best[0], text.length, hash);
     Program("SWI-Prolog", "asserts and queries 3 million facts", ["swipl", "-g", "numlist(1,3000000,L), forall(member(X,L), (Y is X*7919 mod 3000017, assertz(f(Y,X)))), aggregate_all(count, (f(Y,X), Y mod 7 =:= 0, X > 10), N), writeln(N)", "-t", "halt"], apt="swi-prolog-nox"),
     Program("Erlang", "an ets table and a map of 800,000", ["erl", "-noshell", "-eval", "T = ets:new(t, [set]), [ets:insert(T, {I * 7919 rem 800011, I, integer_to_list(I)}) || I <- lists:seq(1, 800000)], M = maps:from_list([{K, V} || {K, V, _} <- ets:tab2list(T)]), io:format(\"~p ~p~n\", [maps:size(M), lists:sum(maps:values(M)) rem 1000003]), halt()."], apt="erlang-base",
             version=("-noshell", "-eval", 'io:format("~s~n",[erlang:system_info(otp_release)]), halt().')),
-    Program("OCaml", "a Map and a Hashtbl of 1.6 million", ["{place}/p"], apt="ocaml-nox", tool="ocamlopt", prepare=(built, "ocamlopt", "-o", "p", "p.ml"), files={"p.ml": """
+    Program("OCaml", "a Map and a Hashtbl of 1.7 million", ["{place}/p"], apt="ocaml-nox", tool="ocamlopt", prepare=(built, "ocamlopt", "-o", "p", "p.ml"), files={"p.ml": """
 module M = Map.Make(Int)
 let () = let m = ref M.empty and h = Hashtbl.create 10 in
- for i = 1 to 1_600_000 do let k = i * 7919 mod 1_600_033 in m := M.add k (string_of_int i) !m; Hashtbl.replace h k i done;
+ for i = 1 to 1_700_000 do let k = i * 7919 mod 1_700_021 in m := M.add k (string_of_int i) !m; Hashtbl.replace h k i done;
  Printf.printf "%d %d %d\\n" (M.cardinal !m) (Hashtbl.length h) (M.fold (fun k v s -> (s * 31 + k + String.length v) mod 1000003) !m 0)
 """}),
     Program("Go", "sorts and groups 3 million orders", ["{place}/p", "{place}/orders.csv"], apt="golang-go", tool="go", prepare=(ordered, 3_000_000, "go", "build", "-o", "p", "main.go"), version=("version",), files={"main.go": """
@@ -277,8 +277,8 @@ fix 1 all nve
 run 10
 write_data end nocoeff
 """}),
-    Program("Velvet", "assembles a genome of 500,000 bases", ["bash", "-o", "pipefail", "-c", "velveth {out}/v 31 -short -fastq {place}/reads.fq >/dev/null && velvetg {out}/v -exp_cov auto >/dev/null && sha256sum < {out}/v/contigs.fa"],
-            apt="velvet", tool="velveth", prepare=(reads, 500_000, 100_000), version=()),
+    Program("Velvet", "assembles a genome of 680,000 bases", ["bash", "-o", "pipefail", "-c", "velveth {out}/v 31 -short -fastq {place}/reads.fq >/dev/null && velvetg {out}/v -exp_cov auto >/dev/null && sha256sum < {out}/v/contigs.fa"],
+            apt="velvet", tool="velveth", prepare=(reads, 680_000, 136_000), version=()),
     Program("MEGAHIT", "assembles a genome of 1.9 million bases", ["bash", "-o", "pipefail", "-c", "megahit -t 2 --k-list 31 -r {place}/reads.fq -o {out}/a >/dev/null 2>&1 && sha256sum < {out}/a/final.contigs.fa"],
             apt="megahit", tool="megahit", prepare=(reads, 1_900_000, 380_000)),
     Program("Open MPI", "two ranks sort 240 MB each", ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "{place}/p"], apt="openmpi-bin libopenmpi-dev", prepare=(built, "mpicc", "-O2", "p.c", "-o", "p"), files={"p.c": """
