@@ -381,7 +381,8 @@ def refused(bench):
     group = os.path.dirname(limit)
     try:
         with open(limit, "w", encoding="ascii") as file:
-            file.write(str(260 * MIB))
+            # Its forked children have copies of what it changes until it is adopted.
+            file.write(str(520 * MIB))
         with Child(adopt.in_group(group, program, adopt.LONG_S, "20"), bench.place) as child:
             wait_for(lambda: anonymous_bytes(child.pid) > 170 * MIB, "the program has begun")
             said, status = adopt.adopt(bench, child.pid, "48M")
