@@ -148,6 +148,8 @@ def forks_while_servers_hang(bench):
     family = Family(bench, mirror_of(servers))
     for is_away in (False, True):
         if is_away:
+            # One may lag behind: it has hung.
+            family.until_in_sync()
             servers[1].stop()
         there = servers[:1] if is_away else servers
         for server in there:
