@@ -26,14 +26,14 @@ class Work:
     at: tuple
     tool: str = ""
     apt: str = ""
-    library: str = ""
+    jars: str = ""
     pip: str = ""
     outputs: tuple = ()
     options: tuple = ()
 
     def ready(self, python):
         """Raises Missing, with the command that installs it, if the program is not here."""
-        if self.tool and shutil.which(self.tool) is None or self.library and not glob.glob(self.library):
+        if self.tool and shutil.which(self.tool) is None or self.jars and not glob.glob(self.jars):
             raise Missing(f"apt-get install --no-install-recommends {self.apt}")
         for package in self.pip.split():
             told = subprocess.run([python, "-c", f"import {MODULES.get(package, package)}"], capture_output=True, timeout=300, check=False)
@@ -43,8 +43,8 @@ class Work:
     def words(self, python, inputs):
         """The command, on inputs in a directory."""
         files = sorted(os.path.join(inputs, name) for name in os.listdir(inputs) if name.startswith("unit"))
-        library = max(glob.glob(self.library), default="")
-        filled = [each.replace("{in}", inputs).replace("{library}", library) for each in self.command]
+        jar = max(glob.glob(self.jars), default="")
+        filled = [each.replace("{in}", inputs).replace("{jar}", jar) for each in self.command]
         words = [word for each in filled for word in (files if each == "UNITS" else [each])]
         return [python, *words[1:]] if words[0] == "python3" else words
 
@@ -108,9 +108,9 @@ def objects(place, mib, _python):
 
 def index(place, mib, _python):
     """Lucene's index, as one segment, and the program that searches it."""
-    library = max(glob.glob(LUCENE))
-    run(["javac", "-d", place, "-cp", library, os.path.join(SOURCES, "Searches.java")])
-    run(["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{place}:{library}", "Searches", "make", place, str(mib)])
+    jar = max(glob.glob(LUCENE))
+    run(["javac", "-d", place, "-cp", jar, os.path.join(SOURCES, "Searches.java")])
+    run(["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{place}:{jar}", "Searches", "make", place, str(mib)])
 
 
 INPUTS = {
@@ -146,8 +146,8 @@ WORKS = [
     python("arrow-filter", "a mapped IPC file, filtered twice", "arrow", ((2, 0.8),), "numpy pyarrow"),
     python("polars", "Polars' lazy scan of the same file, filtered twice", "arrow", ((2, 0.8),), "numpy pyarrow polars"),
     Work("lucene", "MMapDirectory: 300 queries, whose documents are read", "lucene",
-         ("java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", "{in}:{library}", "Searches", "{in}"), ((2, 0.8),),
-         tool="javac", apt="liblucene8-java default-jdk-headless", library=LUCENE),
+         ("java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", "{in}:{jar}", "Searches", "{in}"), ((2, 0.8),),
+         tool="javac", apt="liblucene8-java default-jdk-headless", jars=LUCENE),
     python("usearch", "a mapped graph: 60 searches", "usearch", ((1.5, 0.5), (3, 0.5)), "numpy usearch"),
     python("faiss", "mapped inverted lists: 30 searches", "faiss", ((1.5, 0.5), (3, 0.5)), "numpy faiss-cpu"),
     python("llama", "llama.cpp: 24 tokens", "llama", ((1.1, 0.5), (1.25, 0.5), (2, 0.8)), "numpy llama-cpp-python gguf",

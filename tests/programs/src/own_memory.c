@@ -77,15 +77,17 @@ static void writes(int file)
         CHECK(differing(data + at, PART, at) == 0);
 }
 
-/* Reads a part by a descriptor that nobody else uses. */
-static void reads_part(int file, char *into, size_t at)
+/* Reads a part that is out, from the position that another descriptor of the file was set to, or
+   the same one. Nobody else uses them. */
+static void reads_part(int seeks, int reads, char *into, size_t at)
 {
     off_t place = (off_t)(uintptr_t)(data + at);
-    CHECK(lseek(file, place, SEEK_SET) == place);
+    CHECK(lseek(seeks, place, SEEK_SET) == place);
     for (size_t done = 0; done < PART;) {
-        ssize_t some = read(file, into + done, PART - done);
+        ssize_t some = read(reads, into + done, PART - done);
         CHECK(some > 0);
         done += (size_t)some;
+        CHECK(lseek(seeks, 0, SEEK_CUR) == place + (off_t)done);
     }
     CHECK(differing(into, PART, at) == 0);
 }
@@ -94,7 +96,7 @@ static void *reads_by_itself(void *file)
 {
     static char into[PART];
     for (size_t at = size; at > 0; at -= PART)
-        reads_part(*(int *)file, into, at - PART);
+        reads_part(*(int *)file, *(int *)file, into, at - PART);
     return NULL;
 }
 
@@ -112,22 +114,8 @@ static void beside(void)
     CHECK(files[0] >= 0 && files[1] >= 0);
     CHECK(pthread_create(&thread, NULL, reads_by_itself, &files[1]) == 0);
     for (size_t at = 0; at < size; at += PART)
-        reads_part(files[0], got + PART, at);
+        reads_part(files[0], files[0], got + PART, at);
     CHECK(pthread_join(thread, NULL) == 0 && close(files[0]) == 0 && close(files[1]) == 0);
-}
-
-/* Reads a part that is out, from the position that another descriptor of the file was set to. */
-static void reads_after(int seeks, int reads, size_t at)
-{
-    off_t place = (off_t)(uintptr_t)(data + at);
-    CHECK(lseek(seeks, place, SEEK_SET) == place);
-    for (size_t done = 0; done < PART;) {
-        ssize_t some = read(reads, got + done, PART - done);
-        CHECK(some > 0);
-        done += (size_t)some;
-        CHECK(lseek(seeks, 0, SEEK_CUR) == place + (off_t)done);
-    }
-    CHECK(differing(got, PART, at) == 0);
 }
 
 /* Sends a descriptor to this process itself. */
@@ -152,14 +140,14 @@ static void duplicates(void)
 {
     int file = open("/proc/self/mem", O_RDWR), before = dup(file);
     size_t at = 0;
-    reads_after(file, before, at);
+    reads_part(file, before, got, at);
     int all[] = {file, before, dup(file), dup2(before, 200), dup3(file, 201, O_CLOEXEC), fcntl(file, F_DUPFD, 300),
                  fcntl(before, F_DUPFD_CLOEXEC, 10), received(file)};
     int count = sizeof all / sizeof *all;
     for (int i = 0; i < count; i++) {
         CHECK(all[i] >= 0);
         at = (at + 5 * PART) % size;
-        reads_after(all[i], all[(i + 1) % count], at);
+        reads_part(all[i], all[(i + 1) % count], got, at);
     }
     memset(data, 1, size);
     off_t place = (off_t)(uintptr_t)(data + at);
@@ -178,7 +166,7 @@ static void many(void)
     int files[MANY];
     for (int i = 0; i < MANY; i++) {
         files[i] = open("/proc/self/mem", O_RDONLY);
-        reads_after(files[i], files[i], (size_t)i * 3 * PART % size);
+        reads_part(files[i], files[i], got, (size_t)i * 3 * PART % size);
     }
     for (int i = 0; i < MANY; i++)
         CHECK(close(files[i]) == 0);
@@ -192,7 +180,7 @@ static void reads_there(int signal)
     static char there[PART];
     int error = errno, file = open("/proc/self/mem", O_RDONLY);
     (void)signal;
-    reads_part(file, there, (size_t)handled * 7 % (size / PART) * PART);
+    reads_part(file, file, there, (size_t)handled * 7 % (size / PART) * PART);
     close(file);
     handled++;
     errno = error;
@@ -208,7 +196,7 @@ static void in_a_handler(int file)
     CHECK(setitimer(ITIMER_REAL, &each, NULL) == 0);
     do
         for (size_t at = 0; at < size; at += PART)
-            reads_part(file, got, at);
+            reads_part(file, file, got, at);
     while (handled < 10);
     CHECK(setitimer(ITIMER_REAL, &none, NULL) == 0);
 }

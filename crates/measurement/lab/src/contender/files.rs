@@ -44,14 +44,7 @@ impl Contender for Files {
             Ok(file) => file,
             Err(error) => return Ok(Err(format!("no file can be made: {error}"))),
         };
-        let limits = Limits {
-            data: 96 * MIB,
-            memory: 80 * MIB,
-            block: None,
-            options: Vec::new(),
-            may_fit: false,
-            places: Vec::new(),
-        };
+        let limits = Limits::of_probe(96 * MIB, 80 * MIB);
         let (data, path) = (limits.data.to_string(), file.path().display().to_string());
         let small = ["mapped", "--pattern", "sequential", "--bytes", &data, "--file", &path];
         let program = (site.program(), site.workload_arguments(&small));

@@ -56,6 +56,11 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Those of a probe, with these bytes of data and of memory.
+    fn of_probe(data: u64, memory: u64) -> Limits {
+        Limits { data, memory, block: None, options: Vec::new(), may_fit: false, places: Vec::new() }
+    }
+
     /// The directory of the contender's files.
     fn directory<'a>(&'a self, site: &'a Site) -> &'a Path {
         self.places.first().unwrap_or(&site.directory)

@@ -36,14 +36,7 @@ impl Contender for Terapage {
         if let Err(why) = terapage_program(&site.program()) {
             return Ok(Err(why));
         }
-        let limits = Limits {
-            data: 32 * MIB,
-            memory: 16 * MIB,
-            block: None,
-            options: Vec::new(),
-            may_fit: false,
-            places: Vec::new(),
-        };
+        let limits = Limits::of_probe(32 * MIB, 16 * MIB);
         let program = (site.program(), site.workload_arguments(&SMALL));
         let outcome =
             contend((site, site.throttle()), Under::Terapage, program, &limits, None, Finished::passes);
