@@ -9,16 +9,18 @@ from harness import NOBODY, Child, Skipped, check, need, need_restricted, need_r
 from bench import for_everybody, mounted
 
 MIB = 48
+LARGE = {"mib": 96, "memory": "64M"}
+"""A budget that has bounce buffers."""
 SYSTEMS = ("ext2/ext3", "xfs", "btrfs")
 
 
-def prepared(bench, source="mapped_files.c"):
+def prepared(bench, source="mapped_files.c", mib=MIB):
     """The program, and a file for it."""
     system = subprocess.run(["stat", "-f", "-c", "%T", bench.place], capture_output=True, text=True, check=True, timeout=300).stdout.strip()
     if system not in SYSTEMS:
         raise Skipped(f"{system} has no leases, or none that are tested")
     maker, file = bench.build("mapped_files.c", "-pthread"), bench.path("file")
-    subprocess.run([maker, "make", file, str(MIB)], check=True, capture_output=True, timeout=300)
+    subprocess.run([maker, "make", file, str(mib)], check=True, capture_output=True, timeout=300)
     return bench.build(source, "-pthread"), file
 
 
@@ -38,14 +40,15 @@ def mapped(bench, words, *options, memory="32M", before=()):
         return json.load(file), said
 
 
-def calls(bench, *options, before=()):
-    program, file = prepared(bench)
+def calls(bench, *options, before=(), mib=MIB, memory="32M"):
+    program, file = prepared(bench, mib=mib)
     if before:
         os.chown(file, 65534, 65534)
     seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
-    now, _ = mapped(bench, [program, "calls", file, seed, "12"], *options, before=before)
+    now, _ = mapped(bench, [program, "calls", file, seed, "12"], *options, memory=memory, before=before)
     check(now["mapped_file_bytes"] > 0 and now["files_left"] > 0 and now["page_in_bytes"] > 0, f"seed {seed}: {now}")
     check(bool(before) == bool(now["guarded"]), "guarded, or not")
+    check(bool(now["bounced_bytes"]) == (mib > MIB), f"seed {seed}: {now}")
     return f"seed {seed}, {now['page_in_bytes'] >> 20} MiB read"
 
 
@@ -55,8 +58,8 @@ def mapped_calls(bench):
 
 
 def mapped_calls_large(bench):
-    """The same in blocks of 64 KiB."""
-    return calls(bench, "--block", "64K")
+    """The same in blocks of 64 KiB, through bounce buffers."""
+    return calls(bench, "--block", "64K", **LARGE)
 
 
 def mapped_guarded(bench):
@@ -105,11 +108,13 @@ def mapped_kept(bench):
 
 
 def mapped_passes(bench):
-    """Passes over a file that is longer than the budget: large reads ahead, and few reads for which the program waits."""
-    program, file = prepared(bench)
+    """Passes over a file that is longer than the budget: large reads ahead, most of them through bounce buffers, and few reads for which the
+    program waits."""
+    program, file = prepared(bench, mib=LARGE["mib"])
     passes = 12
-    now, _ = mapped(bench, [program, "passes", file, "1", str(passes)])
-    check(now["page_in_bytes"] > MIB << 20 and now["major_faults"] <= 40 * passes, f"{now}")
+    now, _ = mapped(bench, [program, "passes", file, "1", str(passes)], memory=LARGE["memory"])
+    check(now["page_in_bytes"] > LARGE["mib"] << 20 and now["major_faults"] <= 40 * passes, f"{now}")
+    check(now["bounced_bytes"] >= now["page_in_bytes"] // 2, f"{now}")
     return f"{now['major_faults']} reads were waited for, {now['page_in_bytes'] >> 20} MiB read"
 
 

@@ -74,11 +74,11 @@ pub struct Tuning {
     /// The most bytes to read ahead of a stream; never more than a quarter of the budget.
     pub ahead_bytes: usize,
     /// Whether long runs go through bounce buffers. `None`: only if frames are scattered, because
-    /// huge pages were too slow.
+    /// huge pages were too slow, or pages come in as copies.
     pub bounce: Option<bool>,
     /// The least bytes of a run that counts as long.
     pub long_run_bytes: usize,
-    /// Bounce buffers may use the budget divided by this.
+    /// The first few bounce buffers may use the budget divided by this; more, half as much.
     pub bounce_part: usize,
     /// How long an operation whose failure may pass is tried again, for example because a server
     /// does not answer: milliseconds.
@@ -91,7 +91,7 @@ impl Tuning {
         ahead_bytes: pace::AHEAD_BYTES,
         bounce: None,
         long_run_bytes: 128 << 10,
-        bounce_part: 32,
+        bounce_part: 16,
         patience_ms: 30_000,
     };
 }

@@ -174,7 +174,7 @@ impl Engine {
             }
             self.open_room();
         }
-        self.io.bounce.begin(buffers);
+        self.io.bounce.grow(buffers);
     }
 
     /// The part of a lease that does not belong to the memory of stores.

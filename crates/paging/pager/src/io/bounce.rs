@@ -9,9 +9,14 @@ use terapage_store::{EXTENT, OpKind};
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
-/// The most buffers, half of them for page-ins. With large pieces, two or three requests at once
-/// are enough for a device's full speed. Chosen, not measured.
+/// The most buffers. Chosen, not measured.
 const MOST: usize = 8;
+/// As many as are enough for a stream of reads. Small budgets have no more.
+const FEW: usize = 4;
+/// One buffer in this many is for page-outs. With large pieces, two or three requests at once are
+/// enough for a device's full speed; page-ins need one more, from which a run goes into the
+/// program meanwhile.
+const PAGE_OUTS: usize = 4;
 
 /// A buffer of [`EXTENT`] bytes, which only its owner uses.
 pub(crate) struct Buffer(usize);
@@ -41,7 +46,8 @@ pub(crate) struct Bounce {
     block: usize,
     tuning: Tuning,
     wanted: bool,
-    begun: bool,
+    /// The kernel had no memory for more.
+    refused: bool,
     /// Free buffers by purpose: page-ins, page-outs.
     free: [Vec<Buffer>; 2],
     /// Bytes of all buffers, in use or free.
@@ -55,7 +61,7 @@ impl Bounce {
             block: options.block,
             tuning: options.tuning,
             wanted: false,
-            begun: false,
+            refused: false,
             free: Default::default(),
             bytes: 0,
         }
@@ -69,25 +75,28 @@ impl Bounce {
     /// Bytes of all buffers, including those that will be made next if the budget has this many
     /// bytes.
     pub fn bytes_in(&self, budget_bytes: usize) -> usize {
-        match self.wanted && !self.begun {
-            true => (budget_bytes / self.tuning.bounce_part / EXTENT).min(MOST) / 2 * 2 * EXTENT,
-            false => self.bytes,
-        }
+        let part = self.tuning.bounce_part;
+        let few = (budget_bytes / part / EXTENT).min(FEW);
+        let most = (budget_bytes / (2 * part) / EXTENT).min(MOST);
+        let wanted = if self.wanted && !self.refused { few.max(most) / 2 * 2 } else { 0 };
+        self.bytes.max(wanted * EXTENT)
     }
 
-    /// Makes buffers of `bytes` bytes in all, if they are wanted and there are none. They only save
-    /// time, so missing memory for them is no error.
-    pub fn begin(&mut self, bytes: usize) {
-        if !self.wanted || self.begun {
+    /// Makes more buffers, so that there are `bytes` bytes of them. They only save time, so missing
+    /// memory for them is no error.
+    pub fn grow(&mut self, bytes: usize) {
+        if bytes <= self.bytes {
             return;
         }
-        self.begun = true;
-        let Ok(area) = memory::reserve_huge(bytes) else { return };
-        memory::advise(area, bytes, memory::MADV_HUGEPAGE);
-        let half = bytes / EXTENT / 2;
-        let buffers =
-            |part: usize| (part * half..(part + 1) * half).map(|at| Buffer(area + at * EXTENT)).collect();
-        self.free = [buffers(0), buffers(1)];
+        let Ok(area) = memory::reserve_huge(bytes - self.bytes) else {
+            self.refused = true;
+            return;
+        };
+        memory::advise(area, bytes - self.bytes, memory::MADV_HUGEPAGE);
+        for number in self.bytes / EXTENT..bytes / EXTENT {
+            let kind = if number % PAGE_OUTS == 1 { OpKind::Write } else { OpKind::Read };
+            self.put(kind, Buffer(area + number * EXTENT - self.bytes));
+        }
         self.bytes = bytes;
     }
 
@@ -112,14 +121,47 @@ impl Bounce {
         if !self.is_long(blocks) {
             return None;
         }
-        if !self.begun {
-            self.wanted = self.tuning.bounce.unwrap_or(scattered);
-        }
+        self.wanted |= self.tuning.bounce.unwrap_or(scattered);
         self.free[kind as usize].pop()
     }
 
     /// Gives a buffer back.
     pub fn put(&mut self, kind: OpKind, buffer: Buffer) {
         self.free[kind as usize].push(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bounce, EXTENT, FEW, MOST, OpKind};
+    use crate::options::Options;
+
+    #[test]
+    fn buffers_come_with_the_budget() {
+        let options = Options::default();
+        let (mut bounce, part) = (Bounce::new(&options), options.tuning.bounce_part * EXTENT);
+        assert_eq!(bounce.bytes_in(FEW * part), 0, "none is wanted");
+        // A program begins with a small share of its budget.
+        assert!(bounce.take(OpKind::Read, EXTENT / options.block, true).is_none());
+        bounce.grow(bounce.bytes_in(part));
+        assert_eq!(bounce.total_bytes(), 0);
+        for (budget, buffers) in
+            [(2 * part, 2), (FEW * part, FEW), (3 * FEW * part, 6), (9 * MOST * part, MOST)]
+        {
+            bounce.grow(bounce.bytes_in(budget));
+            assert_eq!(bounce.total_bytes(), buffers * EXTENT);
+            let [reads, writes] = [OpKind::Read, OpKind::Write].map(|kind| {
+                let all: Vec<_> =
+                    std::iter::from_fn(|| bounce.take(kind, EXTENT / options.block, false)).collect();
+                let count = all.len();
+                all.into_iter().for_each(|mut buffer| {
+                    buffer.bytes(EXTENT).fill(1);
+                    bounce.put(kind, buffer);
+                });
+                count
+            });
+            assert_eq!((reads, writes), (buffers - buffers.div_ceil(4), buffers.div_ceil(4)));
+        }
+        assert_eq!(bounce.bytes_in(part), MOST * EXTENT, "none is given back");
     }
 }
