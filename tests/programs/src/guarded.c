@@ -253,7 +253,7 @@ CALL(directories) {
     int fd = open("/etc", O_RDONLY | O_DIRECTORY);
     char *in = at(t, 4096);
     long all = 0, got;
-    /* To its end: with a signal or a tracer's stop pending, the kernel gives fewer entries at once. */
+    /* To its end: with a signal or a tracer's stop pending, the kernel gives fewer entries. */
     while ((got = syscall(SYS_getdents64, fd, in, 4096)) > 0) {
         all += got;
         for (long i = 0; i < got; i += ((struct dirent *)(in + i))->d_reclen)
