@@ -6,8 +6,8 @@ import re
 import subprocess
 
 import hosted
-from harness import Child, Skipped, check, need, need_root
-from bench import TESTS, goes_on
+from harness import NOBODY, Child, Skipped, check, need, need_restricted, need_root
+from bench import TESTS, counters, for_everybody, goes_on
 
 
 def io_of(path):
@@ -46,6 +46,33 @@ def io_uring_forbidden(bench):
             status = bench.end(child)
             check(status == number and re.search(says, child.output(), re.M), child.output())
     return lines[0]
+
+
+def no_locked_user(bench):
+    """A user may lock no memory, which rings of io_uring need: the program and a forked child are paged all the same, and the doctor says how; with TERAPAGE_IO=uring one line names the limit."""
+    need("prlimit")
+    need_restricted()
+    (command,) = for_everybody(bench)
+    counters(bench)
+    victim, fork, stats = bench.build("victim.c"), bench.build("fork.c"), bench.path("counters/stats")
+    os.chmod(victim, 0o755)
+    os.chmod(fork, 0o755)
+    confined = ["prlimit", "--memlock=0:0", *NOBODY]
+    with Child([*confined, command, "doctor", "--store", bench.store], bench.place) as child:
+        status, shown = bench.end(child), child.output()
+    if re.search("^ok +io_uring", shown, re.M):
+        raise Skipped("this kernel does not count rings as locked memory")
+    check(status == 0 and re.search(r"^warning +io_uring .*\(ulimit -l\); .*libaio instead", shown, re.M), f"status {status}: {shown}")
+    run = [command, "run", "--memory", "24M", "--require", "--store", bench.store, "--stats", stats, "--"]
+    for program in ([victim, "64", "once"], [fork, "48"]):
+        with Child([*confined, *run, *program], bench.place) as child:
+            status = bench.end(child)
+            check(status == 0, f"{program}: status {status}: {child.last_words()}")
+        check(io_of(stats) == 2, f"{program}: I/O by {io_of(stats)}")
+    with Child([*confined, *run, victim, "64", "once"], bench.place, env={"TERAPAGE_IO": "uring"}) as child:
+        status, errors = bench.end(child), child.errors()
+        check(status != 0 and "io_uring_setup; rings count against" in errors and "ulimit -l" in errors, f"status {status}: {errors!r}")
+    return ""
 
 
 # System calls that Docker's default profile forbids without further capabilities. Its answer to

@@ -21,11 +21,24 @@ impl Refusal {
     pub fn is_lasting(&self) -> bool {
         matches!(self.error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS))
     }
+
+    /// Whether another engine is used in place of io_uring, unless the user wants io_uring.
+    pub fn is_avoided(&self) -> bool {
+        self.is_lasting() || self.error.raw_os_error() == Some(libc::ENOMEM)
+    }
 }
+
+/// What raises the limit on locked memory.
+pub const MORE_LOCKED: &str = "ulimit -l 8192; if that is refused, memlock in \
+    /etc/security/limits.conf, or in a container --ulimit memlock=8388608";
 
 /// Makes a ring of io_uring, to see whether the kernel refuses it.
 pub fn refusal() -> Option<Refusal> {
     let error = io_uring::IoUring::new(2).err()?;
+    if error.raw_os_error() == Some(libc::ENOMEM) {
+        let what = "the user may not lock the memory of a ring (ulimit -l)".to_owned();
+        return Some(Refusal { what, fix: MORE_LOCKED, error });
+    }
     let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     let (what, fix) = match disabled.trim() {
         number @ ("1" | "2") => (

@@ -6,8 +6,8 @@
  *                        begins as root
  * short alone USER       one process of two threads: io_uring gets none for what would wait;
  *                        begins as root
- * short locked USER      what a user may lock (RLIMIT_MEMLOCK) is enough for few rings of the usual
- *                        size
+ * short locked USER KIB  what a user may lock (RLIMIT_MEMLOCK) is enough for few rings of the usual
+ *                        size, or for none
  * short rights USER      rights that no memory has, keys and files that there are not, and little
  *                        that may be locked: all is paged still
  * short pinned BLOCKS    blocks of 2 MiB that the kernel holds for io_uring; the budget is four
@@ -144,8 +144,8 @@ static void alone(void) {
     CHECK(setrlimit(RLIMIT_NPROC, &limit) == 0);
 }
 
-static void locked(void) {
-    struct rlimit limit = {MIB / 2, MIB / 2};
+static void locked(size_t kib) {
+    struct rlimit limit = {kib << 10, kib << 10};
     CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     pid_t children[15];
     int over[2];
@@ -208,7 +208,7 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[1], "locked") == 0) {
         become(number);
-        locked();
+        locked(argc > 3 ? (size_t)atoi(argv[3]) : 0);
     }
     if (strcmp(argv[1], "pinned") == 0)
         pinned(number);

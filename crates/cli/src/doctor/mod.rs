@@ -286,7 +286,7 @@ fn io(wish: Io) -> Check {
         (Io::Aio, _) => asked_for(IoEngine::Aio),
         (Io::Threads, _) => asked_for(IoEngine::Threads),
         (_, None) => Check::ok("io_uring", "a ring can be made"),
-        (Io::Auto, Some(refusal)) if refusal.is_lasting() => {
+        (Io::Auto, Some(refusal)) if refusal.is_avoided() => {
             let instead = IoEngine::of_this_process().name();
             let found = format!("{}; stores are read and written by {instead} instead", refusal.what);
             Check::warning("io_uring", found, refusal.fix)
@@ -324,13 +324,16 @@ fn open_files() -> Check {
 }
 
 fn locked_memory() -> Check {
-    /// The locked memory that rings needed before Linux 5.12.
+    /// For the rings of some processes, where the kernel counts them.
     const ENOUGH: u64 = 1 << 20;
     match getrlimit(Resource::Memlock).current {
         Some(limit) if limit < ENOUGH => {
-            let found =
-                format!("at most {}; kernels before 5.12 count rings against this limit", Size(limit));
-            Check::warning("locked memory", found, "ulimit -l 8192")
+            let found = format!(
+                "at most {}; most kernels count rings of io_uring against this limit, and a process \
+                 without a ring is slower",
+                Size(limit)
+            );
+            Check::warning("locked memory", found, ring::MORE_LOCKED)
         }
         Some(limit) => Check::ok("locked memory", format!("at most {}", Size(limit))),
         None => Check::ok("locked memory", "unlimited"),

@@ -91,11 +91,6 @@ fn destroy(context: usize) {
     unsafe { libc::syscall(libc::SYS_io_destroy, context) };
 }
 
-/// Whether this process can have a context.
-pub(super) fn works() -> bool {
-    set_up(1).map(destroy).is_ok()
-}
-
 impl Aio {
     /// Makes a context for `entries` operations at once, or for as many as the machine still has
     /// (`fs.aio-max-nr`).

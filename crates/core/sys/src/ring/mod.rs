@@ -221,13 +221,9 @@ impl IoEngine {
         }
     }
 
-    /// The engine that a ring of this process has, if none is wished for.
+    /// The engine that a ring of this process has now, if none is wished for.
     pub fn of_this_process() -> IoEngine {
-        match forbidden() {
-            None => IoEngine::Uring,
-            Some(_) if aio::works() => IoEngine::Aio,
-            Some(_) => IoEngine::Threads,
-        }
+        Ring::with(None, uring::LEAST_ENTRIES, false).map_or(IoEngine::Threads, |ring| ring.engine())
     }
 }
 
@@ -277,12 +273,12 @@ impl Ring {
 
     /// Makes a ring that takes `entries` operations at once, or as many as the user's limit on
     /// locked memory allows. Further operations are pushed after these were submitted. Without a
-    /// `wish` the engine is io_uring; if that is forbidden, libaio; if that is not available
-    /// either, threads. If no `threads` may begin, that engine reads and writes in the calling
-    /// thread.
+    /// `wish` the engine is io_uring; if that is forbidden, or the user may not lock the memory of
+    /// even the smallest ring, libaio; if that is not available either, threads. If no `threads`
+    /// may begin, that engine reads and writes in the calling thread.
     ///
     /// # Errors
-    /// The requested engine is not available, or there is no memory or descriptor for io_uring.
+    /// The requested engine is not available, or there is no descriptor for io_uring.
     pub fn with(wish: Option<IoEngine>, entries: u32, threads: bool) -> Result<Ring> {
         let polled = |engine| Ok(Ring(Inner::Polled(Box::new(Polled::new(engine, entries, threads)?))));
         match wish {
@@ -290,7 +286,7 @@ impl Ring {
             Some(engine) => polled(engine),
             None => match Uring::new(entries) {
                 Ok(ring) => Ok(Ring(Inner::Uring(ring))),
-                Err(error) if error.is_forbidden() => {
+                Err(error) if error.is_forbidden() || error.errno() == libc::ENOMEM => {
                     polled(IoEngine::Aio).or_else(|_: Error| polled(IoEngine::Threads))
                 }
                 Err(error) => Err(error),

@@ -23,7 +23,7 @@ pub(super) struct Uring {
 
 /// The number of entries of the smallest ring: one page for the operations, one or two for the
 /// queues.
-const LEAST_ENTRIES: u32 = 16;
+pub(super) const LEAST_ENTRIES: u32 = 16;
 
 /// A forked child does not get the ring's memory: the ring, and with it all descriptors with
 /// operations under way, would otherwise stay until the child has ended.
