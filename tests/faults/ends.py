@@ -62,6 +62,21 @@ def not_paged(bench):
     return "said at 96 MiB, not at 20"
 
 
+def ended_by_itself(bench):
+    """In whatever way C ends a program: the status is the program's, and counters, summary and the line about unpaged memory come."""
+    program, stats = bench.build("ending.c"), bench.path("stats")
+    for how in ("return", "exit", "_exit", "_Exit", "quick_exit"):
+        for heap, says in (("all", "terapage: summary: "), ("off", r"\(--heap off\)")):
+            with bench.start([program, how, "80"], "--memory", "32M", "--heap", heap, "--stats", stats, "--summary") as child:
+                status, said = bench.end(child), child.errors()
+            check(status == 3 and re.search(says, said), f"{how}, {heap}: status {status}: {said!r}")
+            with open(stats, encoding="utf-8") as file:
+                counters = json.load(file)
+            check((counters["page_out_bytes"] > 0) == (heap == "all"), f"{how}, {heap}: {counters}")
+            os.remove(stats)
+    return ""
+
+
 def ended_by_signals(bench):
     """Counters and the summary are written if SIGTERM or SIGINT ends the program, and the program does not notice."""
     stats = bench.path("stats")

@@ -32,10 +32,11 @@ pub fn is_run() -> bool {
 pub fn open() {
     FIRST.store(std::process::id(), SeqCst);
     own();
-    // A hosted program ends by a system call. SAFETY: the function lives as long as the process.
+    // A hosted program ends by a system call. SAFETY: the functions live as long as the process.
     #[cfg(not(target_env = "musl"))]
     unsafe {
-        on_exit(at_exit, std::ptr::null_mut())
+        on_exit(at_exit, std::ptr::null_mut());
+        __cxa_at_quick_exit(at_quick_exit, std::ptr::null_mut());
     };
 }
 
@@ -43,6 +44,8 @@ pub fn open() {
 unsafe extern "C" {
     /// Like `atexit`, but the function receives the status.
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    /// `at_quick_exit` calls it: the function is for `quick_exit`, `object` the caller's.
+    fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
     /// The action of `exit` on streams after all functions were called.
     fn fcloseall() -> c_int;
 }
@@ -68,6 +71,15 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
         close_stores();
         // SAFETY: ends the process.
         unsafe { libc::syscall(libc::SYS_exit_group, i64::from(status)) };
+    }
+}
+
+/// The first function to be registered is called last: `quick_exit` then only makes the system call.
+#[cfg(not(target_env = "musl"))]
+extern "C" fn at_quick_exit(_argument: *mut c_void) {
+    finish();
+    if is_far() {
+        close_stores();
     }
 }
 
