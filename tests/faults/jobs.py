@@ -113,6 +113,16 @@ def job_in_job(bench):
             peak = json.load(file)["resident_peak_bytes"] >> 20
         check(least <= peak <= most, f"{memory}: {peak} MiB")
     check("within a job of 64 MiB" in errors, errors)
+    # Its own budget does not follow the machine, though that of the outer run does.
+    for mib in ("80", "1"):
+        words = [*inner, "24M", "--stats", stats, "--summary", "--", share, "one", "1", mib, "2"]
+        with bench.start(words) as child:
+            status, errors = bench.end(child), child.errors()
+        check(status == 0 and "the budget of 24 MiB" in errors, f"{mib} MiB, within auto: status {status}: {errors}")
+        with open(stats, encoding="utf-8") as file:
+            counters = json.load(file)
+        check((counters["budget_bytes"] >> 20, counters["budget_auto"]) == (24, 0), f"{mib} MiB, within auto: {counters}")
+        os.remove(stats)
     # What may be locked is a part of the budget that the run has, not of the one that it asks for.
     words = [*inner, "512M", "--", bench.build("locked.c"), "96", "most"]
     with bench.start(words, "--memory", "64M") as child:

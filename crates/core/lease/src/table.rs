@@ -200,6 +200,11 @@ impl<'a> Table<'a> {
         self.words[HEAD_CEILING].load(SeqCst) > 0
     }
 
+    /// Whether this job has the budget that follows the machine; an inner job has one of its own.
+    pub fn is_auto_for(&self, job: usize) -> bool {
+        job == 0 && self.is_auto()
+    }
+
     /// Whether memory was nearly short when a process last looked.
     pub fn is_near(&self) -> bool {
         self.words[HEAD_FOUND].load(SeqCst) & NEAR != 0

@@ -302,7 +302,8 @@ impl Share for Member {
                 if job.table.is_auto() {
                     IN_FORCE.store(all.budget, Relaxed);
                     use_.counters.budget_bytes.store(all.budget, Relaxed);
-                    use_.counters.budget_auto.store(1, Relaxed);
+                    let is_auto = job.table.is_auto_for(job.inherited.job());
+                    use_.counters.budget_auto.store(is_auto.into(), Relaxed);
                 }
                 use_.counters.job.store(job.inherited.file(), Relaxed);
                 use_.counters.job_processes.store(all.processes, Relaxed);
@@ -376,7 +377,7 @@ pub fn peak() -> Option<u64> {
 
 /// The budget of the job now, if it follows the machine.
 pub fn auto_budget() -> Option<u64> {
-    let job = job().filter(|job| job.table.is_auto())?;
+    let job = job().filter(|job| job.table.is_auto_for(job.inherited.job()))?;
     Some(job.table.budget(job.inherited.job()))
 }
 
