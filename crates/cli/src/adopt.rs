@@ -133,6 +133,7 @@ impl Plan {
     fn adopt_one(&self, pid: u32) -> anyhow::Result<ExitCode> {
         match self.adopt(pid) {
             Ok(adopted) => follow(&[adopted], &format!("process {pid}")),
+            Err(why) if has_ended(pid) => bail!("process {pid} is not adopted: {why}"),
             Err(why) => bail!("process {pid} is not adopted: {why}; it goes on as before"),
         }
         Ok(ExitCode::SUCCESS)

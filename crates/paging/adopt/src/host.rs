@@ -67,11 +67,7 @@ impl Start {
         let len = data + STACK;
         let report = remote.call(what, libc::SYS_mmap, [0, len, rights, private, usize::MAX, 0])?;
         let base = image.map(remote, report)?;
-        let device = match remote.process.user()? {
-            0 => None,
-            _ if wish.guards => None,
-            _ => passed::pass_device(remote, report)?,
-        };
+        let device = if wish.guards { None } else { passed::pass_device(remote, report)? };
         let is_guarded = wish.guards || device.is_none() && rights::lacks(remote, report)?;
         let mut orders = choose(is_guarded, report)?;
         orders.fails = wish.fault == Some(0);

@@ -1,5 +1,5 @@
 //! Descriptors that are passed to the process: the table of a job's memory; and the device that
-//! makes userfaultfds, to a process whose user may not open it: root thus adopts a user's program.
+//! makes userfaultfds: root thus adopts a user's program, or one that becomes another user later.
 
 use crate::Why;
 use crate::remote::Remote;

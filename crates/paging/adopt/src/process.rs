@@ -151,14 +151,6 @@ impl Process {
         matches!(executable::cannot_be_paged(&path, &mut |_| {}), Some(executable::Why::Go { .. }))
     }
 
-    /// The process's user, whose rights it has.
-    pub fn user(&self) -> Result<u32, Why> {
-        let status = self.read("status")?;
-        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        let user = users.and_then(|users| users.split_ascii_whitespace().nth(1)?.parse().ok());
-        user.ok_or_else(|| "its user is not known".to_owned())
-    }
-
     /// Refuses a process with a child that has the same memory (CLONE_VM without CLONE_THREAD). A
     /// child of `vfork` soon executes a program, or ends: until then this waits for a while.
     fn shares_memory(&self) -> Result<(), Why> {
