@@ -23,6 +23,20 @@ def written(bench, name, text):
 RAN = '#include <stdio.h>\nint main(void) { puts("ran"); return 5; }\n'
 
 
+def preloaded_too(bench):
+    """Another library is preloaded: what it reads from the environment at its first call, which may be a call by Terapage's library, is there."""
+    library, program = bench.build("remembers.c", "-shared", "-fPIC"), bench.path("program")
+    os.rename(library, library + ".so")
+    os.rename(bench.build("remembers.c", "-DPROGRAM"), program)
+    for way in ([program], ["sh", "-c", f"{program}; exit $?"]):
+        words = ["env", f"LD_PRELOAD={library}.so", "REMEMBERED=this", *way]
+        with bench.start(words, "--memory", "32M") as child:
+            status = bench.end(child)
+            said = child.output().split()
+            check(status == 0 and said and set(said) == {"this"}, f"{way}: status {status}: {said} {child.last_words()}")
+    return ""
+
+
 def unpaged_children(bench):
     """Programs into which the library is not loaded and that need no host, started by scripts: one line for each, once, and none into what the script reads."""
     need("gcc")

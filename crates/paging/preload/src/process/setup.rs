@@ -53,8 +53,23 @@ static BEGIN: extern "C" fn(c_int, *const *const c_char, Texts) = begin_with;
 
 #[cfg(not(target_env = "musl"))]
 extern "C" fn begin_with(_count: c_int, _arguments: *const *const c_char, environment: Texts) {
+    // Functions that this start calls may be those of another preloaded library (fakeroot,
+    // libfaketime), which then reads its variables, and remembers what it finds. The C library
+    // sets the environment only when it is initialised itself, to the same value.
+    // SAFETY: there is no other thread yet.
+    unsafe {
+        if __environ.is_null() {
+            __environ = environment;
+        }
+    }
     // SAFETY: the loader passes the process's environment.
     unsafe { begin(environment) };
+}
+
+#[cfg(not(target_env = "musl"))]
+unsafe extern "C" {
+    /// The environment, for `getenv`.
+    static mut __environ: Texts;
 }
 
 /// Begins, before the program does. A host that this crate is linked into calls it first.
