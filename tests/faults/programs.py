@@ -7,8 +7,8 @@ import shutil
 import signal
 import subprocess
 
-from harness import Child, Skipped, check, need, need_root
-from bench import mounted
+from harness import NOBODY, Child, Skipped, check, need, need_restricted, need_root
+from bench import for_everybody, mounted
 
 
 def written(bench, name, text):
@@ -35,6 +35,22 @@ def preloaded_too(bench):
             said = child.output().split()
             check(status == 0 and said and set(said) == {"this"}, f"{way}: status {status}: {said} {child.last_words()}")
     return ""
+
+
+def valgrind(bench):
+    """A program in Valgrind runs as natively, also without rights, and a line says that Valgrind is not paged."""
+    need("valgrind")
+    need_restricted()
+    (command,) = for_everybody(bench)
+    program = bench.build("victim.c")
+    os.chmod(program, 0o755)
+    run = [command, "run", "--memory", "32M", "--store", bench.store, "--"]
+    for user in ((), NOBODY):
+        inside = ["valgrind", "-q", "--leak-check=no", "--error-exitcode=9", program, "16", "once"]
+        with Child([*user, *run, *inside], bench.place) as child:
+            status, errors = bench.end(child), child.errors()
+        check(status == 0 and "it is a tool of Valgrind" in errors, f"{user}: status {status}: {errors!r}")
+    return errors.splitlines()[-1]
 
 
 def unpaged_children(bench):

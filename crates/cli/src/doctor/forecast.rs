@@ -95,6 +95,7 @@ fn of_file(shown: &str, files: &[PathBuf], why: Option<Why>, paged: Paged) -> Ch
 fn remedy(why: Why) -> &'static str {
     match why {
         Why::Static => "link it dynamically, with the GNU C library; its children can be paged",
+        Why::Valgrind => "none: Valgrind maps the memory of what it runs, and that is not paged",
         Why::Go { .. } => "none: a memory limit for Go's collector is GOMEMLIMIT",
         Why::Loader(_) => {
             "build it for the GNU C library, or use a package of it from a distribution with that library"

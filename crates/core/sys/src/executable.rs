@@ -18,6 +18,9 @@ pub enum Why {
         /// Whether the program has no loader.
         is_static: bool,
     },
+    /// The program is a tool of Valgrind: it takes all addresses for its own, and unmaps what it
+    /// finds there.
+    Valgrind,
     /// The program is for processors of 32 bits.
     Narrow,
     /// The program is for another processor; the number is ELF's (`e_machine`).
@@ -50,6 +53,7 @@ impl fmt::Display for Why {
             Why::Static => out.write_str("a static executable"),
             Why::Go { is_static: true } => out.write_str("a static executable (Go)"),
             Why::Go { is_static: false } => out.write_str("a Go program, which maps its heap by itself"),
+            Why::Valgrind => out.write_str("a tool of Valgrind, which takes all addresses for its own"),
             Why::Narrow => out.write_str("a 32-bit executable"),
             Why::Machine(number) => {
                 write!(out, "an executable for another processor (ELF machine {number})")
@@ -113,6 +117,8 @@ const DEPTH: usize = 5;
 
 /// Numbers of the ELF format.
 const PT_LOAD: u32 = 1;
+/// The address at which the tools of Valgrind begin, and no other program does.
+const VALGRIND: u64 = 0x5800_0000;
 const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
@@ -361,7 +367,7 @@ fn elf(head: &[u8], look: &Look) -> Option<Why> {
         other => return Some(Why::Machine(other)),
     }
     let (table, size, count) = (long(head, 32)?, half(head, 54)?, half(head, 56)?);
-    let (mut loader, mut is_go) = (None, false);
+    let (mut loader, mut is_go, mut is_valgrind) = (None, false, false);
     for i in 0..u64::from(count) {
         let mut bytes = [0; PROGRAM_HEADER];
         let header = look.read(&mut bytes, table.checked_add(i * u64::from(size))?);
@@ -373,10 +379,12 @@ fn elf(head: &[u8], look: &Look) -> Option<Why> {
                 loader = Some(Name::of(path.split(|&b| b == 0).next()?));
             }
             PT_NOTE => is_go |= has_note_of_go(look, offset, len),
+            PT_LOAD => is_valgrind |= offset == 0 && long(header, 16)? == VALGRIND,
             _ => {}
         }
     }
     match loader {
+        None if is_valgrind => Some(Why::Valgrind),
         None if is_go => Some(Why::Go { is_static: true }),
         None => Some(Why::Static),
         Some(name) if !is_gnu(name.bytes()) => Some(Why::Loader(name)),
@@ -508,6 +516,10 @@ mod tests {
         assert_eq!(judged(&elf(2, MACHINE, 1, b"")).unwrap(), "a static executable");
         let go = b"\x04\0\0\0\x02\0\0\0\x04\0\0\0Go\0\0ab\0\0";
         assert_eq!(judged(&elf(2, MACHINE, PT_NOTE, go)).unwrap(), "a static executable (Go)");
+        let mut tool = elf(2, MACHINE, PT_LOAD, b"");
+        tool[72] = 0;
+        tool[80..88].copy_from_slice(&VALGRIND.to_le_bytes());
+        assert!(judged(&tool).unwrap().contains("Valgrind"));
         assert_eq!(judged(&elf(1, MACHINE, 3, b"")).unwrap(), "a 32-bit executable");
         assert!(judged(&elf(2, 8, 3, b"")).unwrap().contains("machine 8"));
         assert_eq!(judged(b"\x7fELF\x02\x01"), None);
