@@ -74,7 +74,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     }
 }
 
-/// The first function to be registered is called last: `quick_exit` then only makes the system call.
+/// The first function to be registered is called last: `quick_exit` then only ends the process.
 #[cfg(not(target_env = "musl"))]
 extern "C" fn at_quick_exit(_argument: *mut c_void) {
     finish();
