@@ -190,6 +190,10 @@ def undone(bench):
     return f"{steps} steps"
 
 
+ENDED = "has ended while it was being adopted: status 0"
+"""Such a program may, while its memory is taken over, on a busy machine."""
+
+
 def same_output(bench, argv, began, memory):
     """Runs a program natively, and adopted once it has begun: the output is the same."""
     with Child(argv, bench.place, stdout="native") as child:
@@ -198,7 +202,7 @@ def same_output(bench, argv, began, memory):
     with Child(argv, bench.place) as child:
         wait_for(lambda: began(child) or child.process.poll() is not None, "the program has begun")
         said, status = adopt(bench, child.pid, memory)
-        check(status == 0, said)
+        check(status == 0 or said.endswith(ENDED), said)
         status = bench.end(child)
         check(status == 0, f"status {status}: {child.last_words()}")
         check(child.output() == native, "the output differs")
@@ -598,6 +602,67 @@ def saved(bench):
     return ""
 
 
+HOLDS_MUCH = """
+import os, sys
+data = bytearray(os.urandom(4 << 20)) * 96
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]):
+    pass
+os.execvp("sleep", ["sleep", "600"])
+"""
+GREEDY = 'bytearray(b"x") * (300 << 20)'
+
+
+def ends_meanwhile(bench):
+    """A program that ends while its memory is taken over, by a signal or by the limit of its cgroup: one line says how, with status 125. One that executes another program meanwhile has not ended."""
+    need_root()
+    limit, done = cgroup(f"terapage-adopt-{os.getpid()}"), []
+    group = os.path.dirname(limit)
+    try:
+        with open(limit, "w", encoding="ascii") as file:
+            file.write(str(600 * MIB))
+        for kind, says in (("signal", ": SIGKILL"), ("memory", "because memory ran out"), ("executes", "executed another program")):
+            tries = (ended_meanwhile(bench, group, kind, says) for _ in range(20 * RUNS))
+            done.append(sum(tries) if RUNS > 1 else next(filter(None, tries), 0))
+            check(done[-1], f"{kind}: all of the memory was taken over before each time")
+    finally:
+        wait_for(lambda: not members(group), "the cgroup is empty")
+        os.rmdir(group)
+    return f"{done} in time"
+
+
+def ended_meanwhile(bench, group, kind, says):
+    """Stops a program while it is being adopted, and lets it end then. Returns whether not all was taken over before."""
+    file = bench.path("executes")
+    with contextlib.suppress(OSError):
+        os.remove(file)
+    with Child(in_group(group, INTERPRETER, "-c", HOLDS_MUCH, file), bench.place) as child:
+        wait_for(lambda: child.output() == "ready\n", "the program has begun")
+        with open(f"/proc/{child.pid}/oom_score_adj", "w", encoding="ascii") as first:
+            first.write("1000")
+        words = [*bench.command, "adopt", "--memory", "64M", "--store", bench.store, str(child.pid)]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as command:
+            wait_for(lambda: command.poll() is not None or is_paged(child.pid) and "TracerPid:\t0" in read_status(child.pid), "its memory is taken over")
+            os.kill(child.pid, signal.SIGSTOP)
+            wait_for(lambda: "State:\tT" in read_status(child.pid), "the program has stopped")
+            if kind == "executes":
+                pathlib.Path(file).touch()
+                os.kill(child.pid, signal.SIGCONT)
+            elif kind == "memory":
+                subprocess.run(in_group(group, INTERPRETER, "-c", GREEDY), capture_output=True, timeout=300, check=False)
+            else:
+                os.kill(child.pid, signal.SIGKILL)
+            # It may have been too late.
+            os.kill(child.pid, signal.SIGCONT)
+            said, status = command.communicate(timeout=300)[1].strip(), command.returncode
+    if " taken over in " in said:
+        check(status == 0, f"status {status}: {said}")
+        return False
+    wanted = (125, "has ended") if kind != "executes" else (0, "is paged")
+    check((status, said.count("\n")) == (wanted[0], 0) and wanted[1] in said and says in said, f"{kind}: status {status}: {said}")
+    return True
+
+
 BODIES = {
     "adopt": at_random,
     "adopt-moments": at_moments,
@@ -613,5 +678,6 @@ BODIES = {
     "adopt-cgroup": of_a_cgroup,
     "adopt-cgroup-refused": refused_cgroups,
     "adopt-vfork": inside_vfork,
+    "adopt-ends-meanwhile": ends_meanwhile,
     "adopt-saved": saved,
 }

@@ -1,20 +1,20 @@
 //! `terapage adopt`: pages a program that is already running.
 
 use crate::cgroup::Cgroup;
-use crate::{complain, library, options::Options, release, userfaultfd};
-use anyhow::{Context, bail};
+use crate::{complain, library, options::Options, release, signals::Quiet, userfaultfd};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueHint};
 use rustix::fs::{stat, statvfs};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::io::{ErrorKind, IsTerminal, Write, stderr};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use terapage_adopt::{Adopted, Progress, Table, Wish, adopt};
-use terapage_config::{Group, Settings, Size, StoreSpec};
+use terapage_adopt::{Adopted, Ending, Failure, Look, Progress, Table, Wish, adopt};
+use terapage_config::{Group, Machine, Settings, Size, StoreSpec};
 use terapage_lease::{File, Inherited, JOB_VARIABLE};
 
 /// The arguments of `terapage adopt`.
@@ -37,7 +37,8 @@ right to page adopts a program in guarded mode, as `terapage run` pages it. This
 docs/rescue.md has the limits. Do not adopt shells, make, or others that start very many programs.
 
 Exit status:
-  0; 125 if the program, or one of the cgroup's, was not adopted: then it goes on as before."
+  0; 125 if the program, or one of the cgroup's, was not adopted: then it goes on as before; or
+  if it has ended meanwhile (one of a cgroup's: by a signal)."
 )]
 pub struct Adopt {
     #[command(flatten)]
@@ -115,7 +116,7 @@ impl Plan {
     }
 
     /// Adopts a process.
-    pub fn adopt(&self, pid: u32) -> Result<Adopted, String> {
+    pub fn adopt(&self, pid: u32) -> Result<Adopted, Failure> {
         let setting = |number: i32| {
             let text = self.table.map(|table| format!("{JOB_VARIABLE}={}", table.under(number)));
             CString::new(text.unwrap_or_default()).unwrap_or_default()
@@ -131,18 +132,18 @@ impl Plan {
     }
 
     fn adopt_one(&self, pid: u32) -> anyhow::Result<ExitCode> {
-        match self.adopt(pid) {
-            Ok(adopted) => follow(&[adopted], &format!("process {pid}")),
-            Err(why) if has_ended(pid) => bail!("process {pid} is not adopted: {why}"),
-            Err(why) => bail!("process {pid} is not adopted: {why}; it goes on as before"),
+        let kills = Kills::around(pid);
+        let adopted = self.adopt(pid).map_err(|failure| anyhow!(text(pid, &failure, &kills)))?;
+        match follow(&[adopted], |_| format!("process {pid}"))[..] {
+            [(_, ending)] => bail!(text(pid, &Failure::Ended(ending), &kills)),
+            _ => Ok(ExitCode::SUCCESS),
         }
-        Ok(ExitCode::SUCCESS)
     }
 
     /// Adopts the processes of a cgroup, and those that appear there meanwhile.
     fn adopt_all(&self, cgroup: &Cgroup, mut processes: Vec<u32>) -> anyhow::Result<ExitCode> {
         let (mut seen, mut adopted) = (BTreeSet::from([std::process::id()]), Vec::new());
-        let mut all_are = true;
+        let (mut all_are, mut kills) = (true, BTreeMap::new());
         for _ in 0..ROUNDS {
             processes.retain(|&pid| seen.insert(pid));
             if processes.is_empty() {
@@ -154,22 +155,31 @@ impl Plan {
                     all_are = false;
                     continue;
                 }
+                let around = kills.entry(pid).or_insert_with(|| Kills::around(pid));
                 match self.adopt(pid) {
                     Ok(one) => adopted.push(one),
-                    Err(_) if has_ended(pid) => {}
-                    Err(why) => {
-                        complain(&format!("process {pid} is not adopted: {why}; it goes on as before"));
+                    // Processes of a cgroup come and go.
+                    Err(Failure::Ended(ending)) if ending.signal().is_none() => {}
+                    Err(Failure::Refused(_)) if has_ended(pid) => {}
+                    Err(failure) => {
+                        complain(&text(pid, &failure, around));
                         all_are = false;
                     }
                 }
             }
             processes = cgroup.processes()?;
         }
-        let (count, path) = (adopted.len(), cgroup.path().display());
-        if count == 0 {
+        let path = cgroup.path().display();
+        if adopted.is_empty() {
             bail!("--cgroup: no process of {path} was adopted");
         }
-        follow(&adopted, &format!("{count} process{} of {path}", if count == 1 { "" } else { "es" }));
+        let who = |count: usize| format!("{count} process{} of {path}", if count == 1 { "" } else { "es" });
+        for (pid, ending) in follow(&adopted, who) {
+            if let (Some(_), Some(around)) = (ending.signal(), kills.get(&pid)) {
+                complain(&text(pid, &Failure::Ended(ending), around));
+                all_are = false;
+            }
+        }
         Ok(if all_are { ExitCode::SUCCESS } else { ExitCode::from(NOT_ADOPTED) })
     }
 
@@ -184,6 +194,49 @@ impl Plan {
 /// Whether a process has ended, or is about to: then it has no executable any more.
 pub fn has_ended(pid: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+/// How often the kernel has ended processes of a process's cgroup because memory ran out.
+struct Kills {
+    machine: Machine,
+    before: u64,
+}
+
+impl Kills {
+    fn around(pid: u32) -> Kills {
+        let machine = Machine::of(&pid.to_string(), &read);
+        let before = machine.kills(&read);
+        Kills { machine, before }
+    }
+
+    fn are_more(&self) -> bool {
+        self.machine.kills(&read) > self.before
+    }
+}
+
+fn read(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+/// Why a process was not adopted, or is not paged although it was.
+fn text(pid: u32, failure: &Failure, kills: &Kills) -> String {
+    let ending = match failure {
+        Failure::Refused(why) if has_ended(pid) => return format!("process {pid} is not adopted: {why}"),
+        Failure::Refused(why) => return format!("process {pid} is not adopted: {why}; it goes on as before"),
+        Failure::Ended(ending) => *ending,
+    };
+    let how = match (ending.signal(), ending.status()) {
+        (Some(libc::SIGKILL), _) if kills.are_more() => {
+            ": the kernel killed it because memory ran out (adopt it earlier, or raise its limit)".to_owned()
+        }
+        (Some(signal), _) => match signal_hook::low_level::signal_name(signal) {
+            Some(name) => format!(": {name}"),
+            None => format!(": signal {signal}"),
+        },
+        (None, Some(status)) => format!(": status {status}"),
+        (None, None) => String::new(),
+    };
+    format!("process {pid} has ended while it was being adopted{how}")
 }
 
 /// The settings as variables. Nothing else of this command's environment goes to the program.
@@ -240,66 +293,72 @@ pub fn used_bytes(pid: u32) -> u64 {
     (kib("RssAnon:").unwrap_or(0) + kib("VmSwap:").unwrap_or(0)) << 10
 }
 
-/// Shows how far the hosts are, until all are done.
-fn follow(adopted: &[Adopted], who: &str) {
+/// Shows how far the hosts are, until all are done. Returns which processes have ended before, and
+/// how. `who` names a number of processes.
+fn follow(adopted: &[Adopted], who: impl Fn(usize) -> String) -> Vec<(u32, Ending)> {
     let began = Instant::now();
     if adopted.iter().any(|one| one.is_guarded) {
         complain(userfaultfd::GUARDED_ADOPTED);
     }
-    let pause = adopted.iter().map(|one| one.pause).max().unwrap_or_default().as_secs_f64() * 1e3;
     let mut shown = false;
+    // Whoever is done is not looked at again.
+    let mut looks = vec![None; adopted.len()];
     loop {
-        let seen: Vec<Progress> = adopted.iter().filter_map(Adopted::progress).collect();
-        let sum = |of: fn(&Progress) -> u64| Size(seen.iter().map(of).sum::<u64>() >> 20 << 20);
-        let (all, done) = (sum(|one| one.all_bytes), sum(|one| one.done_bytes));
-        if seen.iter().all(|one| one.is_done) {
-            clear(shown);
-            let seconds = began.elapsed().as_secs_f64();
-            let (have, are, stopped) = match adopted.len() {
-                1 => ("has", "is", "it was stopped for"),
-                _ => ("have", "are", "each was stopped for at most"),
-            };
-            complain(&match seen.len() {
-                0 => format!("{who} {have} ended"),
-                _ => format!(
-                    "{who} {are} paged: {all} were taken over in {seconds:.1} s; {stopped} {pause:.0} ms"
-                ),
-            });
-            return;
+        for (look, one) in looks.iter_mut().zip(adopted) {
+            if !look.is_some_and(is_last) {
+                *look = Some(one.look());
+            }
+        }
+        if looks.iter().flatten().copied().all(is_last) {
+            break;
         }
         if stderr().is_terminal() {
-            let _ = write!(stderr(), "\rterapage: {who}: {done} of {all} taken over\x1b[K\r");
+            let [done, all] = sums(&looks);
+            let _ =
+                write!(stderr(), "\rterapage: {}: {done} of {all} taken over\x1b[K\r", who(adopted.len()));
             shown = true;
         }
         std::thread::sleep(LOOK);
     }
+    clear(shown);
+    let ended = looks.iter().zip(adopted).filter_map(|(look, one)| match look {
+        Some(Look::Ended(ending)) => Some((one.pid(), *ending)),
+        _ => None,
+    });
+    let ended: Vec<(u32, Ending)> = ended.collect();
+    let left = adopted.len() - ended.len();
+    if left > 0 {
+        let seconds = began.elapsed().as_secs_f64();
+        let what = match looks[..] {
+            [Some(Look::Executed)] => "it has executed another program".to_owned(),
+            _ => format!("{} were taken over in {seconds:.1} s", sums(&looks)[1]),
+        };
+        let (are, stopped) = match left {
+            1 => ("is", "it was stopped for"),
+            _ => ("are", "each was stopped for at most"),
+        };
+        let pause = adopted.iter().map(|one| one.pause).max().unwrap_or_default().as_secs_f64() * 1e3;
+        complain(&format!("{} {are} paged: {what}; {stopped} {pause:.0} ms", who(left)));
+    }
+    ended
+}
+
+/// Whether nothing more will be seen of a process.
+fn is_last(look: Look) -> bool {
+    !matches!(look, Look::Runs(progress) if !progress.is_done)
+}
+
+/// How much was taken over, and how much will have been.
+fn sums(looks: &[Option<Look>]) -> [Size; 2] {
+    let all =
+        || looks.iter().filter_map(|look| if let Some(Look::Runs(seen)) = look { Some(seen) } else { None });
+    let sum = |of: fn(&Progress) -> u64| Size(all().map(of).sum::<u64>() >> 20 << 20);
+    [sum(|one| one.done_bytes), sum(|one| one.all_bytes)]
 }
 
 /// Removes the progress line, if one was shown.
 pub fn clear(shown: bool) {
     if shown {
         let _ = write!(stderr(), "\r\x1b[K");
-    }
-}
-
-/// While this lives, signals that would end this command wait.
-struct Quiet(libc::sigset_t);
-
-impl Quiet {
-    fn begin() -> Quiet {
-        // SAFETY: sets are plain data, for which zeros are a value, and have room for the answer.
-        unsafe {
-            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
-            Quiet(before)
-        }
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        // SAFETY: the set is the one from before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 }

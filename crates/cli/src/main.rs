@@ -20,6 +20,8 @@ mod program;
 mod release;
 mod ring;
 mod run;
+#[cfg(target_arch = "x86_64")]
+mod signals;
 mod userfaultfd;
 mod version;
 mod watch;

@@ -2,6 +2,7 @@
 
 use crate::adopt::clear;
 use crate::complain;
+use crate::signals::Ends;
 use crate::watch::process::{Paged, not_paged};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -65,7 +66,7 @@ impl Release {
             );
         }
         has_room(pid, &now)?;
-        let signals = Interrupts::begin();
+        let signals = Ends::begin();
         if ![Stage::Waits, Stage::Refused].into_iter().any(|stage| control.change(stage, Stage::Asked)) {
             bail!("process {pid} is being released already");
         }
@@ -136,7 +137,7 @@ fn has_room(pid: u32, now: &Snapshot) -> anyhow::Result<()> {
 }
 
 /// Shows how far the program is, until the release is over.
-fn follow(paged: &Paged, control: &Control, signals: &Interrupts) -> anyhow::Result<ExitCode> {
+fn follow(paged: &Paged, control: &Control, signals: &Ends) -> anyhow::Result<ExitCode> {
     let (pid, began) = (paged.pid, Instant::now());
     let mut shown = false;
     let size = |bytes: u64| Size(bytes >> 20 << 20);
@@ -166,33 +167,9 @@ fn follow(paged: &Paged, control: &Control, signals: &Interrupts) -> anyhow::Res
             let _ = write!(stderr(), "\rterapage: process {pid}: {done} of {all} taken back\x1b[K\r");
             shown = true;
         }
-        if signals.come_within(LOOK) {
+        if signals.come_within(LOOK).is_some() {
             // Too late if the release has ended, or ends.
             control.change(Stage::Asked, Stage::Cancelled);
         }
-    }
-}
-
-/// Signals by which a user ends this command, which this command takes one by one.
-struct Interrupts(libc::sigset_t);
-
-impl Interrupts {
-    fn begin() -> Interrupts {
-        // SAFETY: a set is plain data, for which zeros are a value.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-                libc::sigaddset(&raw mut set, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-            Interrupts(set)
-        }
-    }
-
-    /// Whether one comes within this time, for which this waits.
-    fn come_within(&self, time: Duration) -> bool {
-        let time = libc::timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
-        // SAFETY: the set and the time are read; what came is not asked for.
-        unsafe { libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const time) > 0 }
     }
 }

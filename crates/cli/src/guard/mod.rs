@@ -6,21 +6,19 @@ mod shortage;
 
 use crate::adopt::{Plan, has_ended, has_room, refuse_far};
 use crate::cgroup::Cgroup;
-use crate::{complain, library, options::Options, print, userfaultfd};
+use crate::{complain, library, options::Options, print, signals::Ends, userfaultfd};
 use anyhow::bail;
 use choice::{Candidate, Refusals, choose};
 use clap::{Args, ValueHint};
 use programs::Program;
 use serde_json::json;
 use shortage::{Shortage, Trend};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use terapage_adopt::Failure;
 use terapage_config::{Group, Machine, Settings, Size};
 
 /// The arguments of `terapage guard`.
@@ -92,10 +90,7 @@ impl Guard {
         if let Err(refusal) = userfaultfd::features() {
             bail!("no program can be adopted: {} ({})", refusal.what(), refusal.fix());
         }
-        let came = Arc::new(AtomicUsize::new(0));
-        for signal in [SIGTERM, SIGINT, SIGHUP] {
-            signal_hook::flag::register_usize(signal, came.clone(), signal as usize)?;
-        }
+        let signals = Ends::begin();
         stay_in_memory();
         if !self.json {
             complain(&format!("watches the memory of programs named {}", self.allow.join(", ")));
@@ -111,7 +106,7 @@ impl Guard {
             guard: self,
         };
         let (mut searched, mut rests_until) = (None::<Instant>, Instant::now());
-        while came.load(Relaxed) == 0 {
+        loop {
             if watch.has_new()? || searched.is_none_or(|at| at.elapsed() >= SEARCH) {
                 watch.search()?;
                 searched = Some(Instant::now());
@@ -120,10 +115,10 @@ impl Guard {
                 rests_until = Instant::now() + REST;
             }
             let_ended_go();
-            std::thread::sleep(watch.pause());
+            if let Some(signal) = signals.come_within(watch.pause()) {
+                signal_hook::low_level::emulate_default_handler(signal)?;
+            }
         }
-        signal_hook::low_level::emulate_default_handler(came.load(Relaxed) as i32)?;
-        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -226,12 +221,13 @@ impl Watch {
         while let Some(at) = choose(&candidates, &self.refusals, self.began.elapsed()) {
             let (program, Some(short)) = (&programs[at], &shortages[at]) else { break };
             has_tried = true;
-            let outcome = self.adopt(program.candidate.who.0);
-            if outcome.is_err() && has_ended(program.candidate.who.0) {
-                break;
-            }
-            let outcome =
-                outcome.map_err(|why| (why, self.refusals.note(program.candidate.who, self.began.elapsed())));
+            let outcome = match self.adopt(program.candidate.who.0) {
+                Ok(stopped) => Ok(stopped),
+                Err(Failure::Refused(why)) if !has_ended(program.candidate.who.0) => {
+                    Err((why, self.refusals.note(program.candidate.who, self.began.elapsed())))
+                }
+                Err(_) => break,
+            };
             self.report(program, short, &outcome)?;
             if outcome.is_ok() {
                 break;
@@ -290,9 +286,9 @@ impl Watch {
     }
 
     /// Adopts a process, with a budget for it and its children. Returns how long it was stopped.
-    fn adopt(&self, pid: u32) -> Result<Duration, String> {
+    fn adopt(&self, pid: u32) -> Result<Duration, Failure> {
         let plan = has_room(&self.settings, &[pid]).and_then(|()| Plan::make(&self.settings));
-        Ok(plan.map_err(|error| format!("{error:#}"))?.adopt(pid)?.pause)
+        Ok(plan.map_err(|error| Failure::Refused(format!("{error:#}")))?.adopt(pid)?.pause)
     }
 }
 

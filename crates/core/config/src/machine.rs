@@ -35,6 +35,8 @@ struct Group {
 struct Files {
     limits: &'static [&'static str],
     usage: &'static str,
+    /// Where the number of processes is that the kernel has ended.
+    kills: &'static str,
     /// Beginnings of lines in `memory.stat`: file pages that the kernel drops first.
     first: &'static str,
     /// Others that it can drop: file pages, and objects of the kernel, such as names of files.
@@ -44,6 +46,7 @@ struct Files {
 const ONE: Files = Files {
     limits: &["memory.limit_in_bytes"],
     usage: "memory.usage_in_bytes",
+    kills: "memory.oom_control",
     first: "total_inactive_file ",
     others: &["total_active_file "],
 };
@@ -51,6 +54,7 @@ const ONE: Files = Files {
 const TWO: Files = Files {
     limits: &["memory.max", "memory.high"],
     usage: "memory.current",
+    kills: "memory.events",
     first: "inactive_file ",
     others: &["active_file ", "slab_reclaimable "],
 };
@@ -76,6 +80,12 @@ impl Machine {
         let machine = machine
             .map(|level| Level { stalled_us: stalled_us(Path::new("/proc/pressure/memory"), read), ..level });
         machine.into_iter().chain(self.groups.iter().filter_map(|group| group.level(read))).collect()
+    }
+
+    /// How many processes of the cgroup the kernel has ended because memory ran out; 0 if that is
+    /// not known.
+    pub fn kills(&self, read: Read<'_>) -> u64 {
+        self.groups.first().and_then(|group| kills(&read(&group.at.join(group.files.kills))?)).unwrap_or(0)
     }
 }
 
@@ -104,6 +114,11 @@ impl Group {
         let stalled_us = stalled_us(&self.at.join("memory.pressure"), read);
         Some(Level { limit, available: limit.saturating_sub(used), stalled_us })
     }
+}
+
+/// The number of ended processes in such a text.
+fn kills(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
 /// Microseconds in which a task has waited for memory, by such a file; 0 if the kernel does not
@@ -175,6 +190,13 @@ mod tests {
         );
         assert!(memory_bytes().is_some_and(|bytes| bytes > 1 << 20));
         assert!(!Machine::here(&read).levels(&read).is_empty());
+    }
+
+    #[test]
+    fn processes_that_the_kernel_has_ended_are_read_from_their_line() {
+        let two = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n";
+        let one = "oom_kill_disable 0\nunder_oom 0\noom_kill 7\n";
+        assert_eq!((kills(two), kills(one), kills("oom 3\n")), (Some(2), Some(7), None));
     }
 
     #[test]

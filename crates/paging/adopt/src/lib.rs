@@ -12,6 +12,7 @@
 //! docs/rescue.md describes it for users.
 #![cfg(target_arch = "x86_64")]
 
+mod end;
 mod host;
 mod image;
 mod kept;
@@ -26,6 +27,8 @@ mod threads;
 mod trace;
 mod undo;
 
+pub use end::Ending;
+use end::Handle;
 use host::Start;
 use memory::Mapping;
 use process::Process;
@@ -38,6 +41,15 @@ use threads::{Host, Threads};
 
 /// Why a program cannot be adopted, in words that follow its number and a colon.
 pub type Why = String;
+
+/// Why a program was not adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It goes on as it was.
+    Refused(Why),
+    /// It has ended meanwhile.
+    Ended(Ending),
+}
 
 /// What is to be done.
 pub struct Wish<'a> {
@@ -67,11 +79,23 @@ pub struct Table<'a> {
 /// A program that was adopted, and whose memory is being taken over.
 pub struct Adopted {
     process: Process,
+    handle: Option<Handle>,
     report: usize,
     /// Whether it is paged without the right to handle the kernel's faults: its calls are guarded.
     pub is_guarded: bool,
     /// How long its threads were stopped.
     pub pause: Duration,
+}
+
+/// What has become of an adopted program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Its memory is being taken over, or was.
+    Runs(Progress),
+    /// It has executed another program.
+    Executed,
+    /// It has ended.
+    Ended(Ending),
 }
 
 /// How far the host is in taking over the memory.
@@ -92,8 +116,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Adopts a program.
 ///
 /// # Errors
-/// Why that is impossible: the program goes on as it was.
-pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
+/// Why that is impossible: the program goes on as it was, or has ended.
+pub fn adopt(wish: &Wish) -> Result<Adopted, Failure> {
+    // A thread has none, and is refused.
+    let handle = Handle::of(wish.pid).ok();
     let busy = || {
         let tried = attempt(wish);
         match &tried {
@@ -104,11 +130,30 @@ pub fn adopt(wish: &Wish) -> Result<Adopted, Why> {
             _ => Some(tried),
         }
     };
-    std::iter::repeat_with(busy).take(TRIES).flatten().next().unwrap_or_else(|| Err(threads::BUSY.into()))
+    let tried = std::iter::repeat_with(busy).take(TRIES).flatten().next();
+    match tried.unwrap_or_else(|| Err(threads::BUSY.into())) {
+        Ok(Entered { process, report, is_guarded, pause }) => {
+            Ok(Adopted { process, handle, report, is_guarded, pause })
+        }
+        Err(why) => Err(ending(handle.as_ref()).map_or(Failure::Refused(why), Failure::Ended)),
+    }
+}
+
+/// How the process has ended, if it has.
+fn ending(handle: Option<&Handle>) -> Option<Ending> {
+    handle.and_then(Handle::ending)
+}
+
+/// A program into which the host has come.
+struct Entered {
+    process: Process,
+    report: usize,
+    is_guarded: bool,
+    pause: Duration,
 }
 
 /// Tries to adopt a program once.
-fn attempt(wish: &Wish) -> Result<Adopted, Why> {
+fn attempt(wish: &Wish) -> Result<Entered, Why> {
     let process = Process::find(wish.pid)?;
     process.check()?;
     let image = image::Image::read(wish.host)?;
@@ -137,7 +182,7 @@ fn attempt(wish: &Wish) -> Result<Adopted, Why> {
     let report = host.report;
     host.let_go();
     drop(urgent);
-    Ok(Adopted { process, report, is_guarded, pause })
+    Ok(Entered { process, report, is_guarded, pause })
 }
 
 /// Brings in the host, up to the point from which there is no way back. Returns its thread, and
@@ -169,10 +214,17 @@ fn enter(
 }
 
 impl Adopted {
-    /// How far the host is. `None` if the program has ended.
-    pub fn progress(&self) -> Option<Progress> {
-        let report = host::Seen::read(&self.process, self.report)?;
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    /// How far the host is.
+    pub fn look(&self) -> Look {
+        let Some(report) = host::Seen::read(&self.process, self.report) else {
+            return ending(self.handle.as_ref()).map_or(Look::Executed, Look::Ended);
+        };
         let is_done = report.state == State::Done as u32;
-        Some(Progress { all_bytes: report.all_bytes, done_bytes: report.done_bytes, is_done })
+        Look::Runs(Progress { all_bytes: report.all_bytes, done_bytes: report.done_bytes, is_done })
     }
 }
