@@ -14,7 +14,7 @@ use terapage_sys::userfaultfd::DEVICE_VARIABLE;
 const STACK: usize = 256 << 10;
 /// Bytes for the report and the orders: 65,530 mappings, the most that a process has by default,
 /// would take fewer.
-const ORDERS: usize = 4 << 20;
+pub const ORDERS: usize = 4 << 20;
 /// Bytes for the texts on the stack.
 const DATA: usize = 256 << 10;
 
@@ -53,7 +53,7 @@ impl Seen {
 
 impl Start {
     /// Maps the host, its stack and its orders, which `choose` makes when it is known whether the
-    /// program is guarded; it gets a page of the process.
+    /// program is guarded; it gets [`ORDERS`] bytes of the process.
     pub fn make(
         remote: &mut Remote,
         image: &Image,

@@ -2,6 +2,7 @@
 //! cannot wait for a page there, so this memory is not paged.
 
 use crate::Why;
+use crate::host::ORDERS;
 use crate::memory::Stack;
 use crate::process::Process;
 use crate::remote::Remote;
@@ -22,9 +23,12 @@ const NAMED_MOST: u64 = 8 << 20;
 /// `PR_GET_TID_ADDRESS`.
 const GET_TID_ADDRESS: usize = 40;
 
-/// Bytes of `stack_t`, and its fields: the start, the flags, the bytes.
-const STACK_BYTES: usize = 24;
+/// Bytes for what is asked of a thread: a word, and a `stack_t` (start, flags, bytes).
+const PLACE: usize = 32;
+const STACK_AT: usize = 8;
 const DISABLED: u64 = libc::SS_DISABLE as u64;
+
+const CANNOT: &str = "its threads cannot be asked";
 
 /// Bytes of the head of a list of robust mutexes, and of the word for a thread's end.
 const ROBUST: u64 = 24;
@@ -32,7 +36,7 @@ const WORD: u64 = 4;
 
 impl Threads {
     /// The stacks of all threads, with what the kernel uses of each. `instruction` is that of
-    /// [`remote::instruction`](crate::remote::instruction), `scratch` a page of the process.
+    /// [`remote::instruction`](crate::remote::instruction), `scratch` memory of the process.
     ///
     /// # Errors
     /// A thread cannot be asked, or is [busy](BUSY): it handles a signal on its other stack.
@@ -43,19 +47,15 @@ impl Threads {
         scratch: usize,
     ) -> Result<Vec<Stack>, Why> {
         let threads: Vec<(u32, Registers)> = self.free(process)?;
+        let asked = ask(process, instruction, scratch, &threads)?;
         let mut stacks = Vec::new();
-        for (number, registers) in threads {
+        for ((number, registers), (word, aside)) in threads.into_iter().zip(asked) {
             let mut stack = Stack::of(&registers);
-            let aside = {
-                let mut remote = Remote::begin(process, (number, registers), instruction, None)?;
-                let asked = ask(&mut remote, scratch, &mut stack);
-                remote.end()?;
-                asked?
-            };
             if aside.as_ref().is_some_and(|aside| aside.contains(&registers.rsp)) {
                 // Where its usual stack lies is not known.
                 return Err(BUSY.into());
             }
+            stack.kept.push(word..word.saturating_add(WORD));
             stack.kept.extend(noted_by_kernel(number));
             named_by_call(process, &registers, &mut stack.kept);
             stack.has_aside = aside.is_some();
@@ -66,23 +66,54 @@ impl Threads {
     }
 }
 
-/// Asks the kernel, in the thread: where its word for its end lies. Returns the stack for its
-/// handlers.
-fn ask(remote: &mut Remote, scratch: usize, stack: &mut Stack) -> Result<Option<Range<u64>>, Why> {
-    let what = "its threads cannot be asked";
-    let word = |remote: &Remote, at: usize| {
-        let mut bytes = [0; size_of::<u64>()];
-        let read = remote.process.get(scratch + at, &mut bytes);
-        read.map(|()| u64::from_ne_bytes(bytes)).map_err(|error| format!("{what} ({error})"))
+/// What a thread knows: where its word for its end lies, and the stack for its handlers.
+type Known = (u64, Option<Range<u64>>);
+
+/// Asks the kernel, in each thread. All make the same call at the same time: on a busy machine each
+/// waits for a processor.
+fn ask(
+    process: &Process,
+    instruction: usize,
+    scratch: usize,
+    threads: &[(u32, Registers)],
+) -> Result<Vec<Known>, Why> {
+    if threads.len() * PLACE > ORDERS {
+        return Err("it has too many threads".into());
+    }
+    let begin = |&thread: &(u32, Registers)| Remote::begin(process, thread, instruction, None);
+    let begun: Vec<Result<Remote, Why>> = threads.iter().map(begin).collect();
+    let all: Vec<&Remote> = begun.iter().flatten().collect();
+    let place = |index: usize| scratch + index * PLACE;
+    // Some kernels do not tell the word (CONFIG_CHECKPOINT_RESTORE).
+    let asked = process
+        .put(scratch, &vec![0; threads.len() * PLACE])
+        .map_err(|error| format!("{CANNOT} ({error})"))
+        .and_then(|()| together(&all, libc::SYS_prctl, |at| [GET_TID_ADDRESS, place(at), 0, 0, 0, 0]))
+        .and_then(|()| together(&all, libc::SYS_sigaltstack, |at| [0, place(at) + STACK_AT, 0, 0, 0, 0]));
+    drop(all);
+    let ended: Vec<Result<(), Why>> = begun.into_iter().map(|remote| remote?.end()).collect();
+    ended.into_iter().collect::<Result<(), Why>>()?;
+    asked?;
+    let mut bytes = vec![0; threads.len() * PLACE];
+    process.get(scratch, &mut bytes).map_err(|error| format!("{CANNOT} ({error})"))?;
+    let known = |place: &[u8]| {
+        let word = |at: usize| place[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
+        let [start, flags, bytes] = [0, 8, 16].map(|at| word(STACK_AT + at));
+        let has_stack = flags & 0xffff_ffff & DISABLED == 0;
+        (word(0), has_stack.then(|| start..start.saturating_add(bytes)))
     };
-    remote.put(scratch, &[0; STACK_BYTES])?;
-    // Some kernels do not tell (CONFIG_CHECKPOINT_RESTORE).
-    remote.call(what, libc::SYS_prctl, [GET_TID_ADDRESS, scratch, 0, 0, 0, 0])?;
-    let at = word(remote, 0)?;
-    stack.kept.push(at..at.saturating_add(WORD));
-    remote.call(what, libc::SYS_sigaltstack, [0, scratch, 0, 0, 0, 0])?;
-    let [start, flags, bytes] = [word(remote, 0)?, word(remote, 8)? & 0xffff_ffff, word(remote, 16)?];
-    Ok((flags & DISABLED == 0).then(|| start..start.saturating_add(bytes)))
+    Ok(bytes.chunks_exact(PLACE).map(known).collect())
+}
+
+/// Lets all threads make a call, and waits for all of them, also after an error of one.
+fn together(all: &[&Remote], number: i64, arguments: impl Fn(usize) -> [usize; 6]) -> Result<(), Why> {
+    let begun: Vec<_> = all.iter().enumerate().map(|(at, one)| one.start(number, arguments(at))).collect();
+    let answers: Vec<_> =
+        begun.into_iter().zip(all).map(|(begun, one)| begun.and_then(|()| one.finish())).collect();
+    answers.into_iter().try_for_each(|answer| match answer? {
+        0 => Ok(()),
+        refused => Err(format!("{CANNOT} ({})", std::io::Error::from_raw_os_error(-refused as i32))),
+    })
 }
 
 /// What the kernel has noted of a stopped thread: its restartable sequences, and its list of robust

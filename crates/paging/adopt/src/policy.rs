@@ -27,6 +27,15 @@ impl Policy {
     /// Makes a thread urgent; 0 is the calling one. Those that are more urgent than ordinary ones
     /// stay as they are.
     pub fn urgent(thread: u32) -> Policy {
+        Policy::changed(thread, libc::SCHED_RR)
+    }
+
+    /// Makes a process urgent, but none that it makes.
+    pub fn urgent_alone(process: u32) -> Policy {
+        Policy::changed(process, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK)
+    }
+
+    fn changed(thread: u32, to: i32) -> Policy {
         let thread = thread as libc::pid_t;
         let mut known_parameters = parameters(0);
         let is_ordinary =
@@ -36,7 +45,7 @@ impl Policy {
             let policy = libc::sched_getscheduler(thread);
             let known = is_ordinary(policy) && libc::sched_getparam(thread, &raw mut known_parameters) == 0;
             let first = parameters(1);
-            let urgent = || libc::sched_setscheduler(thread, libc::SCHED_RR, &raw const first);
+            let urgent = || libc::sched_setscheduler(thread, to, &raw const first);
             (known && urgent() == 0).then_some(Before { policy, parameters: known_parameters })
         };
         Policy { thread, before }

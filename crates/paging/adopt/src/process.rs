@@ -166,10 +166,14 @@ impl Process {
 
     /// A child of any of the threads that has the same memory.
     fn child_with_same_memory(&self) -> Result<Option<u32>, Why> {
-        let children = |thread: u32| self.read(&format!("task/{thread}/children")).unwrap_or_default();
-        let shares = |child: &str| child.parse().ok().filter(|&child| self.is_same_memory(child));
-        let first = |thread: u32| children(thread).split_ascii_whitespace().find_map(shares);
-        Ok(self.threads()?.into_iter().find_map(first))
+        Ok(self.threads()?.into_iter().find_map(|thread| self.children_with_same_memory(thread).pop()))
+    }
+
+    /// The children of a thread that have the same memory.
+    pub fn children_with_same_memory(&self, thread: u32) -> Vec<u32> {
+        let children = self.read(&format!("task/{thread}/children")).unwrap_or_default();
+        let numbers = children.split_ascii_whitespace().filter_map(|child| child.parse().ok());
+        numbers.filter(|&child| self.is_same_memory(child)).collect()
     }
 
     /// Whether two processes have the same memory (`kcmp`).

@@ -99,9 +99,26 @@ impl<'a> Remote<'a> {
     /// # Errors
     /// The thread could not make it.
     pub fn answer(&mut self, number: i64, arguments: [usize; 6]) -> Result<i64, Why> {
+        self.start(number, arguments)?;
+        self.finish()
+    }
+
+    /// Lets the thread begin a call.
+    ///
+    /// # Errors
+    /// The thread cannot make it.
+    pub fn start(&self, number: i64, arguments: [usize; 6]) -> Result<(), Why> {
         let registers = self.registers_for(number, arguments);
-        trace::set_registers(self.thread, &registers).map_err(|error| system(&error))?;
-        self.step()?;
+        let begins = trace::set_registers(self.thread, &registers).and_then(|()| trace::step(self.thread));
+        begins.map_err(|error| system(&error))
+    }
+
+    /// Waits for the kernel's answer to the call that the thread has begun.
+    ///
+    /// # Errors
+    /// The thread could not make it.
+    pub fn finish(&self) -> Result<i64, Why> {
+        self.await_step()?;
         Ok(trace::registers(self.thread).map_err(|error| system(&error))?.rax as i64)
     }
 
@@ -110,16 +127,16 @@ impl<'a> Remote<'a> {
         self.process.put(at, bytes).map_err(|error| system(&error))
     }
 
-    /// Executes one instruction.
-    fn step(&self) -> Result<(), Why> {
+    /// Waits until the thread has executed one instruction.
+    fn await_step(&self) -> Result<(), Why> {
         loop {
-            trace::step(self.thread).map_err(|error| system(&error))?;
             match trace::wait(self.thread, CALL_MOST).map_err(|error| system(&error))? {
                 Stop::Signal(libc::SIGTRAP) => return Ok(()),
                 Stop::Ended => return Err("it has ended".into()),
                 // The process is to stop: the kernel stops it after this process has let it go.
                 Stop::Request(_) | Stop::Signal(_) | Stop::Clone => {}
             }
+            trace::step(self.thread).map_err(|error| system(&error))?;
         }
     }
 
@@ -151,7 +168,8 @@ impl<'a> Remote<'a> {
         };
         let made = made().map_err(|error| system(&error))?.ok_or("it may have no further thread")?;
         // The call's answer is written only now.
-        self.step()?;
+        trace::step(self.thread).map_err(|error| system(&error))?;
+        self.await_step()?;
         trace::follow_threads(self.thread, false).map_err(|error| system(&error))?;
         Ok(made)
     }

@@ -16,6 +16,8 @@ use terapage_sys::adoption::State;
 
 /// The longest time in which a thread must stop: it may be reading a slow disk.
 const STOP_MOST: Duration = Duration::from_secs(2);
+/// After this time, a thread may be waiting for its child of `vfork`.
+const STOP_SOON: Duration = Duration::from_millis(2);
 /// The longest time in which the host must be ready.
 const HOST_MOST: Duration = Duration::from_secs(20);
 
@@ -103,7 +105,7 @@ impl Threads {
         // One that sleeps stops at once, and is within a call. One that waits for a child of
         // `vfork`, or for the kernel, may not stop for long.
         all.retain(|&number| process.state(number) != Some('D'));
-        all.sort_by_key(|&number| process.state(number) != Some('S'));
+        order(&mut all, |number| process.state(number) != Some('S'));
         for number in all {
             let mut threads = Threads::default();
             threads.take(process, vec![number]).ok()?;
@@ -121,7 +123,7 @@ impl Threads {
     /// As for [`stop`](Self::stop).
     fn take(&mut self, process: &Process, mut new: Vec<u32>) -> Result<(), Why> {
         // As in `let_go`: those that wait first.
-        new.sort_by_key(|&number| (!process.waits_in(number, &WAITS), number == process.pid));
+        order(&mut new, |number| (!process.waits_in(number, &WAITS), number == process.pid));
         // One that did not stop in time before is attached already.
         let seize =
             |number: u32| trace::seize(number).or_else(|why| trace::interrupt(number).map_err(|_| why));
@@ -136,16 +138,16 @@ impl Threads {
         // Not before the request: a thread that makes another then begins again, so none of the
         // program's inherits this.
         self.urgent.extend(new.iter().copied().map(Policy::urgent));
-        let stopped = seized.and_then(|all| all.into_iter().try_for_each(|number| self.add(number)));
+        let stopped = seized.and_then(|all| all.into_iter().try_for_each(|number| self.add(process, number)));
         stopped.inspect_err(|_| self.let_go(process, false))
     }
 
     /// Waits until a thread has stopped.
-    fn add(&mut self, number: u32) -> Result<(), Why> {
+    fn add(&mut self, process: &Process, number: u32) -> Result<(), Why> {
         let until = Instant::now() + STOP_MOST;
+        let mut most = STOP_SOON;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match trace::wait(number, left) {
+            match trace::wait(number, most.min(until.saturating_duration_since(Instant::now()))) {
                 Ok(Stop::Ended) => return Ok(()),
                 Ok(Stop::Request(libc::SIGTRAP)) => break,
                 Ok(Stop::Request(_)) => {
@@ -156,7 +158,14 @@ impl Threads {
                 Ok(Stop::Signal(signal)) => drop(trace::go_on(number, signal)),
                 Ok(Stop::Clone) => drop(trace::go_on(number, 0)),
                 Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-                    return Err(format!("its thread {number} does not stop"));
+                    if Instant::now() > until {
+                        return Err(format!("its thread {number} does not stop"));
+                    }
+                    if most == STOP_SOON {
+                        let children = process.children_with_same_memory(number);
+                        self.urgent.extend(children.into_iter().map(Policy::urgent_alone));
+                        most = STOP_MOST;
+                    }
                 }
                 Err(error) => return Err(system(&error)),
             }
@@ -272,6 +281,11 @@ impl Threads {
     }
 }
 
+/// Sorts threads by what they do at one moment: a sort may not meet a key that has changed.
+fn order<K: Ord>(threads: &mut [u32], key: impl Fn(u32) -> K) {
+    threads.sort_by_cached_key(|&number| key(number));
+}
+
 /// The thread of a host that has set its filter.
 pub struct Host {
     thread: u32,
@@ -325,4 +339,25 @@ fn is_in_sequence(process: &Process, thread: &Stopped) -> bool {
         Ok(sequence != 0 && thread.registers.rip.wrapping_sub(word(sequence + 8)?) < word(sequence + 16)?)
     };
     at != 0 && is_within(at).unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order;
+    use std::cell::Cell;
+
+    #[test]
+    fn threads_are_sorted_although_their_states_change_meanwhile() {
+        for seed in 1..100 {
+            let state = Cell::new(seed);
+            let next = || {
+                state.set(state.get() * 48_271 % 0x7fff_ffff_u64);
+                state.get() % 2 == 0
+            };
+            let mut threads: Vec<u32> = (0..500).collect();
+            order(&mut threads, |_| next());
+            threads.sort_unstable();
+            assert!(threads.into_iter().eq(0..500));
+        }
+    }
 }
