@@ -526,8 +526,17 @@ def in_vfork(pid):
     return any(text.startswith(f"{VFORK} ") for text in of_threads(pid, "syscall"))
 
 
+def urgent(pid):
+    """The threads and the children of a process that go before others: while it is adopted, they do."""
+    found = []
+    for number in [*os.listdir(f"/proc/{pid}/task"), *" ".join(of_threads(pid, "children")).split()]:
+        with contextlib.suppress(OSError):
+            found += [number] if os.sched_getscheduler(int(number)) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR else []
+    return found
+
+
 def inside_vfork(bench):
-    """A program one of whose threads is inside vfork when it is adopted, by its number or in a cgroup: that waits for the child."""
+    """A program one of whose threads is inside vfork when it is adopted, by its number or in a cgroup: that waits for the child. No thread or child is more urgent afterwards."""
     need_root()
     program = bench.build("vfork_waits.c", "-pthread")
     limit = cgroup(f"terapage-adopt-{os.getpid()}")
@@ -539,6 +548,7 @@ def inside_vfork(bench):
                     wait_for(lambda: anonymous_bytes(child.pid) > 50 * MIB and in_vfork(child.pid), "it is inside vfork")
                     said, status = adopt(bench, target or child.pid, "32M")
                     check(status == 0 and is_paged(child.pid), f"thread {thread} {target}: status {status}: {said}")
+                    check(not urgent(child.pid), f"thread {thread} {target}: urgent: {urgent(child.pid)}")
                     status = ended_early(bench, child, 3)
                     check((status, child.output()) == (0, "0 wrong\n"), f"thread {thread} {target}: status {status}: {child.output()} {child.last_words()}")
     finally:
