@@ -8,7 +8,7 @@ use terapage_policy::elastic::{self, Held, Level};
 use terapage_policy::shares::{Bound, Claimant, is_within, next_lease, shares};
 
 /// "TERAJOB" and the layout's version.
-const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x05");
+const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x06");
 
 /// The number of processes that can have a slot at the same time.
 pub const SLOTS: usize = 1000;
@@ -39,7 +39,7 @@ const JUDGE_NS: u64 = 20_000_000;
 /// of the memory of all its processes together.
 const JOB: usize = 3;
 /// Words of a slot.
-const SLOT: usize = 11;
+const SLOT: usize = 12;
 
 const WORDS: usize = HEAD + JOBS * JOB + SLOTS * SLOT;
 /// Bytes of the table.
@@ -65,11 +65,18 @@ enum Word {
     /// The least that the process would need for what waits for it, and since when, ns.
     Wished,
     WishedNs,
+    /// When the process last reported, ns.
+    ReportedNs,
 }
 
 const IDLE: u64 = 1;
 /// The process has no pager, and returns nothing before its end.
 const UNPAGED: u64 = 2;
+
+/// A process that has not reported for this time is stopped (SIGSTOP), or finds no processor: the
+/// others do not wait with it for what it wishes, and it returns nothing. (A process reports four
+/// times a second.)
+const STOPPED_NS: u64 = 5_000_000_000;
 
 /// The byte of the file whose lock protects the table.
 const TABLE_BYTE: u64 = 1 << 20;
@@ -103,7 +110,7 @@ pub trait Locks {
     fn is_free(&self, byte: u64) -> bool;
 }
 
-/// What a process reports about itself. All values except the last three are in bytes.
+/// What a process reports about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Needs {
     /// The minimum that the process needs.
@@ -120,6 +127,8 @@ pub struct Needs {
     pub wished: u64,
     /// Since when that has waited, ns.
     pub wished_ns: u64,
+    /// The time of the report, ns.
+    pub now_ns: u64,
     /// What more memory would save: see [`Claimant::gain`].
     pub gain: f64,
     /// It does nothing.
@@ -167,6 +176,7 @@ struct Used {
     unpaged: bool,
     /// The least that the process would need, and since when, ns.
     wished: (u64, u64),
+    reported_ns: u64,
     claimant: Claimant,
 }
 
@@ -322,7 +332,8 @@ impl<'a> Table<'a> {
             let job = get(Word::Job) as usize % JOBS;
             let claimant = Claimant { job, least, resident, wants, gain: gain.unwrap_or(0.0), idle };
             let wished = if unpaged { (0, 0) } else { (get(Word::Wished), get(Word::WishedNs)) };
-            Used { slot, lease, claim: get(Word::Claim), unpaged, wished, claimant }
+            let (claim, reported_ns) = (get(Word::Claim), get(Word::ReportedNs));
+            Used { slot, lease, claim, unpaged, wished, reported_ns, claimant }
         };
         (0..SLOTS).filter(|&slot| self.get(slot, Word::Pid) != 0).map(used).collect()
     }
@@ -374,6 +385,7 @@ impl<'a> Table<'a> {
         set(Word::Least, needs.least);
         set(Word::Resident, needs.resident);
         set(Word::Wants, needs.wants);
+        set(Word::ReportedNs, needs.now_ns);
         set(Word::WishedNs, needs.wished_ns);
         set(Word::Wished, needs.wished);
         set(Word::Gain, needs.gain.to_bits());
@@ -417,7 +429,12 @@ impl<'a> Table<'a> {
     }
 
     fn reckon(&self, own: Slot, needs: &Needs) -> u64 {
-        let used = self.used();
+        let mut used = self.used();
+        let is_stopped =
+            |one: &&mut Used| one.slot != own.0 && needs.now_ns.saturating_sub(one.reported_ns) > STOPPED_NS;
+        for one in used.iter_mut().filter(is_stopped) {
+            (one.claimant.least, one.claimant.wants, one.wished) = (one.lease, one.lease, (0, 0));
+        }
         let mut bounds = self.bounds();
         let Some(mine) = used.iter().position(|used| used.slot == own.0) else { return needs.least };
         let grows = self.grows();

@@ -59,6 +59,7 @@ struct Machine<'a> {
     table: Table<'a>,
     processes: Vec<Process>,
     born: usize,
+    now_ns: u64,
 }
 
 /// The number of the process that holds the table's lock while no process of the test does.
@@ -97,6 +98,7 @@ impl Machine<'_> {
             held: process.held,
             wished,
             wished_ns,
+            now_ns: self.now_ns,
             gain,
             idle,
         };
@@ -138,7 +140,7 @@ fn with_machine(budget: u64, test: impl FnOnce(&mut Machine<'_>)) {
     let words: Vec<AtomicU64> = (0..TABLE_BYTES / 8).map(|_| AtomicU64::new(0)).collect();
     let kernel = Kernel::default();
     let table = Table::begin(&words, budget);
-    test(&mut Machine { kernel: &kernel, table, processes: Vec::new(), born: 0 });
+    test(&mut Machine { kernel: &kernel, table, processes: Vec::new(), born: 0, now_ns: 10 });
 }
 
 /// All processes want all memory: after some rounds they have the budget, and no more.
@@ -420,6 +422,47 @@ fn who_waits_longest_gets_what_it_wishes_and_nobody_has_too_much() {
             // What it waited for goes on, and then waits again.
             machine.processes[first].wished = (40 * MIB, 9);
         }
+    });
+}
+
+#[test]
+fn nobody_waits_with_a_process_that_is_stopped() {
+    const BUDGET: u64 = 64 * MIB;
+    let rounds = |machine: &mut Machine<'_>, runs: &[usize], seconds: u64| {
+        for _ in 0..4 * seconds {
+            machine.now_ns += 250_000_000;
+            for &at in runs.iter().chain(runs) {
+                machine.update(at, u64::MAX / 4, false, 0.0);
+                machine.take_and_give(at, u64::MAX / 4);
+                assert!(machine.resident() <= BUDGET);
+            }
+        }
+    };
+    with_machine(BUDGET, |machine| {
+        (0..4).for_each(|_| machine.start(0));
+        settle(machine, BUDGET);
+        machine.processes[2].wished = (40 * MIB, 7);
+        machine.processes[1].wished = (40 * MIB, 8);
+        // Process 2 has said what it wishes, and is stopped.
+        machine.update(2, u64::MAX / 4, false, 0.0);
+        rounds(machine, &[0, 1, 3], 3);
+        assert!(machine.processes[1].allowed < 40 * MIB, "the older wish comes first");
+        rounds(machine, &[0, 1, 3], 4);
+        assert!(machine.processes[1].allowed >= 40 * MIB, "{:?}", machine.processes);
+        machine.processes[1].wished = (0, 0);
+        rounds(machine, &[0, 1, 3], 40);
+        let others = [0, 1, 3].map(|at| machine.processes[at].resident);
+        let left = BUDGET - machine.processes[2].resident.max(machine.processes[2].allowed);
+        assert!(others.iter().sum::<u64>() + MIB >= left, "{others:?} of {left}");
+        // It goes on, and waits no longer than before.
+        rounds(machine, &[0, 1, 2, 3], 4);
+        assert!(machine.processes[2].allowed >= 40 * MIB, "{:?}", machine.processes);
+        // It is killed while it wishes.
+        machine.processes[2].wished = (60 * MIB, 7);
+        rounds(machine, &[2], 1);
+        machine.kill(2);
+        rounds(machine, &[0, 1, 2], 40);
+        assert!(machine.resident() + MIB >= BUDGET, "{:?}", machine.processes);
     });
 }
 

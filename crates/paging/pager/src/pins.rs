@@ -76,6 +76,9 @@ pub struct Pins {
 struct Wish {
     /// The `pthread_self` of its thread; 0 for none.
     owner: AtomicUsize,
+    /// The stack pointer of the call. A signal handler's calls, which come while it waits, have
+    /// lower ones.
+    depth: AtomicUsize,
     /// The room that it waits for.
     bytes: AtomicUsize,
     /// How often the thread has looked: it does so until it gives up, or leaves the call.
@@ -153,6 +156,7 @@ impl Pins {
             unit: AtomicUsize::new(1),
             wish: Wish {
                 owner: AtomicUsize::new(0),
+                depth: AtomicUsize::new(0),
                 bytes: AtomicUsize::new(0),
                 looks: AtomicUsize::new(0),
                 number: AtomicUsize::new(0),
@@ -244,17 +248,24 @@ impl Pins {
     /// room, and its thread says so again with each look.
     pub fn wish(&self, caller: Caller, bytes: usize) {
         let wish = &self.wish;
-        if wish.owner.load(Relaxed) == caller.owner
-            || wish.owner.compare_exchange(0, caller.owner, Acquire, Relaxed).is_ok()
-        {
-            wish.bytes.store(bytes, Relaxed);
-            wish.looks.fetch_add(1, Release);
+        // A handler's call waits in the place of the call that the handler has interrupted.
+        let is_known = wish.owner.load(Relaxed) == caller.owner && caller.depth <= wish.depth.load(Relaxed);
+        if !is_known {
+            self.unwish(caller);
+            if wish.owner.compare_exchange(0, caller.owner, Acquire, Relaxed).is_err() {
+                return;
+            }
+            wish.depth.store(caller.depth, Relaxed);
         }
+        wish.bytes.store(bytes, Relaxed);
+        wish.looks.fetch_add(1, Release);
     }
 
-    /// A call waits no longer.
+    /// A call waits no longer, nor do those that its thread had made before further down the stack.
+    /// A call that a signal handler has interrupted still waits.
     pub fn unwish(&self, caller: Caller) {
-        if self.wish.owner.load(Relaxed) == caller.owner {
+        let wish = &self.wish;
+        if wish.owner.load(Relaxed) == caller.owner && wish.depth.load(Relaxed) <= caller.depth {
             self.end_wish(caller.owner);
         }
     }
@@ -405,5 +416,37 @@ impl Pins {
     /// The pager's thread has taken away what it announced.
     pub(crate) fn taken(&self) {
         self.leaving.store(0, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_a_handler_interrupts_keeps_its_place_among_those_that_wait() {
+        let pins = Pins::new(4);
+        let of = |owner, depth| Caller { owner, thread: owner, depth, hint: 0 };
+        let (waits, handlers, other) = (of(1, 900), of(1, 500), of(2, 900));
+        pins.wish(waits, 100);
+        let first = pins.wished();
+        pins.unwish(handlers);
+        pins.wish(handlers, 50);
+        assert_eq!(pins.wished().number, first.number);
+        assert_eq!(pins.wished().bytes, 50, "this call waits now");
+        pins.unwish(handlers);
+        pins.wish(other, 70);
+        pins.unwish(other);
+        pins.wish(waits, 100);
+        assert_eq!((pins.wished().number, pins.wished().bytes), (first.number, 100));
+        // The handler was left, and what called it as well.
+        let later = of(1, 950);
+        pins.wish(later, 80);
+        assert_ne!(pins.wished().number, first.number);
+        assert_eq!(pins.wished().bytes, 80);
+        pins.unwish(waits);
+        assert_eq!(pins.wished().bytes, 80);
+        pins.unwish(later);
+        assert_eq!(pins.wished().bytes, 0);
     }
 }

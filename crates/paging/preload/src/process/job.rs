@@ -286,6 +286,7 @@ impl Share for Member {
             held: use_.pinned as u64,
             wished: use_.wished as u64,
             wished_ns: use_.wished_ns,
+            now_ns: thread::now_ns(),
             resident: resident.max(being_adopted()),
             wants: frame_need.wants(wants),
             claim: CLAIM.load(Relaxed),
