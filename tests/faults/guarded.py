@@ -6,12 +6,13 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from harness import NOBODY, Child, Failed, check, need, need_restricted
+from harness import NOBODY, Child, Failed, check, need, need_restricted, wait_for
 from bench import SOURCES, TESTS, TIMEOUT_S, for_everybody
 from debian import Debian, unpacked
 
@@ -198,6 +199,78 @@ def guarded_cancel_points(bench):
         return f"{said}, seed {seed}"
     except Failed as why:
         raise Failed(f"seed {seed}: {why}") from None
+
+
+def seeds(runs):
+    """The seeds of some runs: TERAPAGE_SEED is the first, and TERAPAGE_RUNS their number."""
+    first = int(os.environ.get("TERAPAGE_SEED") or random.randrange(1 << 20))
+    return range(first, first + int(os.environ.get("TERAPAGE_RUNS", runs)))
+
+
+def guarded_cancelled_children(bench):
+    """Children of forks cancel threads that wait in calls, at any moment: dynamic, static, and with musl; TERAPAGE_SEED says how, TERAPAGE_RUNS how often."""
+    need_restricted()
+    need("musl-gcc")
+    musl = bench.path("with-musl")
+    source = os.path.join(SOURCES, "cancelled_child.c")
+    subprocess.run(["musl-gcc", "-O2", "-static", source, "-o", musl], check=True, timeout=300)
+    for seed in (runs := seeds(2)):
+        words = ("48", "30", str(seed))
+        try:
+            for flags in (("-fexceptions",), ("-static",)):
+                same_as_natively(bench, "cancelled_child.c", *words, memory="16M", flags=flags)
+            said = as_natively(bench, [musl, *words], "16M")
+        except Failed as why:
+            raise Failed(f"seed {seed}: {why}") from None
+    return f"{said}, {runs}"
+
+
+def guarded_noted(bench):
+    """Threads, handlers and children set and read the action for SIGSYS at the same time: each exchange is whole; dynamic and static."""
+    for seed in (runs := seeds(2)):
+        try:
+            for flags in ((), ("-static",)):
+                said = same_as_natively(bench, "noted_actions.c", "24", "12", str(seed), flags=flags)
+        except Failed as why:
+            raise Failed(f"seed {seed}: {why}") from None
+    return f"{said}, {runs}"
+
+
+def guarded_stopped(bench):
+    """Processes that share a budget make long calls: while one is stopped, the others end, and it goes on; one is killed, and the others do not see it."""
+    need_restricted()
+    program = bench.build("shared_calls.c", "-pthread")
+    run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", "16M", "--require", "--", program]
+    for seed in (runs := seeds(2)):
+        for number, wrong in ((signal.SIGSTOP, 0), (signal.SIGKILL, 1)):
+            chance = random.Random(seed)
+            with Child([*run, "32", "3", "30", str(seed)], bench.place) as child:
+                wait_for(lambda child=child: len(children_of(child.pid)) == 3, "three children")
+                time.sleep(chance.uniform(0, 3))
+                others = sorted(children_of(child.pid))
+                one = others.pop(chance.randrange(len(others)))
+                os.kill(one, number)
+                wait_for(lambda others=others: not any(map(runs_now, others)), f"seed {seed}: while {one} is stopped, the others end", TIMEOUT_S)
+                if number == signal.SIGSTOP:
+                    os.kill(one, signal.SIGCONT)
+                status = bench.end(child)
+                said = child.output(), child.errors().replace(SAID, "")
+                check((status, *said) == (wrong, f"{wrong} wrong\n", ""), f"seed {seed}: status {status}: {said}")
+    return f"{runs}"
+
+
+def children_of(pid):
+    """The children of a process."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+    return []
+
+
+def runs_now(pid):
+    """Whether a process has not ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    return False
 
 
 def guarded_words(bench):

@@ -3,6 +3,7 @@
 //! Memory is mapped by raw system calls only: the preload library hooks `mmap` and its kin, and
 //! must not call itself.
 
+pub mod action;
 pub mod adoption;
 pub mod binding;
 pub mod census;

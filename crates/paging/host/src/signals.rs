@@ -16,17 +16,15 @@ use crate::raw::{self, error, raw};
 use crate::robust;
 use crate::slots::{self, Slot};
 use crate::trap::Action;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use terapage_sys::action::{Noted, Words};
 
 const OURS: u64 = 1 << (libc::SIGSYS - 1);
 /// Bytes of a set of signals.
 const SET: usize = size_of::<u64>();
 
 /// The program's action for the signal.
-static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-static FLAGS: AtomicU64 = AtomicU64::new(0);
-static RESTORER: AtomicUsize = AtomicUsize::new(0);
-static BLOCKED: AtomicU64 = AtomicU64::new(0);
+static NOTED: Noted = Noted::new();
 
 /// The process that owns the memory.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -41,6 +39,7 @@ pub fn begin() {
 /// Notes that this process owns the memory: at the start, and in the child of a fork.
 pub fn owns_memory() {
     OWNER.store(process(), Relaxed);
+    NOTED.in_child();
 }
 
 fn process() -> u32 {
@@ -71,20 +70,35 @@ pub fn forget(slot: *mut Slot) {
 
 /// The action for the signal of the process that owns the memory.
 pub fn noted() -> Action {
-    Action {
-        handler: HANDLER.load(Relaxed),
-        flags: FLAGS.load(Relaxed),
-        restorer: RESTORER.load(Relaxed),
-        blocked: BLOCKED.load(Relaxed),
-    }
+    of_words(NOTED.get().0)
 }
 
 /// Notes that action.
 pub fn note(action: &Action) {
-    HANDLER.store(action.handler, Relaxed);
-    FLAGS.store(action.flags, Relaxed);
-    RESTORER.store(action.restorer, Relaxed);
-    BLOCKED.store(action.blocked, Relaxed);
+    NOTED.swap(words(action));
+}
+
+fn words(action: &Action) -> Words {
+    // SAFETY: an action is four words.
+    unsafe { std::mem::transmute_copy(action) }
+}
+
+fn of_words(words: Words) -> Action {
+    // SAFETY: any words are an action.
+    unsafe { std::mem::transmute_copy(&words) }
+}
+
+/// The action for a signal that has come to the process that owns the memory. If it is for one
+/// signal only, the default one follows.
+fn taken() -> Action {
+    loop {
+        let (action, seen) = NOTED.get();
+        let action = of_words(action);
+        let reset = words(&Action { handler: libc::SIG_DFL, ..action });
+        if !action.is_for_once() || NOTED.change(seen, reset).is_some() {
+            return action;
+        }
+    }
 }
 
 /// Removes the signal from the sets that the program's handlers block while they run.
@@ -130,17 +144,12 @@ pub unsafe fn action(slot: *mut Slot, [signal, new, old, len, ..]: [usize; 6]) -
         return error(libc::EFAULT);
     }
     if signal as i32 == libc::SIGSYS {
-        let mut lent = lent(slot);
-        let before = lent.as_deref().map_or_else(noted, |action| *action);
-        if old != 0 && !raw::write(old, &bytes(&before)) {
-            return error(libc::EFAULT);
-        }
-        match (&mut lent, given) {
-            (Some(action), Some(given)) => **action = given,
-            (None, Some(given)) => note(&given),
-            (_, None) => {}
-        }
-        return 0;
+        let before = match (lent(slot), given) {
+            (Some(action), given) => std::mem::replace(action, given.unwrap_or(*action)),
+            (None, Some(given)) => of_words(NOTED.swap(words(&given))),
+            (None, None) => noted(),
+        };
+        return if old != 0 && !raw::write(old, &bytes(&before)) { error(libc::EFAULT) } else { 0 };
     }
     let given = given.map(|given| Action { blocked: given.blocked & !OURS, ..given });
     let number = signal as i32;
@@ -256,8 +265,13 @@ pub unsafe fn selecting(context: &Context, arguments: [usize; 6]) -> Outcome {
 pub unsafe fn pass_on(signal: i32, what: *const u8, context: *const Context) {
     let borrows = process() != OWNER.load(Relaxed);
     let slot = if borrows { slots::take(raw::thread_id()) } else { None };
-    let mut lent = slot.and_then(lent);
-    let Action { handler, flags, blocked, .. } = lent.as_deref().map_or_else(noted, |action| *action);
+    let Action { handler, blocked, .. } = match slot.and_then(lent) {
+        Some(action) if action.is_for_once() => {
+            std::mem::replace(action, Action { handler: libc::SIG_DFL, ..*action })
+        }
+        Some(action) => *action,
+        None => taken(),
+    };
     match handler {
         libc::SIG_IGN => {}
         libc::SIG_DFL => {
@@ -270,12 +284,6 @@ pub unsafe fn pass_on(signal: i32, what: *const u8, context: *const Context) {
             }
         }
         handler => {
-            if flags & libc::SA_RESETHAND as u64 != 0 {
-                match &mut lent {
-                    Some(action) => action.handler = libc::SIG_DFL,
-                    None => HANDLER.store(libc::SIG_DFL, Relaxed),
-                }
-            }
             // SAFETY: the program has set a handler, which takes these arguments.
             unsafe {
                 raw::block(((*context).blocked | blocked) & !OURS);

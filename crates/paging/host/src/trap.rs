@@ -25,6 +25,13 @@ pub struct Action {
     pub blocked: u64,
 }
 
+impl Action {
+    /// Whether a handler is called for one signal only.
+    pub fn is_for_once(&self) -> bool {
+        !matches!(self.handler, libc::SIG_DFL | libc::SIG_IGN) && self.flags & libc::SA_RESETHAND as u64 != 0
+    }
+}
+
 const RESTORER: u64 = 0x0400_0000;
 
 /// Sets the handler, and notes the action that there was. Returns whether it was set.

@@ -6,15 +6,15 @@
 use super::trap::{Action, SET};
 use super::{cancel, copy, gate, is_on};
 use crate::exit;
-use crate::lock::Lock;
 use libc::c_long;
 use std::cell::Cell;
+use terapage_sys::action::Noted;
 
 const OURS: u64 = 1 << (libc::SIGSYS - 1);
 const BLOCKED: usize = 3;
 
 /// The program's action for the signal.
-static NOTED: Lock<Action> = Lock::quiet([0; 4]);
+static NOTED: Noted = Noted::new();
 
 thread_local! {
     /// The action of a child that borrows the memory, and the thread pointer of the thread that has
@@ -27,19 +27,49 @@ fn borrower() -> Option<u32> {
     (is_on() && !exit::is_owner()).then(std::process::id)
 }
 
-fn noted() -> Action {
-    match borrower() {
-        // At first it has its parent's.
-        Some(process) if LENT.get().0 == process => LENT.get().1,
-        _ => *NOTED.lock(),
+/// The action of a process that borrows the memory. At first it has its parent's.
+fn lent(process: u32) -> Action {
+    if LENT.get().0 == process { LENT.get().1 } else { NOTED.get().0 }
+}
+
+/// Sets the action, if one is given. Returns the one before.
+fn exchange(given: Option<Action>) -> Action {
+    match (borrower(), given) {
+        (Some(process), given) => {
+            let before = lent(process);
+            given.into_iter().for_each(|given| LENT.set((process, given)));
+            before
+        }
+        (None, Some(given)) => NOTED.swap(given),
+        (None, None) => NOTED.get().0,
     }
 }
 
-fn note(action: Action) {
-    match borrower() {
-        Some(process) => LENT.set((process, action)),
-        None => *NOTED.lock() = action,
+/// The action for a signal that has come. If it is for one signal only, the default one follows.
+fn taken() -> Action {
+    let once = |action: &Action| {
+        let handles = !matches!(action[0] as usize, libc::SIG_DFL | libc::SIG_IGN);
+        handles && action[1] & libc::SA_RESETHAND as u64 != 0
+    };
+    let reset = |action: Action| [libc::SIG_DFL as u64, action[1], action[2], action[3]];
+    if let Some(process) = borrower() {
+        let action = lent(process);
+        if once(&action) {
+            LENT.set((process, reset(action)));
+        }
+        return action;
     }
+    loop {
+        let (action, seen) = NOTED.get();
+        if !once(&action) || NOTED.change(seen, reset(action)).is_some() {
+            return action;
+        }
+    }
+}
+
+/// In the child of a fork.
+pub fn in_child() {
+    NOTED.in_child();
 }
 
 const fn error(errno: i32) -> isize {
@@ -72,10 +102,7 @@ pub unsafe fn action([signal, new, old, len, ..]: [usize; 6]) -> isize {
     }
     let mut before: Action = [0; 4];
     if signal as i32 == libc::SIGSYS {
-        before = noted();
-        if let Some(given) = given {
-            note(given);
-        }
+        before = exchange(given);
     } else {
         let is_cancel = signal as i32 == cancel::SIGNAL;
         let given = given.map(|mut given| {
@@ -186,8 +213,7 @@ impl Waiting {
 /// # Safety
 /// The kernel has passed the arguments to the handler.
 pub unsafe fn pass_on(signal: i32, what: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let action = noted();
-    let [handler, flags, _, blocked] = action;
+    let [handler, _, _, blocked] = taken();
     match handler as usize {
         libc::SIG_IGN => {}
         libc::SIG_DFL => {
@@ -201,9 +227,6 @@ pub unsafe fn pass_on(signal: i32, what: *mut libc::siginfo_t, context: *mut lib
             }
         }
         handler => {
-            if flags & libc::SA_RESETHAND as u64 != 0 {
-                note([libc::SIG_DFL as u64, action[1], action[2], action[3]]);
-            }
             let set = blocked & !OURS;
             let block = [libc::SIG_BLOCK as usize, &raw const set as usize, 0, SET, 0, 0];
             // SAFETY: the program has set a handler, which takes these arguments; the return from

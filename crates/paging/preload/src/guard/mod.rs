@@ -225,6 +225,7 @@ pub unsafe fn transfer(number: c_long, arguments: [usize; 6]) -> ssize_t {
 /// In the child of a fork, which has one thread.
 pub fn in_child() {
     trap::in_child();
+    masks::in_child();
     if let Some(pins) = pins() {
         let owner = if hosted::is_host() { hosts::forking() } else { thread::own_name() };
         pins.in_child(owner, thread::id() as usize);
