@@ -4,6 +4,7 @@
 //! Children of `vfork` and signal handlers run it, too. So it allocates nothing, takes no lock, and
 //! closes all files again.
 
+use crate::opening::Opening;
 use crate::runtimes::GO;
 use std::ffi::CStr;
 use std::fmt;
@@ -130,14 +131,18 @@ const MACHINE: u16 = 62;
 const MACHINE: u16 = 183;
 
 /// A file that is open for reading.
-struct Look(i64);
+struct Look {
+    fd: i64,
+    _opening: Opening,
+}
 
 impl Look {
     fn at(path: &CStr) -> Option<Look> {
+        let opening = Opening::begin();
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: the path ends in a zero byte.
         let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
-        let look = (fd >= 0).then_some(Look(fd))?;
+        let look = (fd >= 0).then_some(Look { fd, _opening: opening })?;
         // Only plain files: to read a pipe or a device may have an effect.
         look.status().is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(look)
     }
@@ -145,8 +150,9 @@ impl Look {
     /// Reads into `into` from `offset` on: the bytes that the file has there.
     fn read<'a>(&self, into: &'a mut [u8], offset: u64) -> &'a [u8] {
         // SAFETY: the buffer has the given length.
-        let got =
-            unsafe { libc::syscall(libc::SYS_pread64, self.0, into.as_mut_ptr(), into.len(), offset as i64) };
+        let got = unsafe {
+            libc::syscall(libc::SYS_pread64, self.fd, into.as_mut_ptr(), into.len(), offset as i64)
+        };
         &into[..usize::try_from(got).unwrap_or(0)]
     }
 
@@ -154,14 +160,14 @@ impl Look {
         // SAFETY: plain data, for which zeros are a value.
         let mut status: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: `status` has room for the answer.
-        (unsafe { libc::fstat(self.0 as i32, &raw mut status) } == 0).then_some(status)
+        (unsafe { libc::fstat(self.fd as i32, &raw mut status) } == 0).then_some(status)
     }
 }
 
 impl Drop for Look {
     fn drop(&mut self) {
         // SAFETY: only this value owns the descriptor.
-        unsafe { libc::syscall(libc::SYS_close, self.0) };
+        unsafe { libc::syscall(libc::SYS_close, self.fd) };
     }
 }
 
@@ -462,7 +468,7 @@ fn privileged(look: &Look) -> Option<Why> {
     // SAFETY: the name ends in a zero byte, and the value has the given length.
     let got = unsafe {
         let name = c"security.capability".as_ptr();
-        libc::syscall(libc::SYS_fgetxattr, look.0, name, value.as_mut_ptr(), value.len())
+        libc::syscall(libc::SYS_fgetxattr, look.fd, name, value.as_mut_ptr(), value.len())
     };
     let gains_some = got > 0 && !never && user != 0;
     gains_some.then_some(Why::Privileged("an executable with file capabilities"))

@@ -4,8 +4,10 @@
 //! low numbers from `open`. So the pager's descriptors have high numbers. These are noted here, and
 //! the library's hook for `close` leaves them open.
 
+use crate::opening::Opening;
 use crate::{Result, check};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The lowest number, if the limit on open files allows it.
@@ -100,6 +102,10 @@ fn open_files(new: Option<&libc::rlimit>) -> Result<libc::rlimit> {
 /// # Errors
 /// The limit on open files allows no more.
 pub fn move_up(fd: OwnedFd) -> Result<OwnedFd> {
+    copy_up(std::os::fd::AsFd::as_fd(&fd))
+}
+
+fn copy_up(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     // The limit on open files may be below the first number.
     let high = [HIGH, 64, 16, 3].into_iter().find_map(|least| {
         // SAFETY: fcntl with F_DUPFD_CLOEXEC touches no memory.
@@ -120,14 +126,32 @@ const OWN_TABLE: &str = "terapage: a thread does not have the pager's descriptor
 
 /// A descriptor of the pager, closed on exec, and closed when dropped.
 #[derive(Debug)]
-pub struct Fd(OwnedFd);
+pub struct Fd(ManuallyDrop<OwnedFd>);
 
 impl Fd {
-    /// Takes ownership of `fd`: moves it to a high number, and notes it as the pager's.
+    /// Takes ownership of `fd`: moves it to a high number, and notes it as the pager's. The caller
+    /// has begun an [`Opening`] before it opened `fd`.
     pub fn adopt(fd: OwnedFd) -> Result<Fd> {
-        let high = move_up(fd)?;
+        Fd::copy(std::os::fd::AsFd::as_fd(&fd))
+    }
+
+    /// A copy of `fd` as the pager's.
+    pub fn copy(fd: BorrowedFd<'_>) -> Result<Fd> {
+        let _opening = Opening::begin();
+        let high = copy_up(fd)?;
         note(high.as_raw_fd());
-        Ok(Fd(high))
+        Ok(Fd(ManuallyDrop::new(high)))
+    }
+
+    /// What a system call opens, as the pager's.
+    ///
+    /// # Errors
+    /// `open` has answered with an error, or there are no descriptors left.
+    pub fn open(call: &'static str, open: impl FnOnce() -> i64) -> Result<Fd> {
+        let _opening = Opening::begin();
+        let raw = check(call, open())?;
+        // SAFETY: the descriptor was made just now, and has no other owner.
+        Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })
     }
 
     /// Takes ownership of `fd` without changing its number or its behaviour on exec, because others
@@ -136,16 +160,13 @@ impl Fd {
         if let Some((word, bit)) = place(fd.as_raw_fd()) {
             word.fetch_or(bit, Relaxed);
         }
-        Fd(fd)
+        Fd(ManuallyDrop::new(fd))
     }
 
     /// An event counter (`eventfd`), non-blocking.
     pub fn event() -> Result<Fd> {
         // SAFETY: eventfd touches no memory.
-        let raw =
-            check("eventfd", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())?;
-        // SAFETY: the descriptor was made just now.
-        Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })
+        Fd::open("eventfd", || unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())
     }
 
     /// A timer that becomes readable each `ms` milliseconds from now on (`timerfd`), non-blocking.
@@ -155,10 +176,8 @@ impl Fd {
     pub fn each(ms: u64) -> Result<Fd> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: no memory is touched.
-        let raw =
-            check("timerfd_create", unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }.into())?;
-        // SAFETY: the descriptor was made just now.
-        let timer = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })?;
+        let make = || unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }.into();
+        let timer = Fd::open("timerfd_create", make)?;
         timer.every(ms)?;
         Ok(timer)
     }
@@ -177,6 +196,7 @@ impl Fd {
 
     /// A pipe: its reading and its writing end.
     pub fn pipe() -> Result<(Fd, Fd)> {
+        let _opening = Opening::begin();
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for two descriptors.
         check("pipe2", unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
@@ -206,7 +226,7 @@ impl Fd {
 
     /// The descriptor.
     pub fn file(&self) -> std::os::fd::BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&self.0)
+        std::os::fd::AsFd::as_fd(&*self.0)
     }
 
     /// The number of the descriptor.
@@ -217,8 +237,12 @@ impl Fd {
 
 impl Drop for Fd {
     fn drop(&mut self) {
+        // From here on the number is not noted as the pager's, and still open.
+        let _opening = Opening::begin();
         if let Some((word, bit)) = place(self.raw()) {
             word.fetch_and(!bit, Relaxed);
         }
+        // SAFETY: the value is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }

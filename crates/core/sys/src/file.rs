@@ -1,7 +1,8 @@
 //! Files: the stores' files and devices, and other files that Terapage reads and writes.
 
 use crate::fd::Fd;
-use crate::{Error, Result, check, page_bytes, thread};
+use crate::opening::Opening;
+use crate::{Error, Result, check, page_bytes, shared, thread};
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -31,6 +32,7 @@ pub struct Opened {
 
 /// Opens `path` with `flags`, and with O_DIRECT if the file system supports it.
 fn open_direct(path: &Path, flags: i32) -> Result<Opened> {
+    let _opening = Opening::begin();
     match open(path, flags | libc::O_RDWR | libc::O_DIRECT) {
         Ok(fd) => Ok(Opened { fd: Fd::adopt(fd)?, direct: true }),
         Err(error) if error.errno() == libc::EINVAL => {
@@ -142,8 +144,12 @@ pub fn past_cache(file: &File, offset: u64) -> std::io::Result<(Option<File>, us
     // This opens the same file. Its path may lead to another file by now.
     let same = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(same);
-    let direct =
-        direct.ok().and_then(|direct| direct.read_at(bytes, offset).ok().map(|read| (Some(direct), read)));
+    // As in `Lease::take`.
+    let is_same = |direct: &File| shared::identity(direct.as_raw_fd()) == shared::identity(file.as_raw_fd());
+    let direct = direct
+        .ok()
+        .filter(is_same)
+        .and_then(|direct| direct.read_at(bytes, offset).ok().map(|read| (Some(direct), read)));
     let answer = match direct {
         Some(direct) => Ok(direct),
         None => file.read_at(bytes, offset).map(|read| (None, read)),
@@ -179,9 +185,8 @@ pub fn is_cached(at: usize) -> Option<bool> {
 /// writing.
 pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
     // SAFETY: the name ends in a zero byte.
-    let raw = check("memfd_create", unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) }.into())?;
-    // SAFETY: the descriptor was made just now.
-    let fd = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as i32) })?;
+    let make = || unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) }.into();
+    let fd = Fd::open("memfd_create", make)?;
     // SAFETY: no memory is touched.
     check("ftruncate", unsafe { libc::ftruncate64(fd.raw(), len as i64) }.into())?;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -193,22 +198,26 @@ pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
 /// A file that is read only by system calls and without allocating. In a program's first moments
 /// another library's `open` may replace the C library's and not be ready yet; and a thread that
 /// holds locks may not allocate.
-pub struct Early(i64);
+pub struct Early {
+    fd: i64,
+    _opening: Opening,
+}
 
 impl Early {
     /// Opens a file for reading.
     pub fn open(path: &std::ffi::CStr) -> Option<Early> {
+        let opening = Opening::begin();
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         // SAFETY: the path ends in a zero byte.
         let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
-        (fd >= 0).then_some(Early(fd))
+        (fd >= 0).then_some(Early { fd, _opening: opening })
     }
 
     /// Reads bytes from `offset` on. Returns their number; 0 at the end, or if they cannot be read.
     pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> usize {
         // SAFETY: the kernel writes into the slice.
         let got =
-            unsafe { libc::syscall(libc::SYS_pread64, self.0, bytes.as_mut_ptr(), bytes.len(), offset) };
+            unsafe { libc::syscall(libc::SYS_pread64, self.fd, bytes.as_mut_ptr(), bytes.len(), offset) };
         usize::try_from(got).unwrap_or(0)
     }
 }
@@ -216,8 +225,20 @@ impl Early {
 impl Drop for Early {
     fn drop(&mut self) {
         // SAFETY: only this value owns the descriptor, and it is closed once.
-        unsafe { libc::syscall(libc::SYS_close, self.0) };
+        unsafe { libc::syscall(libc::SYS_close, self.fd) };
     }
+}
+
+/// A number above those of all open descriptors of this process, from `/proc`; `None` if there is
+/// no such file, or if no more files can be opened.
+pub fn numbers() -> Option<u32> {
+    const FIELD: &[u8] = b"\nFDSize:";
+    let mut bytes = [0; 4096];
+    let len = Early::open(c"/proc/thread-self/status")?.read_at(&mut bytes, 0);
+    let bytes = &bytes[..len];
+    let at = bytes.windows(FIELD.len()).position(|at| at == FIELD)? + FIELD.len();
+    let text = std::str::from_utf8(bytes[at..].split(|&byte| byte == b'\n').next()?).ok()?;
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! Threads that end by the system call itself do so without the C library's knowledge. Then nobody
 //! waits, and a pager's thread asks [`is_deserted`] now and then.
 
+use crate::opening::Opening;
 use crate::{census, thread};
 use std::fs::{DirEntry, File};
 use std::io::Read;
@@ -98,6 +99,7 @@ fn is_alone() -> bool {
 /// # Errors
 /// The list of threads cannot be read: perhaps the program has opened as many files as it may.
 pub fn look() -> std::io::Result<bool> {
+    let _opening = Opening::begin();
     let before = thread::ours();
     let mut stat = [0; 1024];
     let len = File::open("/proc/self/stat")?.read(&mut stat)?;
@@ -119,6 +121,7 @@ pub fn is_deserted() -> bool {
 
 /// The status with which the process's first thread has ended.
 pub fn status_of_first() -> Option<libc::c_int> {
+    let _opening = Opening::begin();
     let stat = std::fs::read("/proc/self/stat").ok()?;
     let stat = String::from_utf8_lossy(&stat);
     // The last field, in the form of `wait` (proc(5)).
@@ -138,6 +141,7 @@ pub fn has_one_thread() -> bool {
 /// one stays even if it has no work. If a thread of the library begins or ends meanwhile, there may
 /// seem to be more threads.
 fn is_one() -> std::io::Result<bool> {
+    let _opening = Opening::begin();
     let before = thread::ours();
     let tasks = std::fs::read_dir("/proc/self/task")?;
     let is_other = |task: &DirEntry| {

@@ -16,6 +16,7 @@ pub mod last;
 pub mod lease;
 pub mod machine;
 pub mod memory;
+pub mod opening;
 pub mod pagemap;
 pub mod personality;
 pub mod processors;

@@ -1,6 +1,7 @@
 //! The page map: which pages of this process are present, as the kernel knows.
 
 use crate::fd::Fd;
+use crate::opening::Opening;
 use crate::{Error, Result, check, page_bytes};
 use linux_raw_sys::general::{PAGE_IS_PRESENT, PAGE_IS_SWAPPED, page_region, pm_scan_arg};
 use std::ops::Range;
@@ -24,6 +25,7 @@ pub struct Pagemap(Fd);
 impl Pagemap {
     /// Opens the page map of the calling process. A forked child needs to open it again.
     pub fn open() -> Result<Pagemap> {
+        let _opening = Opening::begin();
         let path = c"/proc/thread-self/pagemap";
         // SAFETY: the path ends in a zero byte.
         let open = || unsafe {

@@ -32,9 +32,8 @@ pub fn reopen(pid: Option<u32>, number: RawFd) -> Result<Fd> {
     let path = std::ffi::CString::new(format!("/proc/{process}/fd/{number}")).expect("no zero byte");
     let flags = libc::O_RDWR | libc::O_CLOEXEC;
     // SAFETY: the path ends in a zero byte.
-    let raw = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
-    // SAFETY: the descriptor was opened just now.
-    check("open", raw).and_then(|raw| Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) }))
+    let open = || unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+    Fd::open("open", open)
 }
 
 /// Moves a descriptor to a high number, which stays open on exec.

@@ -1,5 +1,6 @@
 //! Threads of the pager: starting them, waiting, signals, clocks, processors.
 
+use crate::opening::Opening;
 use crate::{Result, census, check};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -593,6 +594,7 @@ pub fn pid() -> u64 {
 
 /// The number of the processor on which a thread of this process runs, or ran last.
 pub fn processor_of(thread: u32) -> Option<usize> {
+    let _opening = Opening::begin();
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
     // The name, in brackets, may contain anything; the processor is the 37th field after the name
     // (proc(5)).
@@ -602,9 +604,17 @@ pub fn processor_of(thread: u32) -> Option<usize> {
 /// The time for which a thread of this process has run, and for which it was ready to run and
 /// waited for a processor, ns; `None` if the kernel does not count it.
 pub fn ran_and_waited(thread: u32) -> Option<(u64, u64)> {
+    let _opening = Opening::begin();
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// The number of processors that this process may use, at least one: also by the limits of its
+/// cgroup, which are read from files.
+pub fn processors() -> usize {
+    let _opening = Opening::begin();
+    std::thread::available_parallelism().map_or(usize::MAX, usize::from)
 }
 
 /// Yields the processor to other threads.

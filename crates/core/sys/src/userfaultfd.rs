@@ -1,6 +1,7 @@
 //! userfaultfd: a descriptor reports the page faults of a range, and ioctls resolve them.
 
 use crate::fd::Fd;
+use crate::opening::Opening;
 use crate::{Error, Result, check};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
@@ -100,9 +101,8 @@ static KEPT_DEVICE: AtomicI32 = AtomicI32::new(-1);
 fn open_device() -> Option<Fd> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC;
     // SAFETY: the path ends in a zero byte.
-    let at = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, DEVICE.as_ptr(), flags) };
-    // SAFETY: the descriptor was opened just now.
-    (at >= 0).then(|| Fd::adopt(unsafe { OwnedFd::from_raw_fd(at as RawFd) }).ok())?
+    let open = || unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, DEVICE.as_ptr(), flags) };
+    Fd::open("open", open).ok()
 }
 
 /// Opens the device that makes userfaultfds and keeps it open, for a process that is about to lose
@@ -281,6 +281,7 @@ impl Userfaultfd {
         if PROGRAMS_ONLY.load(Relaxed) {
             return Self::of_programs(flags);
         }
+        let _opening = Opening::begin();
         // SAFETY: no memory is touched.
         let mut answer = check("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
         if answer.is_err() {
@@ -302,9 +303,7 @@ impl Userfaultfd {
     fn of_programs(flags: i32) -> Result<Self> {
         let flags = flags | raw::UFFD_USER_MODE_ONLY as i32;
         // SAFETY: no memory is touched.
-        let made = check("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, flags) })?;
-        // SAFETY: the descriptor was made just now.
-        let fd = Fd::adopt(unsafe { OwnedFd::from_raw_fd(made as RawFd) })?;
+        let fd = Fd::open("userfaultfd", || unsafe { libc::syscall(libc::SYS_userfaultfd, flags) })?;
         Ok(Userfaultfd { fd, features: 0 })
     }
 
@@ -470,6 +469,7 @@ impl Userfaultfd {
     /// Whether faults have come, which are read before other events. True if that is unknown.
     pub fn has_faults(&self) -> bool {
         let path = format!("/proc/thread-self/fdinfo/{}", self.fd.raw());
+        let _opening = Opening::begin();
         let Ok(text) = std::fs::read_to_string(path) else { return true };
         let pending = text.lines().find_map(|line| line.strip_prefix("pending:"));
         pending.and_then(|count| count.trim().parse::<u64>().ok()).is_none_or(|count| count > 0)

@@ -8,7 +8,6 @@ use crate::receiver::{Answer, Receiver, Want};
 use crate::resp;
 use crate::tls::{RECORD, Session};
 use std::collections::VecDeque;
-use std::os::fd::{FromRawFd, OwnedFd};
 use terapage_store::StoreRing;
 use terapage_sys::fd::{Fd, Room};
 use terapage_sys::memory;
@@ -536,12 +535,7 @@ fn socket(address: &Address) -> terapage_sys::Result<Fd> {
     let _room = Room::make();
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // SAFETY: the call makes a socket.
-    let raw = unsafe { libc::socket(address.family(), kind, 0) };
-    if raw < 0 {
-        return Err(terapage_sys::Error { call: "socket", source: std::io::Error::last_os_error() });
-    }
-    // SAFETY: the socket was made just now, and has no other owner.
-    let socket = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw) })?;
+    let socket = Fd::open("socket", || unsafe { libc::socket(address.family(), kind, 0) }.into())?;
     if address.family() != libc::AF_UNIX {
         let on = 1_i32;
         // Without this option a small request waits for the answer to the previous one. SAFETY: an

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::machine::{Open, bells, choose, point, try_with, with};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Sets an event.
 fn signal(raw: i32) {
@@ -38,6 +38,15 @@ impl Fd {
     /// None; the real function has some.
     pub fn adopt(file: OwnedFd) -> Result<Fd> {
         Ok(Fd::open(Open::File(file.into())))
+    }
+
+    /// Copies a file, for reading blocks.
+    ///
+    /// # Errors
+    /// As the real function's.
+    pub fn copy(file: BorrowedFd<'_>) -> Result<Fd> {
+        let file = file.try_clone_to_owned();
+        Fd::adopt(file.map_err(|source| crate::Error { call: "fcntl(F_DUPFD_CLOEXEC)", source })?)
     }
 
     /// An event, not set.

@@ -19,6 +19,11 @@ pub fn id() -> u32 {
     1
 }
 
+/// The number of processors.
+pub fn processors() -> usize {
+    2
+}
+
 /// The time, ns. Each call takes 200 ns, so a thread that spins for a microsecond calls it five
 /// times.
 pub fn now_ns() -> u64 {

@@ -167,6 +167,7 @@ fn recv_flags(whole: bool) -> i32 {
 /// The error, if this process may not use io_uring at all: its kernel, its container or its user
 /// forbids it. If only memory or descriptors are missing, there may be a ring later.
 pub fn forbidden() -> Option<Error> {
+    let _opening = crate::opening::Opening::begin();
     // As long as `struct io_uring_params`.
     let mut parameters = [0_u32; 30];
     // SAFETY: the kernel reads and writes the parameters, which only this function uses.

@@ -9,7 +9,7 @@ use crate::thread::now_ns;
 use crate::{Result, check};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 
 /// The name that epoll reports for completions of reads and writes; no descriptor has this number.
 const FILES: u64 = u64::MAX;
@@ -92,9 +92,8 @@ impl Polled {
     /// The engine is not available, or there are no descriptors left.
     pub(super) fn new(engine: IoEngine, entries: u32, threads: bool) -> Result<Polled> {
         // SAFETY: no memory is touched.
-        let raw = check("epoll_create1", unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }.into())?;
-        // SAFETY: the descriptor was made just now.
-        let epoll = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })?;
+        let make = || unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }.into();
+        let epoll = Fd::open("epoll_create1", make)?;
         let files = match engine {
             IoEngine::Aio => Files::Aio(Aio::new(entries)?),
             _ => Files::Workers(Workers::start(threads)?),

@@ -3,6 +3,7 @@
 use super::workers::Request;
 use super::{Address, Done, Message, Piece, recv_flags, send_flags};
 use crate::fd::Fd;
+use crate::opening::Opening;
 use crate::{Error, Result, check};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::mem::ManuallyDrop;
@@ -42,6 +43,7 @@ impl Uring {
     /// Makes a ring that takes `entries` operations at once, or as many as the user's limit on
     /// locked memory allows. Further operations are pushed after these were submitted.
     pub(super) fn new(entries: u32) -> Result<Uring> {
+        let _opening = Opening::begin();
         let is_short = |error: &std::io::Error| error.raw_os_error() == Some(libc::ENOMEM);
         let mut size = entries;
         let mut ring = build(size);

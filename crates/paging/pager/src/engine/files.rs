@@ -209,11 +209,8 @@ impl Engine {
         self.discard(first, end)?;
         // SAFETY: the requesting thread keeps the file open until this request is answered.
         let fd = unsafe { BorrowedFd::borrow_raw(part.fd) };
-        let fd = fd
-            .try_clone_to_owned()
-            .map_err(|source| terapage_sys::Error { call: "fcntl(F_DUPFD_CLOEXEC)", source })?;
         let store = DataFile {
-            fd: Fd::adopt(fd)?,
+            fd: Fd::copy(fd)?,
             offset: part.offset,
             bytes: part.bytes,
             block: self.block,

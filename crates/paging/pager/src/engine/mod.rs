@@ -268,7 +268,7 @@ impl Engine {
         let io = self.io.begin_ring(self.options.io, entries, may_begin_threads);
         self.counters.io_engine.store(io.number(), Relaxed);
         self.counters.guarded.store(u64::from(self.mover.pins().is_some()), Relaxed);
-        let processors = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        let processors = thread::processors();
         if processors == 1 {
             // With one processor, spinning would keep the program from working.
             self.options.spin_us = 0;

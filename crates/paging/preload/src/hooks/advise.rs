@@ -4,6 +4,7 @@ use crate::arena::ARENA;
 use crate::maps::{is_beyond, is_nowhere, refuse};
 use crate::{borrowed, paged, set_errno, setup, untracked};
 use std::ffi::{c_int, c_void};
+use terapage_sys::opening::Opening;
 use terapage_sys::{memory, page_bytes, thread};
 
 /// In `linux/mman.h` since Linux 6.1.
@@ -228,6 +229,7 @@ const SELVES: [c_int; 3] = [-10000, -10001, -20000];
 /// to succeed.
 fn is_own(process: c_int) -> Result<bool, c_int> {
     let _internal = thread::Internal::enter();
+    let _opening = Opening::begin();
     if SELVES.contains(&process) {
         // SAFETY: no ranges are passed, so no memory is touched.
         let known = unsafe {

@@ -8,7 +8,7 @@
 use crate::real::Texts;
 use crate::{advise, arena, exec, exit, locked, maps, paged, remap, rights, shm};
 use libc::{c_char, c_int, c_long, c_uint, c_void};
-use terapage_sys::binding;
+use terapage_sys::{binding, opening};
 
 /// # Safety
 /// The contract is that of the C library's function. All six arguments are passed on, even if a
@@ -51,6 +51,8 @@ fn may_be_served(number: c_long) -> bool {
             | libc::SYS_munlockall
             | libc::SYS_shmat
             | libc::SYS_shmdt
+            | libc::SYS_seccomp
+            | libc::SYS_prctl
             | libc::SYS_close
             | libc::SYS_close_range
             | libc::SYS_dup3
@@ -99,6 +101,11 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
                 shm::shmat(a as c_int, b as *const c_void, c as c_int) as c_long
             }
             libc::SYS_shmdt if meets(a, 1) => shm::shmdt(at).into(),
+            libc::SYS_prctl if a as c_int != libc::PR_SET_SECCOMP => return None,
+            libc::SYS_prctl | libc::SYS_seccomp => {
+                opening::is_filtered();
+                return None;
+            }
             libc::SYS_close => exit::close(a as c_int).into(),
             libc::SYS_close_range => exit::close_range(a as c_uint, b as c_uint, c as c_int).into(),
             libc::SYS_dup3 => exit::dup3(a as c_int, b as c_int, c as c_int).into(),

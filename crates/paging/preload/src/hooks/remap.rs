@@ -10,6 +10,7 @@ use crate::rights::mprotect;
 use crate::{borrowed, paged, set_errno, setup, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
+use terapage_sys::opening::Opening;
 use terapage_sys::{memory, page_bytes, thread};
 
 unsafe fn kernel_mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
@@ -95,6 +96,7 @@ unsafe fn mremap_special(
 /// The kernel's mappings in a range (from, to), if all are readable, writable, private memory.
 fn plain_mappings(from: usize, to: usize) -> Option<Vec<(usize, usize)>> {
     let _internal = thread::Internal::enter();
+    let _opening = Opening::begin();
     let maps = std::fs::read_to_string("/proc/thread-self/maps").ok()?;
     let mut mappings = Vec::new();
     for line in maps.lines() {

@@ -8,6 +8,7 @@ use crate::maps::{after_refusal, failed, is_beyond};
 use crate::remap::mremap;
 use crate::{borrowed, paged, set_errno, setup, untracked};
 use std::ffi::{c_int, c_void};
+use terapage_sys::opening::Opening;
 use terapage_sys::{page_bytes, thread};
 
 unsafe fn kernel_shmat(id: c_int, at: usize, flags: c_int) -> *mut c_void {
@@ -33,6 +34,7 @@ fn segment_bytes(id: c_int) -> usize {
 /// its offset in its segment determines the segment.
 fn attached(at: usize) -> Vec<(usize, usize)> {
     let _internal = thread::Internal::enter();
+    let _opening = Opening::begin();
     let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();
     let mut segment = None;
     let mut parts = Vec::new();

@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use terapage_sys::adoption::{Report, State, TEXT_MOST};
 use terapage_sys::fd::Fd;
+use terapage_sys::opening::Opening;
 use terapage_sys::thread;
 
 type Parts = Vec<(usize, usize)>;
@@ -96,6 +97,7 @@ static SMAPS: OnceLock<Fd> = OnceLock::new();
 
 fn open(path: &CStr) -> Option<Fd> {
     let _internal = thread::Internal::enter();
+    let _opening = Opening::begin();
     Fd::adopt(File::open(path.to_str().ok()?).ok()?.into()).ok()
 }
 

@@ -2,11 +2,12 @@
 //! descriptors stay open.
 
 use crate::arena::ARENA;
-use crate::{real, rereads, setup, summary, untracked};
+use crate::{borrowed, real, rereads, setup, summary, untracked};
 use std::ffi::{c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use terapage_sys::{fd, last, thread};
+use terapage_sys::opening::{self, Opening};
+use terapage_sys::{fd, file, last, thread};
 
 /// The process in which the library began. A forked child writes under a different name.
 static FIRST: AtomicU32 = AtomicU32::new(0);
@@ -53,6 +54,7 @@ unsafe extern "C" {
 /// Notes that the calling process owns the memory: at the start, and in a forked child.
 pub fn own() {
     OWNER.store(std::process::id(), SeqCst);
+    opening::is_asked();
 }
 
 /// Whether the calling process owns the memory.
@@ -255,14 +257,19 @@ fn refuse() -> c_int {
     -1
 }
 
+/// Whether a number may be the program's to close. (A child of `vfork` has descriptors of its own.)
+fn is_programs(number: c_int) -> bool {
+    borrowed::is_borrower() || opening::is_programs(number, || ARENA.is_mine())
+}
+
 /// Hook: programs close descriptors that they did not open. For them the pager's descriptors do not
-/// exist.
+/// exist, also those that are [still under a low number](opening).
 ///
 /// # Safety
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn close(number: c_int) -> c_int {
-    if fd::is_ours(number) {
+    if fd::is_ours(number) || !is_programs(number) {
         return refuse();
     }
     // SAFETY: the caller keeps the contract of `close`.
@@ -273,28 +280,50 @@ pub unsafe extern "C" fn close(number: c_int) -> c_int {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
-    if fd::is_ours(new) {
-        return refuse();
+    if old == new && !fd::is_ours(new) {
+        // `dup3` refuses equal numbers. SAFETY: no memory is touched.
+        return if unsafe { libc::fcntl(old, libc::F_GETFD) } < 0 { -1 } else { new };
     }
-    // SAFETY: the caller keeps the contract of `dup2`. Some machines have only `dup3`, which
-    // refuses equal numbers; `dup2` accepts them.
-    unsafe {
-        if old == new {
-            return if libc::fcntl(old, libc::F_GETFD) < 0 { -1 } else { new };
-        }
-        libc::syscall(libc::SYS_dup3, old as i64, new as i64, 0i64) as c_int
-    }
+    // SAFETY: the caller keeps the contract of `dup2`.
+    unsafe { dup3(old, new, 0) }
 }
 
 /// # Safety
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    while old != new && !is_programs(new) && !fd::is_ours(new) {
+        // The number is free, or will be at once. It is taken only if it is free.
+        match copy_to_free(old, new, flags) {
+            Some(copy) if copy == new => return new,
+            Some(_) => {}
+            None => break,
+        }
+    }
     if fd::is_ours(new) {
         return refuse();
     }
     // SAFETY: the caller keeps the contract of `dup3`.
     unsafe { libc::syscall(libc::SYS_dup3, old as i64, new as i64, flags as i64) as c_int }
+}
+
+/// Copies a descriptor to a number if it is free. Returns the number of the copy, which remains
+/// only if it is that one. `None` if there is no copy: `dup3` says why.
+fn copy_to_free(old: c_int, new: c_int, flags: c_int) -> Option<c_int> {
+    let call = match flags {
+        0 => libc::F_DUPFD,
+        libc::O_CLOEXEC => libc::F_DUPFD_CLOEXEC,
+        _ => return None,
+    };
+    let _opening = Opening::begin();
+    // SAFETY: no memory is touched, and the second copy has no user.
+    unsafe {
+        let copy = libc::syscall(libc::SYS_fcntl, i64::from(old), call, i64::from(new)) as c_int;
+        if copy >= 0 && copy != new {
+            libc::syscall(libc::SYS_close, i64::from(copy));
+        }
+        (copy >= 0).then_some(copy)
+    }
 }
 
 /// The flags of a call without `own`, the flag that gives a thread separate descriptors, since the
@@ -318,6 +347,14 @@ pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let own = if first <= last { libc::CLOSE_RANGE_UNSHARE as c_int } else { 0 };
     let Some(flags) = without_own_descriptors(flags, own) else { return -1 };
+    let may_ask = flags == 0 && first <= last && !borrowed::is_borrower() && opening::may_ask();
+    if may_ask && let Some(numbers) = file::numbers() {
+        for number in first..numbers.min(last.saturating_add(1)) {
+            // SAFETY: the caller keeps the contract of `close_range`.
+            unsafe { close(number as c_int) };
+        }
+        return 0;
+    }
     let mut from = first;
     // This also runs in children of `vfork`, so it takes no memory.
     for ours in fd::ours_sorted() {

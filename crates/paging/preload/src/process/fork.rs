@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_pager::{Forking, Pager};
 use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
-use terapage_sys::{binding, last, memory, page_bytes};
+use terapage_sys::{binding, last, memory, opening, page_bytes};
 
 /// The data of a fork between its two halves. Only the forking thread, which holds the arena's
 /// lock, uses it.
@@ -172,6 +172,7 @@ unsafe extern "C" fn before() {
     }
     let pager = arena.pager.as_ref().map(|pager| {
         let _room = Room::make();
+        opening::forks(true);
         setup::or_fail(pager.before_fork())
     });
     let is_paged = pager.is_some();
@@ -291,6 +292,7 @@ unsafe extern "C" fn in_parent() {
     let InHand { pager: forking, heaps, signals } = in_hand();
     if let (Some(pager), Some(forking)) = (&arena.pager, forking) {
         pager.after_fork_in_parent(forking);
+        opening::forks(false);
         arena.set_forkable(false);
     }
     // This happens while signals are still blocked: a handler that forks could mistake `STREAMS`

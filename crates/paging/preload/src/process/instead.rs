@@ -12,6 +12,7 @@ use std::path::Path;
 use std::ptr::null;
 use terapage_sys::executable::{self, FirstLine};
 use terapage_sys::hosting;
+use terapage_sys::opening::Opening;
 
 /// The variable that names the program, with its `=`.
 pub const VARIABLE: &[u8] = b"TERAPAGE_HOSTED=";
@@ -50,6 +51,7 @@ fn needs_host(path: &CStr) -> bool {
     let path = line.as_ref().map_or(path, |line| line.interpreter());
     let is_hostable = executable::cannot_be_paged(path, &mut |_| {}).is_some_and(|why| why.is_hostable());
     let mut head = [0_u8; KIND + 1];
+    let _opening = Opening::begin();
     // SAFETY: the path ends in a zero byte; the buffer has the given length.
     unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;

@@ -11,10 +11,11 @@ use crate::arena::ARENA;
 use crate::{exit, guard, rereads, untracked};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_stats::{Counters, Snapshot};
+use terapage_sys::opening::Opening;
 use terapage_sys::{fd, thread};
 
 /// The name of the memory file, as in `/proc/PID/fd`.
@@ -68,6 +69,7 @@ const REREADS: &str = "r";
 fn append(what: &str, more: &str) {
     // Files are opened here: a cancelled thread would end with them open.
     let _internal = thread::Internal::enter();
+    let _opening = Opening::begin();
     if let Some(mut file) = file() {
         std::io::Write::write_all(&mut file, format!("{what} {} {more}\n", std::process::id()).as_bytes())
             .ok();
@@ -83,13 +85,8 @@ pub fn executes() {
 
 /// Keeps standard error open, out of the program's way.
 fn keep_errors() {
-    // SAFETY: no memory is touched.
-    let kept = unsafe { libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 3) };
-    if kept < 0 {
-        return;
-    }
-    // SAFETY: the descriptor was made just now, and has no other owner.
-    if let Ok(kept) = fd::Fd::adopt(unsafe { OwnedFd::from_raw_fd(kept) }) {
+    // SAFETY: the descriptor is only copied.
+    if let Ok(kept) = fd::Fd::copy(unsafe { BorrowedFd::borrow_raw(2) }) {
         ERRORS.store(kept.raw(), Relaxed);
         // The descriptor stays open while the process lives.
         std::mem::forget(kept);
@@ -319,6 +316,7 @@ fn read(text: &str, root: u32) -> Collected {
 
 /// Whether a process runs.
 fn is_alive(pid: u32) -> bool {
+    let _opening = Opening::begin();
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }

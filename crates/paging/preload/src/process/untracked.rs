@@ -16,6 +16,7 @@ use terapage_config::Heap;
 use terapage_stats::{Counters, Shared};
 use terapage_sys::fd::Fd;
 use terapage_sys::file::Early;
+use terapage_sys::opening::Opening;
 use terapage_sys::runtimes::JAVA;
 use terapage_sys::thread;
 
@@ -431,6 +432,7 @@ fn read_status(bytes: &mut [u8]) -> usize {
     }
     let me = std::process::id();
     if STATUS_OF.load(Relaxed) != me {
+        let _opening = Opening::begin();
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         // SAFETY: the path ends in a zero byte.
         let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, NAME.as_ptr(), flags) };

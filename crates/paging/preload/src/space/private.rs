@@ -13,12 +13,14 @@ use libc::{MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRI
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fs::File;
-use std::os::fd::RawFd;
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use terapage_sys::fd::Fd;
+use terapage_sys::opening::Opening;
 use terapage_sys::pagemap::Pagemap;
-use terapage_sys::{memory, page_bytes, thread};
+use terapage_sys::{memory, page_bytes, shared, thread};
 
 /// Ranges of addresses.
 type Spans = Vec<(usize, usize)>;
@@ -89,14 +91,22 @@ impl Privates {
 /// The file cannot be opened.
 pub fn open(fd: RawFd) -> terapage_sys::Result<Arc<Fd>> {
     let _internal = thread::Internal::enter();
+    let _opening = Opening::begin();
     let opened = File::open(format!("/proc/thread-self/fd/{fd}"));
     let opened = opened.map_err(|source| terapage_sys::Error { call: "open", source })?;
-    Fd::adopt(opened.into()).map(Arc::new)
+    let opened = Fd::adopt(opened.into())?;
+    // As in `Lease::take`.
+    if shared::identity(opened.raw()) != shared::identity(fd) {
+        let source = std::io::Error::from_raw_os_error(libc::EAGAIN);
+        return Err(terapage_sys::Error { call: "open", source });
+    }
+    Ok(Arc::new(opened))
 }
 
 /// The kernel's mappings in a range, with their rights.
 pub fn rights_within(from: usize, to: usize) -> Vec<(usize, usize, c_int)> {
     let _internal = thread::Internal::enter();
+    let _opening = Opening::begin();
     let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();
     let mapping = |line: &str| {
         let (range, rest) = line.split_once(' ')?;
@@ -112,7 +122,8 @@ pub fn rights_within(from: usize, to: usize) -> Vec<(usize, usize, c_int)> {
 
 /// The file's bytes from `offset` on; zeros behind its end.
 fn bytes_of(file: &Fd, offset: u64, len: usize) -> std::io::Result<Vec<u8>> {
-    let file = File::from(file.file().try_clone_to_owned()?);
+    // SAFETY: the caller has the descriptor open, and this value does not close it.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(file.raw()) });
     let (mut bytes, mut done) = (vec![0; len], 0);
     while done < len {
         match file.read_at(&mut bytes[done..], offset + done as u64) {

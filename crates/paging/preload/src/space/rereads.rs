@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_stats::Snapshot;
 use terapage_sys::fd::Fd;
 use terapage_sys::file::{Early, is_cached};
+use terapage_sys::opening::Opening;
 use terapage_sys::{page_bytes, thread};
 
 /// Pages of a file that are checked.
@@ -222,6 +223,7 @@ struct Status(Fd);
 
 impl Status {
     fn open() -> Option<Status> {
+        let _opening = Opening::begin();
         let file = std::fs::File::open("/proc/thread-self/status").ok()?;
         let fd = Fd::adopt(file.into()).ok()?;
         OPEN.store(fd.raw(), Relaxed);
