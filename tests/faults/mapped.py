@@ -332,7 +332,54 @@ def mapped_private_read(bench):
     return f"{now['page_in_bytes'] >> 20} MiB read"
 
 
+def low_numbers(bench, before=()):
+    """The body of those two cases."""
+    prepared(bench)
+    program, file, own = bench.build("low_numbers.c", "-pthread"), bench.path("pages"), bench.path("own")
+    with open(file, "wb") as pages:
+        for at in range(0, 32 << 20, 4096):
+            pages.write(at.to_bytes(8, "little") + bytes(4088))
+        pages.flush()
+        os.fsync(pages.fileno())
+        os.posix_fadvise(pages.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    os.mkdir(own)
+    os.chmod(own, 0o777)
+    command = bench.command
+    if before:
+        os.chown(file, 65534, 65534)
+        command = for_everybody(bench)
+    stats, first = bench.path("stats"), int(os.environ.get("TERAPAGE_SEED") or random.randrange(1 << 20))
+    seeds = range(first, first + int(os.environ.get("TERAPAGE_RUNS", "3")))
+    os.chmod(bench.place, 0o777)
+    for seed in seeds:
+        start = ["run", "--store", bench.store, "--memory", "16M", "--files", "--stats", stats, "--", program]
+        with Child([*before, *command, *start, "32", "1000", str(seed), file, own], bench.place) as child:
+            status = bench.end(child)
+            said = [line for line in child.errors().splitlines() if "system calls are guarded" not in line]
+            check(status == 0 and not said, f"seed {seed}: status {status}: {child.last_words()}")
+        with open(stats, encoding="utf-8") as file_of_stats:
+            now = json.load(file_of_stats)
+        os.remove(stats)
+        check(now["page_in_bytes"] > 0 and bool(before) == bool(now["guarded"]), f"seed {seed}: {now}")
+        for name in os.listdir(own):
+            os.remove(os.path.join(own, name))
+    return f"{child.output().strip()}, {seeds}"
+
+
+def mapped_low_numbers(bench):
+    """A thread closes all descriptors by number, and opens files, while others fork, page, and map a file: its files stay, and the pager's; TERAPAGE_SEED says in which order, TERAPAGE_RUNS how often."""
+    return low_numbers(bench)
+
+
+def mapped_low_numbers_guarded(bench):
+    """The same for a user without rights."""
+    need_restricted()
+    return low_numbers(bench, NOBODY)
+
+
 BODIES = {
+    "mapped-low-numbers": mapped_low_numbers,
+    "mapped-low-numbers-guarded": mapped_low_numbers_guarded,
     "mapped-calls": mapped_calls,
     "mapped-calls-64k": mapped_calls_large,
     "mapped-guarded": mapped_guarded,

@@ -6,7 +6,7 @@ import random
 import shutil
 import subprocess
 
-from harness import NOBODY, Child, check, need, need_restricted
+from harness import NOBODY, Child, check, need, need_restricted, need_root
 from bench import for_everybody
 from hosted import built, source
 from mapped import MIB, mapped, prepared, summary_of
@@ -178,7 +178,24 @@ def library(bench):
     return ""
 
 
+def another_user(bench):
+    """A program begins as root, maps a file, becomes another user, and maps another file: the kernel may notify the thread that waits for writers of both, and writers see their files changed."""
+    need_root()
+    maker, _ = prepared(bench)
+    files = [bench.path(f"file-{at}") for at in (1, 2)]
+    done = []
+    for kind, program in programs(bench, "mapped_user.c"):
+        for file in files:
+            made(bench, maker, file, NOBODY)
+        os.chmod(bench.store, 0o777)
+        now, said = mapped(bench, [program, *files], *ALL)
+        check(now["files_left"] == 2 and now["page_in_bytes"] > 0, f"{kind}: {now} {said}")
+        done.append(kind)
+    return ", ".join(done)
+
+
 BODIES = {
+    "mapped-hosted-another-user": another_user,
     "mapped-hosted-calls": calls,
     "mapped-hosted-calls-guarded": calls_guarded,
     "mapped-hosted-changes": changes,

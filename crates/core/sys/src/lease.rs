@@ -3,8 +3,8 @@
 //! `/proc/sys/fs/lease-break-time` says (45 s).
 
 use crate::fd::Fd;
-use crate::{Result, check};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use crate::{Error, Result, check, shared};
+use std::os::fd::RawFd;
 
 // `linux/fcntl.h` and `asm-generic/fcntl.h`; the libc crate lacks these.
 const F_SETOWN_EX: i32 = 15;
@@ -39,10 +39,12 @@ impl Lease {
         // A lease of another process must not make this process wait.
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
         // SAFETY: the path ends in a zero byte.
-        let opened = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, same.as_ptr(), flags) };
-        let opened = check("open", opened)?;
-        // SAFETY: the descriptor was opened just now.
-        let lease = Lease { fd: Fd::adopt(unsafe { OwnedFd::from_raw_fd(opened as RawFd) })? };
+        let open = || unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, same.as_ptr(), flags) };
+        let lease = Lease { fd: Fd::open("open", open)? };
+        // A program that no hook sees may have closed the number, and opened another file.
+        if shared::identity(lease.fd.raw()) != shared::identity(fd) {
+            return Err(Error { call: "open", source: std::io::Error::from_raw_os_error(libc::EAGAIN) });
+        }
         let owner = [F_OWNER_TID, thread as i32];
         // SAFETY: the call reads the two numbers of `struct f_owner_ex`.
         let owned = unsafe { libc::syscall(libc::SYS_fcntl, lease.fd.raw(), F_SETOWN_EX, owner.as_ptr()) };
@@ -76,6 +78,17 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.set(libc::F_UNLCK).ok();
     }
+}
+
+/// The calling thread's users: the real one, the effective one, the saved one. A thread may cause a
+/// signal to another one if it has root's rights, or if one of its first two users is the real or
+/// the saved one of the other (`sigio_perm`).
+pub fn users() -> [u32; 3] {
+    let mut users = [0_u32; 3];
+    let [real, effective, saved] = &mut users;
+    // SAFETY: there is room for the three answers.
+    unsafe { libc::syscall(libc::SYS_getresuid, &raw mut *real, &raw mut *effective, &raw mut *saved) };
+    users
 }
 
 /// Waits at most `ms` milliseconds for the signal that a lease must be given up. All signals are

@@ -15,13 +15,15 @@ use libc::{MAP_PRIVATE, MAP_SHARED, PROT_READ};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fs::File;
-use std::os::fd::BorrowedFd;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_config::Size;
 use terapage_stats::Counters;
 use terapage_sys::fd::Room;
 use terapage_sys::lease::{self, Lease};
+use terapage_sys::opening::Opening;
 use terapage_sys::{file, memory, page_bytes, thread};
 
 /// Smaller mappings are left to the kernel.
@@ -45,6 +47,9 @@ static MAY_BE_CHANGED: AtomicBool = AtomicBool::new(false);
 
 /// The thread that waits until leases must be given up; 0 if there is none.
 static WATCHER: AtomicU32 = AtomicU32::new(0);
+
+/// The real and the saved user of that thread.
+static WATCHERS_USERS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
 /// The thread checks all leases after this time, ms, even if no signal has come.
 const LOOK_MS: u64 = 5000;
@@ -244,10 +249,22 @@ pub fn may_be_changed() -> bool {
     MAY_BE_CHANGED.load(Relaxed)
 }
 
-/// The thread that waits until leases must be given up. It starts with the first lease.
+/// The thread that waits until leases must be given up. It starts with the first lease. If the
+/// program has changed its user since, but not that of the library's threads (a static program
+/// knows only its own), the kernel would not let it send the thread a signal: then there is another
+/// thread.
 fn watcher() -> terapage_sys::Result<u32> {
-    if WATCHER.load(SeqCst) == 0 {
+    let is_reached = || {
+        let [user, effective, _] = lease::users();
+        let reached = [&WATCHERS_USERS[0], &WATCHERS_USERS[1]].map(|user| user.load(SeqCst));
+        effective == 0 || reached.contains(&effective) || reached.contains(&user)
+    };
+    if WATCHER.load(SeqCst) == 0 || !is_reached() {
+        WATCHER.store(0, SeqCst);
         thread::spawn(c"terapage-files", || {
+            let [user, _, saved] = lease::users();
+            WATCHERS_USERS[0].store(user, SeqCst);
+            WATCHERS_USERS[1].store(saved, SeqCst);
             WATCHER.store(thread::id(), SeqCst);
             thread::wake(&WATCHER);
             loop {
@@ -287,9 +304,10 @@ impl Arena {
         let lease = lease.map_err(|error| format!("it cannot be leased: {error}"))?;
         // From here on nobody changes the file.
         let (bytes, part) = part_of(lease.fd(), offset, len).ok_or("it was truncated")?;
-        // SAFETY: the lease has the descriptor open.
-        let plain = unsafe { BorrowedFd::borrow_raw(lease.fd()) }.try_clone_to_owned().map(File::from);
-        let plain = plain.map_err(|error| format!("it cannot be opened again: {error}"))?;
+        // Until the pager has copies.
+        let _opening = Opening::begin();
+        // SAFETY: the lease has the descriptor open, and closes it.
+        let plain = ManuallyDrop::new(unsafe { File::from_raw_fd(lease.fd()) });
         let (direct, _) =
             file::past_cache(&plain, offset).map_err(|error| format!("it cannot be read: {error}"))?;
         let private = (kind == MAP_PRIVATE).then(|| private::open(lease.fd())).transpose();
