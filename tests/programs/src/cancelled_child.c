@@ -1,6 +1,6 @@
 /* Children of forks cancel threads of theirs that wait in calls whose memory is paged: at once or
- * at a cancellation point, before the call, at its beginning, or while it waits. Their cleanup runs,
- * and what they have waited for is still there for the next.
+ * at a cancellation point, before the call, at its beginning, or while it waits. Their cleanup
+ * runs, and what they have waited for is still there for the next.
  *
  * usage: cancelled_child MIB ROUNDS SEED
  */

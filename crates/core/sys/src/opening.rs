@@ -1,15 +1,15 @@
 //! Low numbers that the pager has for a moment.
 //!
 //! The kernel opens a file under the lowest free number. The pager moves the descriptor up, or
-//! reads the file and closes it, but for a moment it has a number that a program may close without
+//! reads the file and closes it, and for a moment it has a number that a program may close without
 //! having opened it (`closefrom`, loops of `close`) or may take (`dup2`). If the program then opens
 //! a file under that number, the pager would read that file, and close it.
 //!
 //! So each thread that opens something for the pager says so as long as it has a low number
 //! ([`Opening`]), and the hooks of the functions that close by number first make sure that the
 //! number is the program's ([`is_programs`]): it is, if it is open at a moment when no thread has
-//! said so. (What is open stays open until the program closes it.) They wait for such threads, which
-//! wait for nobody: the pager's own threads open files, too.
+//! said so. (What is open stays open until the program closes it.) They wait for such threads,
+//! which wait for nobody: the pager's own threads open files, too.
 
 use crate::thread::{Internal, is_internal, own_name, pause};
 use std::os::fd::RawFd;
