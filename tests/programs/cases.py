@@ -611,6 +611,7 @@ CASES = [
     Case("processors-static", Scale(16, 32), Scale(64, 256), **c_program("processors.c", "-static")),
     Case("bad-calls", Scale(8, 16), Scale(64, 128), **c_program("bad_calls.c"), per_process=True),
     Case("bad-calls-static", Scale(8, 16), Scale(64, 128), **c_program("bad_calls.c", "-static"), per_process=True),
+    Case("registers-static", Scale(16, 48), Scale(64, 256), **c_program("registers.c", "-static"), per_process=True),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
     Case("namespaces", Scale(8, 16), Scale(64, 320), **namespaces()),
     Case("namespaces-static", Scale(8, 16), Scale(64, 320), **namespaces("-static")),

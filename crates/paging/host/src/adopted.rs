@@ -9,7 +9,7 @@
 use crate::hosting::{AT_MINSIGSTKSZ, least_descriptor, random};
 use crate::raw::{self, raw};
 use crate::start::Passed;
-use crate::{filter, frame, guard, library, place, release, seat, signals, slots, trap};
+use crate::{filter, guard, library, machine, place, release, seat, signals, slots, trap};
 use std::ffi::c_char;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -45,7 +45,7 @@ pub unsafe fn adopt(passed: &Passed, report: &'static Report, environment: *cons
         guard::has_small_stacks();
     }
     let fail = |why: &str| adopted::give_up_if_beginning(why);
-    if passed.auxiliary(AT_MINSIGSTKSZ).is_some_and(|bytes| bytes > frame::REGISTERS_MOST) {
+    if passed.auxiliary(AT_MINSIGSTKSZ).is_some_and(|bytes| bytes > machine::REGISTERS_MOST) {
         fail("the processor has more registers than the host knows");
     }
     if !library::find() || !slots::open() || !seat::open() {

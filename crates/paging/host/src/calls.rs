@@ -1,7 +1,7 @@
 //! Serves trapped calls. Calls about memory, forks and the end of the process go to the paging
 //! library, with the seat. The other calls are served here, without the seat.
 
-use crate::frame::Context;
+use crate::machine::{self, Context};
 use crate::own_stack::Call;
 use crate::raw::{self, error, is_error, raw};
 use crate::slots::{self, Slot};
@@ -40,7 +40,7 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
                 libc::SYS_io_uring_setup | libc::SYS_io_setup if !library::is_released() => {
                     Outcome::Answer(error(libc::ENOSYS))
                 }
-                libc::SYS_clone => Outcome::Answer(guard::thread(slot, arguments)),
+                libc::SYS_clone => Outcome::Answer(guard::thread(slot, machine::clone_arguments(arguments))),
                 _ => guard::plain(number, arguments),
             };
         };
@@ -60,11 +60,13 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
             By::Host(Service::OwnFilter) => return own_filter::set(number, arguments),
             By::Host(Service::Vfork) => {
                 let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-                vfork(slot, [flags as usize, 0, 0, 0, 0, 0])
+                vfork(slot, [flags as usize, 0, 0, 0, 0])
             }
-            By::Host(Service::Clone) if arguments[0] as i32 & libc::CLONE_VM != 0 => vfork(slot, arguments),
-            By::Host(Service::Clone) => fork(slot, arguments),
-            By::Library(Hook::Fork) => fork(slot, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]),
+            By::Host(Service::Clone) if arguments[0] as i32 & libc::CLONE_VM != 0 => {
+                vfork(slot, machine::clone_arguments(arguments))
+            }
+            By::Host(Service::Clone) => fork(slot, machine::clone_arguments(arguments)),
+            By::Library(Hook::Fork) => fork(slot, [libc::SIGCHLD as usize, 0, 0, 0, 0]),
             By::Library(Hook::Mmap) => map(slot),
             By::Library(Hook::Read | Hook::Write | Hook::Readv | Hook::Writev) => {
                 return own_memory::serve(slot);
@@ -152,7 +154,7 @@ const SIGNAL: i32 = 0xff;
 ///
 /// # Safety
 /// As for [`serve`].
-unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usize; 6]) -> isize {
+unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer]: [usize; 5]) -> isize {
     let flags = flags as i32;
     // The C library, which must know of the child, cannot make one in other namespaces, or one that
     // shares more than usual.
@@ -165,7 +167,7 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
     }
     // SAFETY: the slot is this thread's; the kernel checks the program's addresses.
     unsafe {
-        ((*slot).number, (*slot).arguments[0]) = (libc::SYS_fork, slot as usize);
+        ((*slot).number, (*slot).arguments[0]) = (libc::SYS_clone, slot as usize);
         let answer = by_library(slot);
         if is_error(answer) {
             return answer;
@@ -198,11 +200,11 @@ unsafe fn fork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usiz
         raw!(libc::SYS_set_tid_address, cleared);
         raw!(libc::SYS_set_robust_list, 0, ROBUST);
         if flags & libc::CLONE_SETTLS != 0 {
-            seat::set_pointer(pointer);
+            machine::set_pointer(pointer);
         }
         let context: *mut Context = Slot::context(slot);
         if stack != 0 {
-            (*context).rsp = stack;
+            (*context).set_depth(stack);
         }
         0
     }

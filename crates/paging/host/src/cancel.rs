@@ -6,10 +6,9 @@
 //! instruction, if the call has had no effect. If the handler returns, the thread makes the call
 //! again.
 
-use crate::frame::Context;
 use crate::guard;
+use crate::machine::{Context, handler};
 use crate::trap::Action;
-use std::arch::naked_asm;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// glibc's signal, and musl's.
@@ -49,23 +48,7 @@ pub fn unwrapped(signal: i32, action: Action) -> Action {
     }
 }
 
-/// Continues in the program's handler, which finds the stack as the kernel has left it: it may
-/// unwind from there.
-#[unsafe(naked)]
-unsafe extern "C" fn on_signal() {
-    naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "mov rsi, rdx",
-        "call {before}",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
-        before = sym before,
-    )
-}
+handler!(on_signal, before);
 
 /// Returns the program's handler.
 unsafe extern "C" fn before(signal: i32, context: *mut Context) -> usize {

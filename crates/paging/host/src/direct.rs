@@ -9,7 +9,7 @@
 //! it given up and tries again.
 
 use crate::calls::Outcome;
-use crate::frame::Context;
+use crate::machine::{self, Context};
 use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
 use crate::{guard, library, seat};
@@ -28,7 +28,7 @@ const MOST: usize = 4096;
 pub unsafe fn open(context: &Context, number: i64, arguments: [usize; 6]) -> Outcome {
     let mut call = Call { number, arguments, data: [0; DATA] };
     match number {
-        libc::SYS_open => call.arguments[1] &= !DIRECT,
+        _ if machine::OPEN == Some(number) => call.arguments[1] &= !DIRECT,
         libc::SYS_openat => call.arguments[2] &= !DIRECT,
         // The flags lie in memory.
         _ if (LEAST..=MOST).contains(&arguments[3]) => {
@@ -67,7 +67,7 @@ const PATH_MOST: usize = 4096;
 /// As for [`open`].
 unsafe fn without_waiting(call: &Call) -> Option<isize> {
     let (at, flags) = match call.number {
-        libc::SYS_open => (0, call.arguments[1] as i32),
+        number if machine::OPEN == Some(number) => (0, call.arguments[1] as i32),
         libc::SYS_openat => (1, call.arguments[2] as i32),
         _ => (1, call.data[0] as i32),
     };
@@ -151,12 +151,12 @@ mod tests {
         let here = libc::AT_FDCWD as usize;
         // SAFETY: a context is plain data, for which zeros are a value.
         let mut context: Context = unsafe { std::mem::zeroed() };
-        context.rsp = 1 << 20;
+        context.set_depth(1 << 20);
         // SAFETY: the path is a text; nothing is called.
         let opened = |number, arguments| unsafe { open(&context, number, arguments) };
-        for (number, arguments) in
-            [(libc::SYS_open, [path, flags, 0, 0, 0, 0]), (libc::SYS_openat, [here, path, flags, 0, 0, 0])]
-        {
+        let open = machine::OPEN.map(|number| (number, [path, flags, 0, 0, 0, 0]));
+        let opens = open.into_iter().chain([(libc::SYS_openat, [here, path, flags, 0, 0, 0])]);
+        for (number, arguments) in opens {
             let Outcome::OnOwnStack(call) = opened(number, arguments) else { panic!("{number}") };
             assert!(
                 call.arguments

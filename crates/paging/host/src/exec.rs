@@ -5,7 +5,8 @@
 use crate::calls::Outcome;
 use crate::guard;
 use crate::library::{self, Texts};
-use crate::own_stack::{self, Execution, SYSCALL_BYTES};
+use crate::machine::FAILED;
+use crate::own_stack::{self, Execution};
 use crate::program;
 use crate::raw::{self, error, is_error, raw};
 use crate::seat;
@@ -45,7 +46,7 @@ const PATH_MOST: usize = 4096;
 pub unsafe fn serve(slot: *mut Slot) -> Outcome {
     // SAFETY: the slot is this thread's.
     let (number, mut arguments) = unsafe { ((*slot).number, (*slot).arguments) };
-    if number == libc::SYS_execve && arguments[2] == own_stack::FAILED {
+    if number == libc::SYS_execve && arguments[2] == FAILED {
         // SAFETY: as above.
         return unsafe { failed(slot) };
     }
@@ -84,8 +85,7 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
         if raw::pending() & !context.blocked != 0 {
             seat::with(stay, slot as usize);
             forget(slot);
-            context.rip -= SYSCALL_BYTES;
-            context.rax = number as usize;
+            context.repeat(number);
             return Outcome::Continues;
         }
         let header = exec.at as *mut Header;
@@ -112,8 +112,7 @@ unsafe fn failed(slot: *mut Slot) -> Outcome {
         (*slot).exec = prepared;
         seat::with(stay, slot as usize);
         forget(slot);
-        let context = &mut *Slot::context(slot);
-        [context.rdi, context.rsi, context.rdx, context.r10, context.r8, context.r9] = execution.arguments;
+        (*Slot::context(slot)).restore(&execution.saved);
         Outcome::Answer(answer as isize)
     }
 }

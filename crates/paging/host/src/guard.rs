@@ -7,19 +7,18 @@
 //! thread's slot.
 
 use crate::calls::Outcome;
-use crate::frame::Context;
-use crate::own_stack::{Call, DATA, SYSCALL_BYTES};
+use crate::machine::{self, Context, RED_ZONE, Saved};
+use crate::own_stack::{Call, DATA};
 use crate::raw::{self, error, raw};
 use crate::slots::{self, Slot};
-use crate::trap::clone;
-use crate::{frame, library, own_memory, place, seat};
-use std::arch::{asm, global_asm};
-use std::mem::offset_of;
+use crate::{library, own_memory, place, seat};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use terapage_calls::{Memory, Outcome as Outcomes};
-use terapage_sys::hosting::{GATE, GUARDED, GuardedCall, IS_CROWDED, LOOKS, MADE_BY_THREAD};
+use terapage_sys::hosting::{GUARDED, GuardedCall, IS_CROWDED, LOOKS, MADE_BY_THREAD};
+use terapage_sys::machine::{Code, GATE_CODE, call_at, publish};
+use terapage_sys::page_bytes;
 
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
@@ -94,113 +93,34 @@ pub fn needs_no_pins(number: i64, arguments: [usize; 6]) -> bool {
 /// A call under way. A thread has several if signals interrupt calls.
 #[repr(C)]
 pub struct Record {
-    call: GuardedCall,
+    pub call: GuardedCall,
     /// [`FREE`], [`USED`] or [`ON_STACK`].
-    used: AtomicUsize,
+    pub used: AtomicUsize,
     /// Where the program continues, with which stack pointer, and the call's registers and number.
-    rip: usize,
-    rsp: usize,
-    registers: [usize; 6],
+    pub place: usize,
+    pub depth: usize,
+    pub saved: Saved,
     number: i64,
     /// Where the thread continues after the call.
-    after: usize,
-    answer: isize,
+    pub after: usize,
+    pub answer: isize,
     /// Memory that arguments name.
     data: [u64; DATA],
 }
 
-const FREE: usize = 0;
+/// No call uses the record.
+pub const FREE: usize = 0;
 /// A call uses the record.
 const USED: usize = 1;
 /// As [`USED`], and the record's address lies on the stack.
-const ON_STACK: usize = 2;
+pub const ON_STACK: usize = 2;
 
 /// The most calls of a thread that signals interrupt at the same time.
 pub const RECORDS: usize = 8;
 
 /// Bytes below a stack's pointer that belong to the code that runs there, and room for the record's
 /// address.
-const BELOW: usize = 128 + 16;
-
-const WORDS: usize = offset_of!(Record, call) + offset_of!(GuardedCall, words);
-const REGISTERS: usize = offset_of!(Record, registers);
-
-// `make` makes the call at the gate. As after the kernel's own return, no other register than rcx
-// and r11 has changed in the end. The kernel may repeat the call after a handler: its registers
-// still have the same values.
-global_asm!(
-    ".globl terapage_guard_make",
-    ".hidden terapage_guard_make",
-    ".hidden terapage_guard_unpin",
-    ".globl terapage_guard_unpin",
-    ".globl terapage_guard_made",
-    ".hidden terapage_guard_made",
-    ".hidden terapage_guard_trap",
-    ".globl terapage_guard_trap",
-    ".hidden terapage_guard_trapped",
-    ".globl terapage_guard_trapped",
-    ".p2align 4",
-    "terapage_guard_make:",
-    "mov [rsp], rcx",
-    "mov qword ptr [rcx + {used}], {on_stack}",
-    "movabs rcx, {gate}",
-    "call rcx",
-    "terapage_guard_made:",
-    "mov rcx, [rsp]",
-    "jmp [rcx + {after}]",
-    ".p2align 4",
-    "terapage_guard_unpin:",
-    "mov r11, [rcx + {words}]",
-    "mov qword ptr [r11], 0",
-    "mov r11, [rcx + {words} + 8]",
-    "mov qword ptr [r11], 0",
-    "mov rdi, [rcx + {registers}]",
-    "mov rsi, [rcx + {registers} + 8]",
-    "mov rdx, [rcx + {registers} + 16]",
-    "mov r10, [rcx + {registers} + 24]",
-    "mov r8, [rcx + {registers} + 32]",
-    "mov r9, [rcx + {registers} + 40]",
-    "mov r11, [rcx + {rip}]",
-    "mov rsp, [rcx + {rsp}]",
-    "mov qword ptr [rcx + {used}], {free}",
-    "mov rcx, r11",
-    "jmp rcx",
-    ".p2align 4",
-    "terapage_guard_trap:",
-    "mov [rcx + {answer}], rax",
-    "mov rdi, -1",
-    "movabs rsi, {arena}",
-    "mov edx, 0",
-    "mov eax, {read}",
-    "syscall",
-    "terapage_guard_trapped:",
-    "ud2",
-    gate = const GATE,
-    arena = const GUARDED.start,
-    read = const libc::SYS_read,
-    after = const offset_of!(Record, after),
-    words = const WORDS,
-    registers = const REGISTERS,
-    rsp = const offset_of!(Record, rsp),
-    rip = const offset_of!(Record, rip),
-    used = const offset_of!(Record, used),
-    free = const FREE,
-    on_stack = const ON_STACK,
-    answer = const offset_of!(Record, answer),
-);
-
-unsafe extern "C" {
-    fn terapage_guard_make();
-    fn terapage_guard_made();
-    fn terapage_guard_unpin();
-    fn terapage_guard_trap();
-    fn terapage_guard_trapped();
-}
-
-/// Whether a thread has made a call of a record, and the library has more to do.
-pub fn has_made(context: &Context) -> bool {
-    context.rip == terapage_guard_trapped as *const () as usize
-}
+const BELOW: usize = RED_ZONE + 16;
 
 /// A call that needs no more than the kernel.
 ///
@@ -235,8 +155,8 @@ pub fn data_at(context: &Context) -> usize {
 fn seems_left(record: &Record, context: &Context) -> bool {
     let (from, size) = context.stack_aside();
     let is_aside = |at: usize| at.wrapping_sub(from) < size;
-    match (is_aside(context.rsp), is_aside(record.rsp)) {
-        (true, true) | (false, false) => record.rsp <= context.rsp,
+    match (is_aside(context.depth()), is_aside(record.depth)) {
+        (true, true) | (false, false) => record.depth <= context.depth(),
         // A handler on the other stack interrupts a call on the usual one.
         (true, false) => false,
         (false, true) => true,
@@ -247,7 +167,7 @@ fn seems_left(record: &Record, context: &Context) -> bool {
 fn is_on_stack(record: &Record) -> bool {
     let mut word = [0; size_of::<usize>()];
     record.used.load(Relaxed) != ON_STACK
-        || raw::read(record.rsp - BELOW, &mut word)
+        || raw::read(record.depth - BELOW, &mut word)
             && usize::from_ne_bytes(word) == std::ptr::from_ref(record) as usize
 }
 
@@ -265,7 +185,8 @@ pub unsafe fn forget_left(slot: *mut Slot) {
     let has_room = free_one(slot).is_some();
     for record in records(slot) {
         let is_left = |record: &Record| {
-            seems_left(record, context) && (record.rsp == context.rsp || !has_room || !is_on_stack(record))
+            seems_left(record, context)
+                && (record.depth == context.depth() || !has_room || !is_on_stack(record))
         };
         if record.used.load(Relaxed) != FREE && is_left(record) {
             // SAFETY: the caller keeps the seat's contract.
@@ -287,7 +208,7 @@ pub unsafe fn make(slot: *mut Slot, call: &Call) -> Outcome {
     record.data = call.data;
     (record.call.number, record.call.given) = (call.number, call.arguments);
     (record.call.owner, record.call.thread) = (slot as usize, raw::thread_id() as usize);
-    (record.call.depth, record.call.done) = (context.rsp, 0);
+    (record.call.depth, record.call.done) = (context.depth(), 0);
     record.call.at_position = usize::from(own_memory::is_meant(call.number, &call.arguments));
     record.answer = IS_CROWDED;
     // SAFETY: the caller keeps the seat's contract.
@@ -295,11 +216,11 @@ pub unsafe fn make(slot: *mut Slot, call: &Call) -> Outcome {
     if record.answer != MADE_BY_THREAD {
         return Outcome::Answer(record.answer);
     }
-    (record.rip, record.rsp, record.registers) = (context.rip, context.rsp, context.arguments());
+    (record.place, record.depth, record.saved) = (context.place(), context.depth(), context.saved());
     // SAFETY: the slot is this thread's.
     record.number = unsafe { (*slot).number };
     record.used.store(USED, Release);
-    enter(context, record);
+    context.enter_record(record, BELOW);
     Outcome::Continues
 }
 
@@ -329,21 +250,6 @@ unsafe fn wait_for_room(record: &mut Record) {
     }
 }
 
-/// Changes the context of a thread so that it makes the call of a record.
-fn enter(context: &mut Context, record: &mut Record) {
-    let after = if record.call.words[0] == 0 { terapage_guard_trap } else { terapage_guard_unpin };
-    record.after = after as *const () as usize;
-    context.rcx = std::ptr::from_mut(record) as usize;
-    context.rip = terapage_guard_make as *const () as usize;
-    context.rsp = record.rsp - BELOW;
-    context.rax = record.call.number as usize;
-    set_arguments(context, record.call.arguments);
-}
-
-fn set_arguments(context: &mut Context, arguments: [usize; 6]) {
-    [context.rdi, context.rsi, context.rdx, context.r10, context.r8, context.r9] = arguments;
-}
-
 /// After a call of a record: lets the thread make the next piece, or continue in the program.
 ///
 /// # Safety
@@ -357,15 +263,16 @@ pub unsafe fn end(slot: *mut Slot) -> Outcome {
     // SAFETY: the slot is this thread's, which has the record's address on its stack.
     unsafe {
         let context = &mut *Slot::context(slot);
-        let record = &mut **(context.rsp as *const *mut Record);
-        seat::with(unpin, std::ptr::from_mut(record) as usize);
-        wait_for_room(record);
+        let record = &mut **(context.depth() as *const *mut Record);
+        if !unpin_by_words(record) {
+            seat::with(unpin, std::ptr::from_mut(record) as usize);
+            wait_for_room(record);
+        }
         if record.answer == MADE_BY_THREAD {
-            enter(context, record);
+            context.enter_record(record, BELOW);
             return Outcome::Continues;
         }
-        set_arguments(context, record.registers);
-        (context.rip, context.rsp, context.rcx) = (record.rip, record.rsp, record.rip);
+        context.leave(record);
         record.used.store(FREE, Release);
         Outcome::Answer(record.answer)
     }
@@ -377,35 +284,30 @@ pub unsafe fn end(slot: *mut Slot) -> Outcome {
 /// # Safety
 /// The kernel has passed the context to a handler.
 pub unsafe fn roll_back(context: &mut Context) {
-    let of = |code: unsafe extern "C" fn()| code as *const () as usize;
-    let (make, made) = (of(terapage_guard_make), of(terapage_guard_made));
-    // SAFETY: the stack has there what `terapage_guard_make` has put there.
-    let record = unsafe {
-        let word = |index: usize| *(context.rsp as *const usize).add(index);
-        match context.rip {
-            at if at == make => context.rcx,
-            at if (make..made).contains(&at) => word(0),
-            GATE if word(0) == made => word(1),
-            _ => return,
-        }
-    };
+    // SAFETY: the caller passes the kernel's context.
+    let Some(record) = (unsafe { context.interrupted() }) else { return };
     // SAFETY: the record is the calling thread's.
-    let record = unsafe { &mut *(record as *mut Record) };
+    let record = unsafe { &mut *record };
     if record.call.done > 0 {
         return;
     }
-    set_arguments(context, record.registers);
-    (context.rip, context.rsp) = (record.rip - SYSCALL_BYTES, record.rsp);
-    context.rax = record.number as usize;
+    context.leave(record);
+    context.repeat(record.number);
     // Otherwise the library must unpin: by the thread's next call, before which the record is
     // dropped.
-    if record.call.words[0] != 0 {
-        for word in record.call.words {
-            // SAFETY: the words are those of the call's pins.
-            unsafe { (*(word as *const AtomicUsize)).store(0, Release) };
-        }
+    if unpin_by_words(record) {
         record.used.store(FREE, Release);
     }
+}
+
+/// Unpins by the words of a record's call, if they say how.
+fn unpin_by_words(record: &Record) -> bool {
+    let can = record.call.words[0] != 0;
+    for word in record.call.words.into_iter().filter(|_| can) {
+        // SAFETY: the words are those of the call's pins.
+        unsafe { (*(word as *const AtomicUsize)).store(0, Release) };
+    }
+    can
 }
 
 /// The most bytes of a thread's stack that are kept in memory.
@@ -472,7 +374,7 @@ unsafe fn keep_upper(flags: usize, (stack, most): (usize, usize), parent: usize,
 ///
 /// # Safety
 /// The slot is this thread's, and the thread runs on its stack, with all signals blocked.
-pub unsafe fn thread(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usize; 6]) -> isize {
+pub unsafe fn thread(slot: *mut Slot, [flags, stack, parent, child, pointer]: [usize; 5]) -> isize {
     // SAFETY: the slots are this thread's; the child uses only the context of its own.
     unsafe {
         let errno = keep(flags, stack, parent, child);
@@ -481,13 +383,13 @@ pub unsafe fn thread(slot: *mut Slot, [flags, stack, parent, child, pointer, _]:
         }
         let Some(new) = slots::reserve() else { return error(libc::EAGAIN) };
         let begins = Slot::context(new);
-        frame::copy(Slot::context(slot), begins);
-        (*begins).rax = 0;
+        machine::copy(Slot::context(slot), begins);
+        (*begins).answer(0);
         (*begins).forget_stack_aside();
         if stack != 0 {
-            (*begins).rsp = stack;
+            (*begins).set_depth(stack);
         }
-        let answer = clone(flags, parent, child, pointer, begins);
+        let answer = machine::clone(flags, parent, child, pointer, begins);
         slots::pass_on(new, u32::try_from(answer).unwrap_or(0));
         answer
     }
@@ -512,31 +414,22 @@ const TRIAL: Range<usize> = 1 << 16..1 << 22;
 /// filter of a process that this one descends from.
 pub fn has_filter() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let (rights, len) = (libc::PROT_READ | libc::PROT_WRITE, page_bytes());
     // SAFETY: only a free page is taken, which this function fills, uses and frees.
     unsafe {
-        let map = |&at: &usize| raw!(libc::SYS_mmap, at, PAGE, rights, flags, -1_isize, 0) == at as isize;
+        let map = |&at: &usize| raw!(libc::SYS_mmap, at, len, rights, flags, -1_isize, 0) == at as isize;
         let Some(at) = TRIAL.step_by(1 << 16).find(map) else { return false };
-        // `syscall; ret`
-        (at as *mut [u8; 3]).write([0x0f, 0x05, 0xc3]);
-        let runs = raw!(libc::SYS_mprotect, at, PAGE, libc::PROT_READ | libc::PROT_EXEC) == 0;
+        (at as *mut Code).write(GATE_CODE);
+        publish(at);
+        let runs = raw!(libc::SYS_mprotect, at, len, libc::PROT_READ | libc::PROT_EXEC) == 0;
         if runs {
             TRIES.store(true, Relaxed);
-            let answer: isize;
             // No such descriptor: no memory is touched.
-            asm!(
-                "call {at}",
-                at = in(reg) at,
-                inlateout("rax") libc::SYS_readv as isize => answer,
-                in("rdi") -1_isize, in("rsi") 0_usize, in("rdx") 0_usize,
-                lateout("rcx") _, lateout("r11") _,
-            );
+            let answer = call_at(at, libc::SYS_readv, [usize::MAX, 0, 0, 0, 0, 0]);
             debug_assert!(answer < 0);
             TRIES.store(false, Relaxed);
         }
-        raw!(libc::SYS_munmap, at, PAGE);
+        raw!(libc::SYS_munmap, at, len);
     }
     TRAPPED.load(Relaxed)
 }
-
-const PAGE: usize = 4096;

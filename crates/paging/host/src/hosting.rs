@@ -6,13 +6,14 @@ use crate::adopted;
 use crate::image::{Image, Loaded, Odd};
 use crate::raw::raw;
 use crate::start::Passed;
-use crate::{filter, frame, guard, library, place, program, seat, signals, slots, start, trap};
+use crate::{filter, guard, library, machine, place, program, seat, signals, slots, start, trap};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use terapage_sys::hosting::has_filter;
+use terapage_sys::page_bytes;
 
 const VARIABLE: &[u8] = b"TERAPAGE_HOSTED";
 /// In the variable: the program must not run unpaged (`--require`).
@@ -87,7 +88,7 @@ fn load(path: &Path, passed: &Passed) -> Result<Program, Odd> {
         }
         None => None,
     };
-    if passed.auxiliary(AT_MINSIGSTKSZ).is_some_and(|bytes| bytes > frame::REGISTERS_MOST) {
+    if passed.auxiliary(AT_MINSIGSTKSZ).is_some_and(|bytes| bytes > machine::REGISTERS_MOST) {
         return Err("would run on a processor with more registers than the host knows".into());
     }
     if !library::find() {
@@ -121,7 +122,7 @@ pub fn random(passed: &Passed) -> usize {
 fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> ! {
     let is_filtered = has_filter();
     guard::begin();
-    if !slots::open() || !seat::open() || !trap::open() {
+    if !machine::open() || !slots::open() || !seat::open() || !trap::open() {
         trap::stop("cannot be loaded, since the host has no memory");
     }
     signals::begin();
@@ -146,8 +147,8 @@ fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> 
         program::set_name(&comm);
         if program.runs_stack {
             let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC | libc::PROT_GROWSDOWN;
-            let page = (&raw const comm as usize) & !4095;
-            raw!(libc::SYS_mprotect, page, 4096, rights);
+            let page = &raw const comm as usize / page_bytes() * page_bytes();
+            raw!(libc::SYS_mprotect, page, page_bytes(), rights);
         }
         let also = guard::is_active() && !guard::has_filter();
         let filters = if is_filtered { Ok(()) } else { filter::install(least_descriptor()) };

@@ -1,6 +1,7 @@
 //! An executable file in memory: the contents of its headers, and its segments mapped as the kernel
 //! would map them.
 
+use crate::machine::ELF_MACHINE;
 use crate::raw::{is_error, raw};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,12 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use terapage_sys::runtimes::GO;
+use terapage_sys::{PAGE_LEAST, page_bytes};
 
-const PAGE: usize = 4096;
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 /// The most program headers: the kernel accepts no more than a page of them.
-const HEADERS_MOST: usize = PAGE / PROGRAM_HEADER + 1;
+const HEADERS_MOST: usize = PAGE_LEAST / PROGRAM_HEADER + 1;
 
 /// The bytes of notes that are inspected.
 const NOTES: usize = 512;
@@ -103,7 +104,7 @@ impl Image {
         let mut image = Image::parse(&head, &table)?;
         let named = table.chunks(PROGRAM_HEADER).find(|header| word(header, 0) == libc::PT_INTERP);
         if let Some(header) = named {
-            let mut path = vec![0; long(header, 32).min(PAGE)];
+            let mut path = vec![0; long(header, 32).min(page_bytes())];
             file.read_exact_at(&mut path, long(header, 8) as u64).map_err(short)?;
             let path = path.split(|&b| b == 0).next().unwrap_or_default();
             image.loader = Some(OsStr::from_bytes(path).into());
@@ -121,8 +122,7 @@ impl Image {
     fn parse(head: &[u8], table: &[u8]) -> Result<Image, Odd> {
         const ET_EXEC: usize = 2;
         const ET_DYN: usize = 3;
-        const EM_X86_64: usize = 62;
-        let is_ours = head.starts_with(b"\x7fELF\x02\x01") && half(head, 18) == EM_X86_64;
+        let is_ours = head.starts_with(b"\x7fELF\x02\x01") && half(head, 18) == ELF_MACHINE;
         let kind = half(head, 16);
         if !is_ours || !matches!(kind, ET_EXEC | ET_DYN) {
             return Err("is not an executable for this processor".into());
@@ -137,7 +137,7 @@ impl Image {
             loader: None,
             runs_stack: false,
             is_go: false,
-            align: PAGE,
+            align: page_bytes(),
         };
         let table_offset = long(head, 32);
         for header in table.chunks_exact(PROGRAM_HEADER) {
@@ -169,7 +169,7 @@ impl Image {
         let Segment { at, bytes, offset, in_file, rights } = segment;
         let fits = |len: usize, from: usize| from.checked_add(len).is_some_and(|to| to < BEYOND);
         let follows = self.segments.last().is_none_or(|last| at >= last.at + last.bytes);
-        let is_page = at % PAGE == offset % PAGE;
+        let is_page = at % page_bytes() == offset % page_bytes();
         let is_sound = fits(bytes, at) && fits(in_file, offset) && in_file <= bytes && follows && is_page;
         // Zeros after the file's bytes are written into their page.
         let has_odd_zeros = in_file > 0 && bytes > in_file && rights & libc::PROT_WRITE == 0;
@@ -184,9 +184,9 @@ impl Image {
 
     /// The pages of the image, by its own addresses.
     fn pages(&self) -> Range<usize> {
-        let from = self.segments.first().map_or(0, |first| first.at) / PAGE * PAGE;
+        let from = self.segments.first().map_or(0, |first| first.at) / page_bytes() * page_bytes();
         let to = self.segments.last().map_or(0, |last| last.at + last.bytes);
-        from..to.next_multiple_of(PAGE)
+        from..to.next_multiple_of(page_bytes())
     }
 
     /// Whether a fixed image lies within `range`.
@@ -256,20 +256,20 @@ impl Segment {
     /// The range belongs to the caller.
     unsafe fn map(&self, file: &File, base: usize) -> io::Result<Range<usize>> {
         let at = base.wrapping_add(self.at);
-        let (page, within) = (at / PAGE * PAGE, at % PAGE);
+        let (page, within) = (at / page_bytes() * page_bytes(), at % page_bytes());
         let done = |answer: isize| match is_error(answer) {
             true => Err(io::Error::from_raw_os_error(-answer as i32)),
             false => Ok(()),
         };
         let fixed = libc::MAP_PRIVATE | libc::MAP_FIXED;
-        let (mut zeros, end) = (page, (at + self.bytes).next_multiple_of(PAGE));
+        let (mut zeros, end) = (page, (at + self.bytes).next_multiple_of(page_bytes()));
         if self.in_file > 0 {
             let len = self.in_file + within;
             let offset = self.offset - within;
             // SAFETY: the caller owns the range.
             done(unsafe { raw!(libc::SYS_mmap, page, len, self.rights, fixed, file.as_raw_fd(), offset) })?;
             let filled = at + self.in_file;
-            zeros = filled.next_multiple_of(PAGE);
+            zeros = filled.next_multiple_of(page_bytes());
             if self.bytes > self.in_file {
                 // Up to the end of the page, because loaders use the memory after the segment, too.
                 // SAFETY: these bytes are in the segment's last page from the file, which is
@@ -296,7 +296,7 @@ mod tests {
         let mut head = vec![0; HEADER];
         head[..6].copy_from_slice(b"\x7fELF\x02\x01");
         head[16..18].copy_from_slice(&kind.to_le_bytes());
-        head[18] = 62;
+        head[18] = ELF_MACHINE as u8;
         head[24..32].copy_from_slice(&0x40_1000_u64.to_le_bytes());
         head[32] = HEADER as u8;
         head[54] = PROGRAM_HEADER as u8;

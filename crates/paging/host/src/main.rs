@@ -29,6 +29,8 @@ mod image;
 #[cfg(target_arch = "x86_64")]
 mod library;
 #[cfg(target_arch = "x86_64")]
+mod machine;
+#[cfg(target_arch = "x86_64")]
 mod own_filter;
 #[cfg(target_arch = "x86_64")]
 mod own_memory;

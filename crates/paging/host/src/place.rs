@@ -1,6 +1,7 @@
 //! Where the program's code lies: in [`AREA`], where the filter sees its calls.
 
 use crate::filter::AREA;
+use crate::machine;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use terapage_sys::runtimes::GO;
 
@@ -29,7 +30,7 @@ pub fn of_mapping(mut arguments: [usize; 6]) -> [usize; 6] {
     let flags = flags as i32;
     let is_file = flags & libc::MAP_ANONYMOUS == 0 && fd as i32 >= 0;
     let is_private = flags & libc::MAP_PRIVATE != 0 && flags & libc::MAP_SHARED == 0;
-    let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT;
+    let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | machine::MAP_LOW;
     let may_be_code = is_file && is_private || rights as i32 & libc::PROT_EXEC != 0;
     if at == 0 && may_be_code && flags & fixed == 0 && len < AREA.len() / 4 {
         let place = take(len);

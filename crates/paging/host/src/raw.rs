@@ -2,27 +2,9 @@
 //! may be the program's, and `errno` is found through it.
 
 use crate::{guard, library, seat};
-use std::arch::asm;
+use terapage_sys::page_bytes;
 
-/// Makes a system call. The result is the kernel's: from -4095 to -1 it is an error.
-///
-/// # Safety
-/// The same as for the system call.
-#[inline]
-pub unsafe fn call(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: the instruction changes only these registers; the caller is responsible for the call.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => answer,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    answer
-}
+pub use crate::machine::call;
 
 /// [`call`], with fewer arguments.
 macro_rules! raw {
@@ -57,7 +39,7 @@ pub fn map(len: usize) -> Option<usize> {
 /// Makes a page of the host's own memory inaccessible, below a stack.
 pub fn guard(page: usize) {
     // SAFETY: the caller uses nothing in the page.
-    unsafe { raw!(libc::SYS_mprotect, page, PAGE, libc::PROT_NONE) };
+    unsafe { raw!(libc::SYS_mprotect, page, page_bytes(), libc::PROT_NONE) };
 }
 
 /// Waits.
@@ -69,9 +51,6 @@ pub fn sleep_ms(ms: i64) {
 
 /// An address at which there is never anything.
 pub const NOWHERE: usize = usize::MAX & !7;
-
-/// Bytes of a page.
-const PAGE: usize = 4096;
 
 /// Reads memory of the program, which may not be there. Whether all was read.
 pub fn read(at: usize, into: &mut [u8]) -> bool {
@@ -147,9 +126,10 @@ pub fn carry(from: usize, to: usize, len: usize) -> isize {
 /// The parts of a range that lie in one page each.
 fn pages(at: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
     let end = at.saturating_add(len);
-    std::iter::successors(Some(at), |place| Some(place / PAGE * PAGE + PAGE))
+    let next = |place: usize| (place / page_bytes() + 1) * page_bytes();
+    std::iter::successors(Some(at), move |&place| Some(next(place)))
         .take_while(move |&place| place < end)
-        .map(move |place| (place, (place / PAGE * PAGE + PAGE).min(end) - place))
+        .map(move |place| (place, next(place).min(end) - place))
 }
 
 /// Bytes of a set of signals.
@@ -159,7 +139,9 @@ const SET: usize = size_of::<u64>();
 /// set of signals there, at the page's beginning; as all are blocked, it blocks nothing else.
 fn is_readable(place: usize) -> bool {
     // SAFETY: the kernel checks the address.
-    unsafe { raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, place & !4095, 0, SET) == 0 }
+    unsafe {
+        raw!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, place / page_bytes() * page_bytes(), 0, SET) == 0
+    }
 }
 
 /// Whether a word can be written: the kernel puts the blocked signals there. For the caller, whose

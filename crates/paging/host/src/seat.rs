@@ -6,9 +6,9 @@
 //! its signals are blocked: no handler of the program sees the host's thread pointer.
 
 use crate::guard;
+use crate::machine::{self, pointer, set_pointer};
 use crate::raw::{self, raw};
-use std::arch::asm;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 const STACK: usize = 1 << 20;
@@ -21,52 +21,14 @@ const AWAITED: u32 = 1 << 31;
 static TOP: AtomicUsize = AtomicUsize::new(0);
 /// The host's thread pointer.
 static POINTER: AtomicUsize = AtomicUsize::new(0);
-/// Whether the processor has instructions for the thread pointer, and the kernel allows them.
-static BY_INSTRUCTION: AtomicBool = AtomicBool::new(false);
-
-/// `HWCAP2_FSGSBASE`.
-const FSGSBASE: u64 = 1 << 1;
-/// Codes of `arch_prctl`.
-const SET_FS: usize = 0x1002;
-const GET_FS: usize = 0x1003;
-
 /// Makes the seat out of the calling thread's pointer. `false` if there is no memory.
 pub fn open() -> bool {
     let Some(at) = raw::map(STACK) else { return false };
     raw::guard(at);
     TOP.store(at + STACK, Relaxed);
-    // SAFETY: the call only queries.
-    let has = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE != 0;
-    BY_INSTRUCTION.store(has, Relaxed);
+    machine::find_pointer();
     POINTER.store(pointer(), Release);
     true
-}
-
-/// The thread pointer of the calling thread.
-fn pointer() -> usize {
-    let mut at = 0_usize;
-    if BY_INSTRUCTION.load(Relaxed) {
-        // SAFETY: the processor has the instruction, which changes nothing else.
-        unsafe { asm!("rdfsbase {}", out(reg) at, options(nomem, nostack, preserves_flags)) };
-    } else {
-        // SAFETY: `at` has room for the answer.
-        unsafe { raw!(libc::SYS_arch_prctl, GET_FS, &raw mut at) };
-    }
-    at
-}
-
-/// Sets the thread pointer of the calling thread.
-///
-/// # Safety
-/// Code that runs until the pointer is set back finds its data through it, or uses none.
-pub unsafe fn set_pointer(at: usize) {
-    if BY_INSTRUCTION.load(Relaxed) {
-        // SAFETY: the processor has the instruction; the caller is responsible for the pointer.
-        unsafe { asm!("wrfsbase {}", in(reg) at, options(nostack, preserves_flags)) };
-    } else {
-        // SAFETY: as above.
-        unsafe { raw!(libc::SYS_arch_prctl, SET_FS, at) };
-    }
 }
 
 /// Calls `work` with the host's thread pointer, on the seat's stack.
@@ -90,17 +52,7 @@ pub unsafe fn with(work: unsafe extern "C" fn(usize), argument: usize) {
     // of a fork, both are copies.
     unsafe {
         set_pointer(POINTER.load(Relaxed));
-        asm!(
-            "mov r12, rsp",
-            "mov rsp, {top}",
-            "call {work}",
-            "mov rsp, r12",
-            top = in(reg) TOP.load(Relaxed),
-            work = in(reg) work,
-            in("rdi") argument,
-            out("r12") _,
-            clobber_abi("C"),
-        );
+        machine::call_on(TOP.load(Relaxed), work, argument);
         set_pointer(before);
     }
     if guard::is_active() {

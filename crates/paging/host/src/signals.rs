@@ -9,8 +9,8 @@
 
 use crate::calls::Outcome;
 use crate::cancel;
-use crate::frame::Context;
 use crate::guard;
+use crate::machine::Context;
 use crate::own_stack::{self, Call, DATA};
 use crate::raw::{self, error, raw};
 use crate::robust;

@@ -10,15 +10,13 @@
 //! [elsewhere](crate::own_stack). So no handler of the program runs on a slot's stack, or leaves it
 //! by a long jump.
 
-use crate::frame::{Context, FRAME};
 use crate::guard::{RECORDS, Record};
+use crate::machine::{BEFORE, Context, FRAME, SLOT};
 use crate::raw::{self, error, raw};
 use crate::trap::Action;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
-/// Bytes of a slot: a guard page, a stack that grows towards the page, its fields, and a frame.
-const SLOT: usize = 64 << 10;
 /// Bytes for the fields.
 const FIELDS: usize = 8 << 10;
 /// The most slots.
@@ -162,12 +160,12 @@ impl Slot {
 
     /// The slot of a context.
     pub fn of(context: &Context) -> *mut Slot {
-        (std::ptr::from_ref(context) as usize - FIELDS) as *mut Slot
+        (std::ptr::from_ref(context) as usize - BEFORE - FIELDS) as *mut Slot
     }
 
     /// The context of the slot's thread.
     pub fn context(slot: *mut Slot) -> *mut Context {
-        (slot as usize + FIELDS) as *mut Context
+        (slot as usize + FIELDS + BEFORE) as *mut Context
     }
 }
 
@@ -201,10 +199,11 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), TOGETHER, "threads at the same time have different slots");
         assert_eq!(Slot::context(first) as usize % 64, 0);
+        let page = terapage_sys::page_bytes();
         for slot in all.into_iter().chain([first as usize]) {
             let (mut byte, lowest) = ([0], Slot::stack(slot as *mut Slot) + FIELDS + FRAME - SLOT);
-            assert!(raw::read(lowest + 4096, &mut byte), "the stack");
-            assert!(!raw::read(lowest + 4095, &mut byte), "the guard page below it");
+            assert!(raw::read(lowest + page, &mut byte), "the stack");
+            assert!(!raw::read(lowest + page - 1, &mut byte), "the guard page below it");
         }
     }
 }

@@ -4,9 +4,7 @@
 //! that point to them, and the auxiliary vector, are made again, below.
 
 use crate::image::Loaded;
-use crate::raw;
-use crate::seat;
-use std::arch::asm;
+use crate::{machine, raw};
 use std::ffi::{CStr, CString};
 
 /// The data that the kernel has passed to the host.
@@ -140,18 +138,7 @@ pub unsafe fn jump(passed: &Passed, entry: usize) -> ! {
     // passed there are only frames of functions that do not return.
     unsafe {
         (from as *mut usize).copy_from_nonoverlapping(words.as_ptr(), words.len());
-        seat::set_pointer(0);
-        asm!(
-            "mov rsp, rdi",
-            "rep movsq",
-            "xor edx, edx",
-            "xor ebp, ebp",
-            "jmp r8",
-            in("rdi") to,
-            in("rsi") from,
-            in("rcx") words.len(),
-            in("r8") entry,
-            options(noreturn),
-        )
+        machine::set_pointer(0);
+        machine::begin(to, from, words.len(), entry)
     }
 }

@@ -6,14 +6,15 @@
 //! blocked from the trap to the end.
 
 use crate::calls::{self, Outcome};
-use crate::frame::{self, Context, FROM_FILTER, Trapped};
+use crate::frame::{FROM_FILTER, Trapped};
+use crate::machine::{self, Context};
 use crate::own_stack;
 use crate::raw::{self, is_error, raw};
 use crate::signals;
 use crate::slots::{self, Slot};
 use crate::{filter, filter::MARK, guard, library, seat};
-use std::arch::{asm, naked_asm};
 use terapage_sys::hosting::{GUARD_MARK, at_gate};
+use terapage_sys::page_bytes;
 
 /// An action in the kernel's form (`struct kernel_sigaction`).
 #[repr(C)]
@@ -32,15 +33,14 @@ impl Action {
     }
 }
 
-const RESTORER: u64 = 0x0400_0000;
-
 /// Sets the handler, and notes the action that there was. Returns whether it was set.
 pub fn open() -> bool {
     let mut before = Action::default();
+    let (flag, restorer) = machine::restorer();
     let action = Action {
         handler: on_trap as *const () as usize,
-        flags: (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64 | RESTORER,
-        restorer: restore as *const () as usize,
+        flags: (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64 | flag,
+        restorer,
         blocked: u64::MAX,
     };
     // SAFETY: the handler may run at any time from here on.
@@ -56,12 +56,6 @@ pub fn close() {
     let before = signals::noted();
     // SAFETY: the action is the program's.
     unsafe { raw!(libc::SYS_rt_sigaction, libc::SIGSYS, &raw const before, 0, 8) };
-}
-
-/// Returns from a handler.
-#[unsafe(naked)]
-unsafe extern "C" fn restore() {
-    naked_asm!("mov eax, {number}", "syscall", number = const libc::SYS_rt_sigreturn)
 }
 
 unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const Context) {
@@ -85,17 +79,22 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
     // SAFETY: the kernel passes the thread's context, and takes it back.
     unsafe {
         let context = &mut *context.cast_mut();
+        context.settle((*what).place);
         if guard::is_trial() {
-            context.rax = raw::error(libc::EBADF) as usize;
+            context.answer(raw::error(libc::EBADF));
             return;
         }
-        if filter::is_own(context.rip) && !guard::has_made(context) {
+        if context.leave_frame() {
+            return;
+        }
+        if filter::is_own(context.place()) && !context.has_made() {
             // A call of the host's, or of the library's threads: it meets no absent page.
-            context.rax = at_gate(i64::from((*what).number), context.arguments()) as usize;
+            context.answer(at_gate(i64::from((*what).number), context.arguments()));
             return;
         }
         let number = i64::from((*what).number);
-        if filter::is_vdso(context.rip) && matches!(number, libc::SYS_clock_gettime | libc::SYS_clock_getres)
+        if filter::is_vdso(context.place())
+            && matches!(number, libc::SYS_clock_gettime | libc::SYS_clock_getres)
         {
             // It may be one of the host's threads, which have no slot: so the answer, which need
             // not be there, is written by this thread.
@@ -104,7 +103,7 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
             if answer == 0 && to != 0 {
                 (to as *mut [i64; 2]).write_unaligned(time);
             }
-            context.rax = answer as usize;
+            context.answer(answer);
             return;
         }
     }
@@ -116,18 +115,10 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
     };
     // SAFETY: the slot is this thread's from here on; its stack is free.
     unsafe {
-        frame::copy(context, Slot::context(slot));
+        machine::copy(context, Slot::context(slot));
         (*slot).number = i64::from((*what).number);
         (*slot).arguments = (*context).arguments();
-        asm!(
-            "mov rsp, {stack}",
-            "xor ebp, ebp",
-            "call {serve}",
-            stack = in(reg) Slot::stack(slot),
-            serve = sym serve,
-            in("rdi") slot,
-            options(noreturn),
-        );
+        machine::switch(Slot::stack(slot), serve, slot)
     }
 }
 
@@ -141,11 +132,11 @@ unsafe extern "C" fn serve(slot: *mut Slot) -> ! {
         };
         let context = &mut *Slot::context(slot);
         match outcome {
-            Outcome::Answer(answer) => context.rax = answer as usize,
+            Outcome::Answer(answer) => context.answer(answer),
             Outcome::OnOwnStack(call) => own_stack::continue_with(context, &call),
             Outcome::Continues => {}
         }
-        resume(slot)
+        machine::resume(context)
     }
 }
 
@@ -153,7 +144,7 @@ unsafe extern "C" fn serve(slot: *mut Slot) -> ! {
 unsafe fn guarded(slot: *mut Slot) -> Outcome {
     // SAFETY: the slot is this thread's, and the thread runs on its stack.
     unsafe {
-        if guard::has_made(&*Slot::context(slot)) {
+        if (*Slot::context(slot)).has_made() {
             return guard::end(slot);
         }
         guard::forget_left(slot);
@@ -172,88 +163,29 @@ unsafe fn guarded(slot: *mut Slot) -> Outcome {
     }
 }
 
-/// Restores the thread of the slot.
-///
-/// # Safety
-/// The slot is this thread's, and all signals are blocked.
-unsafe fn resume(slot: *mut Slot) -> ! {
-    // SAFETY: the kernel has made the context, and takes it back.
-    unsafe {
-        asm!(
-            "mov rsp, {context}",
-            "mov eax, {number}",
-            "syscall",
-            "ud2",
-            context = in(reg) Slot::context(slot),
-            number = const libc::SYS_rt_sigreturn,
-            options(noreturn),
-        )
-    }
-}
-
-/// Makes the system call `clone` for a child that continues from a context, on this thread's stack
-/// until then.
-///
-/// # Safety
-/// Nobody else uses the context until the child has continued from it.
-#[inline(always)]
-pub unsafe fn clone(
-    flags: usize,
-    parent: usize,
-    child: usize,
-    pointer: usize,
-    begins: *mut Context,
-) -> isize {
-    let answer: isize;
-    // SAFETY: the child writes nothing to the stack before it continues from the context.
-    unsafe {
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "mov rsp, r12",
-            "mov eax, {number}",
-            "syscall",
-            "ud2",
-            "2:",
-            number = const libc::SYS_rt_sigreturn,
-            inlateout("rax") libc::SYS_clone as isize => answer,
-            in("rdi") flags,
-            in("rsi") 0_usize,
-            in("rdx") parent,
-            in("r10") child,
-            in("r8") pointer,
-            in("r12") begins,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    answer
-}
-
 /// Serves a `clone` with CLONE_VM and CLONE_VFORK. The child, which has this memory and the
 /// thread's stack until it executes a program or ends, continues from the slot's context; later
 /// this thread does, too. Between the two, this thread does not use the slot's context.
 ///
 /// # Safety
 /// The slot is this thread's, and the thread runs on its stack, with all signals blocked.
-pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer, _]: [usize; 6]) -> isize {
+pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer]: [usize; 5]) -> isize {
     let context = Slot::context(slot);
     // SAFETY: the child uses only the context, which belongs to it until this thread continues.
     unsafe {
-        let before = (*context).rsp;
-        (*context).rax = 0;
+        let before = (*context).depth();
+        (*context).answer(0);
         if stack != 0 {
-            (*context).rsp = stack;
+            (*context).set_depth(stack);
         }
         if guard::is_active() {
             guard::keep_lent(flags, stack, parent, child);
         } else {
-            bring((*context).rsp);
+            bring((*context).depth());
         }
         library::lend();
-        let answer = clone(flags, parent, child, pointer, context);
-        (*context).rsp = before;
+        let answer = machine::clone(flags, parent, child, pointer, context);
+        (*context).set_depth(before);
         if answer > 0 {
             let child = answer as u32;
             seat::leave_for(child);
@@ -274,13 +206,12 @@ unsafe extern "C" fn is_back(_: usize) {
 /// Brings in the stack of a child that begins there. gdb stops all other threads of the process,
 /// and so the pager, until such a child has executed a program.
 fn bring(stack: usize) {
-    const PAGE: usize = 4096;
     const PAGES: usize = 8;
-    let top = stack.wrapping_sub(1) & !(PAGE - 1);
+    let top = stack.wrapping_sub(1) / page_bytes() * page_bytes();
     for page in 0..PAGES {
-        let at = top.wrapping_sub(page * PAGE);
+        let at = top.wrapping_sub(page * page_bytes());
         // SAFETY: the bytes stay as they are, and the kernel checks the address.
-        let answer = unsafe { raw!(libc::SYS_madvise, at, PAGE, libc::MADV_POPULATE_WRITE) };
+        let answer = unsafe { raw!(libc::SYS_madvise, at, page_bytes(), libc::MADV_POPULATE_WRITE) };
         if is_error(answer) {
             break;
         }

@@ -11,7 +11,7 @@ use crate::{advise, borrowed, brk, direct, exit, locked, maps, remap, rights, sh
 use crate::{files, hooks::namespaces, statics};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_calls::{By, Hook, Hosted};
+use terapage_calls::{By, Hook, Hosted, Service};
 use terapage_sys::thread;
 
 /// The variable that names the program.
@@ -60,9 +60,12 @@ pub unsafe extern "C" fn terapage_hosted_call(number: c_long, arguments: &[usize
 /// # Safety
 /// The same as for the system call.
 unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
-    let Some(Hosted { by: By::Library(hook), .. }) = terapage_calls::hosted(number as usize) else {
+    let hook = match terapage_calls::hosted(number as usize) {
+        Some(Hosted { by: By::Library(hook), .. }) => hook,
+        // The host itself serves what else `clone` does.
+        Some(Hosted { by: By::Host(Service::Clone), .. }) => Hook::Fork,
         // SAFETY: the program is responsible for the call.
-        return unsafe { libc::syscall(number, a, b, c, d, e, f) as isize };
+        _ => return unsafe { libc::syscall(number, a, b, c, d, e, f) as isize },
     };
     let at = a as *mut c_void;
     let (pieces, count) = (b as *const libc::iovec, c_int::try_from(c).unwrap_or(-1));
