@@ -125,7 +125,7 @@ soak: build
 arm:
 	tools/setup arm
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --release --locked \
-	    --target $(ARM) -p terapage-cli -p terapage-preload -p terapage-capi
+	    --target $(ARM) -p terapage-cli -p terapage-preload -p terapage-host -p terapage-capi
 
 musl:
 	tools/setup musl

@@ -19,9 +19,6 @@ musl=
 [[ $target != *-musl ]] || musl=-musl
 place=target/dist/$processor$musl
 files=$place/files
-# The host of static programs is for x86-64 alone.
-hosts=
-[[ $processor != x86_64 ]] || hosts=terapage-host
 # The static host is the host for musl, which `terapage adopt` needs beside the other.
 static_host=target/x86_64-unknown-linux-musl/release/terapage-host
 # With another processor's files, its tools: objcopy, objdump.

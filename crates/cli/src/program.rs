@@ -60,7 +60,7 @@ pub fn judge(path: &Path) -> (Option<Why>, Vec<PathBuf>) {
 pub fn is_dynamic(path: &Path) -> bool {
     let (_, files) = judge(path);
     let last = files.last().and_then(|file| CString::new(file.as_os_str().as_bytes()).ok());
-    cfg!(target_arch = "x86_64") && files.len() <= 2 && last.is_some_and(|file| executable::is_elf(&file))
+    files.len() <= 2 && last.is_some_and(|file| executable::is_elf(&file))
 }
 
 /// The words that a script's interpreter gets before the script's own arguments: the interpreter's

@@ -9,13 +9,9 @@ pub fn long() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let commit = option_env!("TERAPAGE_COMMIT").unwrap_or("none, built from a work tree");
         let libc = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
-        let host = match (cfg!(target_arch = "x86_64"), crate::library::IS_IN_HOST) {
-            (true, true) => ", host of all programs",
-            (true, false) => ", host of static programs",
-            (false, _) => "",
-        };
+        let host = if crate::library::IS_IN_HOST { "all" } else { "static" };
         format!(
-            "{}\ncommit    {commit}\ntarget    {ARCH}-unknown-linux-{libc}\nfeatures  lz4, zstd, TLS{host}",
+            "{}\ncommit    {commit}\ntarget    {ARCH}-unknown-linux-{libc}\nfeatures  lz4, zstd, TLS, host of {host} programs",
             env!("CARGO_PKG_VERSION")
         )
     });

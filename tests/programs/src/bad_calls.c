@@ -59,6 +59,17 @@ static long one_of(size_t count, const long *all) { return all[draw(count)]; }
 static struct iovec *vector(void) { return draw(2) ? nowhere() : pieces; }
 
 static const char *name = "no call";
+/* 64-bit Arm has none of these. */
+#ifndef SYS_open
+#define SYS_open SYS_openat
+#define SYS_readlink SYS_readlinkat
+#define SYS_dup2 SYS_dup3
+#define IN_DIRECTORY AT_FDCWD,
+#define NO_FLAGS , 0
+#else
+#define IN_DIRECTORY
+#define NO_FLAGS
+#endif
 #define CALL(number, ...) (name = #number, syscall(SYS_##number, ##__VA_ARGS__))
 
 static long of_memory(void) {
@@ -111,15 +122,15 @@ static long of_files(void) {
     } how = {(uint64_t)ONE_OF(0, O_DIRECTORY, 1ul << 40), (uint64_t)ONE_OF(0, 0, 1), (uint64_t)ONE_OF(0, 0, 1ul << 50), {(uint64_t)ONE_OF(0, 0, 1), 0}};
     char room[64];
     switch (draw(13)) {
-    case 0: return CALL(open, lost, ONE_OF(O_DIRECT, 0, O_DIRECT | O_DIRECTORY));
+    case 0: return CALL(open, IN_DIRECTORY lost, ONE_OF(O_DIRECT, 0, O_DIRECT | O_DIRECTORY));
     case 1: return CALL(openat, ONE_OF(AT_FDCWD, -1, paper), draw(2) ? lost : path, ONE_OF(0, O_DIRECTORY));
     case 2: return CALL(openat2, ONE_OF(AT_FDCWD, AT_FDCWD, -1), path, draw(4) ? (void *)&how : nowhere(), ONE_OF(24, 24, 32, 40, 23, 0, 4097, -1));
-    case 3: return CALL(readlink, draw(2) ? "/proc/self/exe" : path, draw(2) ? room : nowhere(), ONE_OF(64, 0, -1));
+    case 3: return CALL(readlink, IN_DIRECTORY draw(2) ? "/proc/self/exe" : path, draw(2) ? room : nowhere(), ONE_OF(64, 0, -1));
     case 4: return CALL(readlinkat, ONE_OF(AT_FDCWD, -1), draw(2) ? "/proc/self/exe" : path, draw(2) ? room : nowhere(), ONE_OF(64, 0, -1));
     case 5: return CALL(fcntl, ONE_OF(-1, 699, paper), F_SETFL, ONE_OF(O_APPEND, 0));
     case 6: return CALL(setsockopt, ONE_OF(-1, paper, plug), ONE_OF(SOL_SOCKET, 0), 60, nowhere(), ONE_OF(0, 4, -1));
     case 7: return CALL(close, ONE_OF(-1, 1 << 20, 1 << 30));
-    case 8: return CALL(dup2, ONE_OF(-1, paper, paper), ONE_OF(-1, 1 << 30));
+    case 8: return CALL(dup2, ONE_OF(-1, paper, paper), ONE_OF(-1, 1 << 30) NO_FLAGS);
     case 9: return CALL(dup3, ONE_OF(-1, paper, paper), ONE_OF(-1, 1 << 30, paper), ONE_OF(0, O_CLOEXEC, 1));
     case 10: return CALL(close_range, ONE_OF(5, 1 << 20), ONE_OF(3, 1), ONE_OF(0, 4, 64));
     case 11: return CALL(unshare, ONE_OF(1, 0x10, -1));

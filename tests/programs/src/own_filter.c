@@ -19,7 +19,11 @@ static volatile int trapped;
 static void on_trap(int signal, siginfo_t *what, void *context) {
     (void)signal;
     trapped = what->si_syscall;
+#ifdef __aarch64__
+    ((ucontext_t *)context)->uc_mcontext.regs[0] = -EPERM;
+#else
     ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = -EPERM;
+#endif
 }
 
 #define IF(number, answer) \
@@ -46,7 +50,7 @@ int main(int count, char **arguments) {
     struct sock_filter steps[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
         IF(SYS_getppid, SECCOMP_RET_ERRNO | 77),
-        IF(SYS_getpgrp, SECCOMP_RET_TRAP | 5),
+        IF(SYS_getpgid, SECCOMP_RET_TRAP | 5),
         IF(SYS_swapon, SECCOMP_RET_KILL_PROCESS),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -57,7 +61,7 @@ int main(int count, char **arguments) {
     printf("mode: %d\n", prctl(PR_GET_SECCOMP));
     long answer = syscall(SYS_getppid);
     printf("refused: %ld %d\n", answer, errno);
-    answer = syscall(SYS_getpgrp);
+    answer = syscall(SYS_getpgid, 0);
     printf("trapped: %ld %d %d\n", answer, errno, trapped);
 
     uint64_t *data = malloc(words * sizeof *data), sum = 0;

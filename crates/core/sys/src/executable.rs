@@ -44,7 +44,7 @@ impl Why {
     /// Whether the host (crate `host`) can page the program: it loads no library, but it is for
     /// this processor.
     pub fn is_hostable(&self) -> bool {
-        cfg!(target_arch = "x86_64") && matches!(self, Why::Static | Why::Go { .. } | Why::Loader(_))
+        matches!(self, Why::Static | Why::Go { .. } | Why::Loader(_))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Programs that a host (crate `host`) has loaded: where their code lies, and whether this process
 //! descends from a host.
 
-#[cfg(target_arch = "x86_64")]
-use crate::PAGE_LEAST;
+use crate::machine::{Code, GATE_CODE, call_at, publish};
+use crate::page_bytes;
 use std::ops::Range;
 
 /// Where the host puts code that may lie anywhere. The kernel puts nothing there by itself: it
@@ -78,91 +78,62 @@ pub struct GuardedCall {
     pub header: [usize; 7],
 }
 
-/// Calls that the host's filter hides from the program's code (ENOSYS), with arguments with which
-/// the calls do nothing. A call that is also refused elsewhere, as in some containers, proves
-/// nothing.
-#[cfg(target_arch = "x86_64")]
-const UNKNOWN: [(i64, [isize; 2]); 3] =
-    [(libc::SYS_clone3, [0, 0]), (libc::SYS_rseq, [0, 0]), (libc::SYS_vmsplice, [-1, 0])];
+/// Calls that the host's filter hides from the program's code (ENOSYS), with a first argument with
+/// which, the others being 0, the calls do nothing. A call that is also refused elsewhere, as in
+/// some containers, proves nothing.
+const UNKNOWN: [(i64, usize); 3] =
+    [(libc::SYS_clone3, 0), (libc::SYS_rseq, 0), (libc::SYS_vmsplice, usize::MAX)];
 
 /// Whether the host's filter is in force for this process: set by the process itself, or by one
 /// that it descends from. An exec does not end it.
-#[cfg(target_arch = "x86_64")]
 pub fn has_filter() -> bool {
     // SAFETY: no memory is touched.
     if unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) } == 0 {
         return false;
     }
     // Other threads may ask at the same time.
-    let Some(at) = (0..PLACES).map(|number| AREA.start + number * PAGE_LEAST).find(|&at| map(at)) else {
+    let Some(at) = (0..PLACES).map(|number| AREA.start + number * page_bytes()).find(|&at| map(at)) else {
         return false;
     };
     // SAFETY: the page was mapped just now, and holds an instruction for calls that do nothing.
     unsafe {
-        // `syscall; ret`
-        (at as *mut [u8; 3]).write([0x0f, 0x05, 0xc3]);
+        (at as *mut Code).write(GATE_CODE);
+        publish(at);
         let rights = i64::from(libc::PROT_READ | libc::PROT_EXEC);
         // Some systems allow no new code (MemoryDenyWriteExecute).
-        let runs = libc::syscall(libc::SYS_mprotect, at, PAGE_LEAST, rights) == 0;
-        let told = UNKNOWN.into_iter().filter(|_| runs).find_map(|(number, arguments)| {
-            let here = call(here as *const () as usize, number, arguments);
-            (here != NO_CALL).then(|| call(at, number, arguments) == NO_CALL)
+        let runs = libc::syscall(libc::SYS_mprotect, at, page_bytes(), rights) == 0;
+        let told = UNKNOWN.into_iter().filter(|_| runs).find_map(|(number, first)| {
+            let answer = |place: usize| call_at(place, number, [first, 0, 0, 0, 0, 0]);
+            (answer(here as *const () as usize) != NO_CALL).then(|| answer(at) == NO_CALL)
         });
-        libc::syscall(libc::SYS_munmap, at, PAGE_LEAST);
+        libc::syscall(libc::SYS_munmap, at, page_bytes());
         told.unwrap_or(false)
     }
 }
 
 /// How many pages are tried.
-#[cfg(target_arch = "x86_64")]
 const PLACES: usize = 64;
 
 /// Maps a writable page at `at`. Whether that was free.
-#[cfg(target_arch = "x86_64")]
 fn map(at: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: nothing is replaced.
     let page = unsafe {
-        libc::syscall(libc::SYS_mmap, at, PAGE_LEAST, i64::from(rights), i64::from(flags), -1_i64, 0_i64)
+        libc::syscall(libc::SYS_mmap, at, page_bytes(), i64::from(rights), i64::from(flags), -1_i64, 0_i64)
     };
     page == at as i64
 }
 
-/// There is no host on other processors.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn has_filter() -> bool {
-    false
-}
-
-#[cfg(target_arch = "x86_64")]
 const NO_CALL: isize = -(libc::ENOSYS as isize);
 
 /// A system call by an instruction of this crate's.
-#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn here() {
-    std::arch::naked_asm!("syscall", "ret")
-}
-
-/// Makes a system call by the instruction at `place`.
-///
-/// # Safety
-/// The instruction is there, and returns; the caller answers for the call.
-#[cfg(target_arch = "x86_64")]
-unsafe fn call(place: usize, number: i64, [first, second]: [isize; 2]) -> isize {
-    let answer;
-    // SAFETY: the caller answers for the place and the call.
-    unsafe {
-        std::arch::asm!(
-            "call {place}",
-            place = in(reg) place,
-            inlateout("rax") number as isize => answer,
-            in("rdi") first, in("rsi") second, in("rdx") 0, in("r10") 0,
-            lateout("rcx") _, lateout("r11") _,
-        );
-    }
-    answer
+    #[cfg(target_arch = "x86_64")]
+    std::arch::naked_asm!("syscall", "ret");
+    #[cfg(target_arch = "aarch64")]
+    std::arch::naked_asm!("svc #0", "ret");
 }
 
 #[cfg(test)]

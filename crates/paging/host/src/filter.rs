@@ -25,7 +25,7 @@ use terapage_sys::seccomp::{
 pub const LOW: Range<usize> = 0..1 << 32;
 
 /// Where paged memory lies whose place the kernel has chosen. Files are hardly as long.
-const PAGED: Range<usize> = 1 << 44..1 << 47;
+const PAGED: Range<usize> = 1 << 44..machine::ADDRESSES;
 
 /// The mark of a signal of this filter: the program's own filters may send the same signal.
 pub const MARK: u16 = 0x7e4a;
@@ -643,7 +643,8 @@ mod tests {
         assert!(!trapped(libc::SYS_rt_sigprocmask, &[block, 0]));
         assert!(trapped(libc::SYS_ppoll, &[0, 0, 0, 1 << 40]) && !trapped(libc::SYS_ppoll, &[1, 1, 1, 0]));
         let at = |offset| trapped(libc::SYS_pread64, &[3, 1 << 45, 8, offset]);
-        assert!(at(1 << 44) && at((1 << 47) - 1) && !at((1 << 44) - 1) && !at(1 << 47) && !at(usize::MAX));
+        assert!(at(PAGED.start) && at(PAGED.end - 1));
+        assert!(!at(PAGED.start - 1) && !at(PAGED.end) && !at(usize::MAX));
         let direct = libc::O_DIRECT as usize;
         assert!(trapped(libc::SYS_openat, &[0, 0, direct]) && !trapped(libc::SYS_openat, &[direct, 0, 1]));
         let open = |number| trapped(number, &[0, (libc::O_NONBLOCK | libc::O_RDWR) as usize]);

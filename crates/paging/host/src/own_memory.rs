@@ -74,9 +74,10 @@ fn identity(fd: i32) -> Option<(u64, u64)> {
 
 /// Whether a descriptor is of a file that is this process's memory.
 fn is_own(fd: i32) -> bool {
-    // SAFETY: the path is a text, and the place has room for the answer.
     let of = |path: &CStr| {
-        asked(|into| unsafe { raw!(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), into, 0) })
+        let (here, path) = (libc::AT_FDCWD, path.as_ptr());
+        // SAFETY: the path is a text, and the place has room for the answer.
+        asked(|into| unsafe { raw!(libc::SYS_newfstatat, here, path, into, 0) })
     };
     let this = identity(fd);
     this.is_some() && [c"/proc/self/mem", c"/proc/thread-self/mem"].into_iter().any(|path| of(path) == this)

@@ -1,5 +1,11 @@
 //! What depends on the processor: the registers of a thread, and the code that changes them.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::*;
+#[cfg(target_arch = "x86_64")]
 pub use x86_64::*;

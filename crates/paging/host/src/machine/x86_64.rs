@@ -12,6 +12,9 @@ use terapage_sys::hosting::{GATE, GUARDED, GuardedCall};
 /// The machine of executables, as their headers name it.
 pub const ELF_MACHINE: usize = 62;
 
+/// The end of a program's addresses.
+pub const ADDRESSES: usize = 1 << 47;
+
 /// `MAP_32BIT`.
 pub const MAP_LOW: i32 = libc::MAP_32BIT;
 

@@ -20,9 +20,9 @@ use terapage_sys::page_bytes;
 static LENT: AtomicU32 = AtomicU32::new(0);
 
 /// Paged memory that children have unmapped: in one word the number of the first page and, in the
-/// lower [`COUNT_BITS`], the number of pages; 0 is free.
+/// lower [`COUNT_BITS`], the number of pages; 0 is free. Addresses have 47 bits, on Arm 48.
 static LATER: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-const COUNT_BITS: u32 = 29;
+const COUNT_BITS: u32 = if cfg!(target_arch = "aarch64") { 28 } else { 29 };
 
 /// Notes that a child is about to begin which borrows the memory.
 pub fn lend() {
@@ -158,7 +158,7 @@ mod tests {
         let page = page_bytes();
         assert_eq!(unmap_later(page + 1, page), -1, "not a page");
         assert_eq!(unmap_later(page, (1 << COUNT_BITS) * page), -1, "more pages than fit");
-        let at = 0x7fff_ffff_f000;
+        let at = (1 << (u64::BITS - COUNT_BITS + 12)) - page;
         assert_eq!(unmap_later(at, page + 1), 0);
         let noted = LATER[0].swap(0, Relaxed);
         assert_eq!(noted, ((at / page) as u64) << COUNT_BITS | 2);

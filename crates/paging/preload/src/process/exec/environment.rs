@@ -40,7 +40,7 @@ pub fn open(settings: Vec<CString>, hosted: Hosted) {
     let host = if hosted == Hosted::Off { None } else { instead::find(&own_path) };
     let Ok(own_path) = CString::new(own_path) else { return };
     // For musl there is no library to load: the host pages all programs.
-    let hosts_all = cfg!(target_arch = "x86_64") && (hosted == Hosted::All || cfg!(target_env = "musl"));
+    let hosts_all = hosted == Hosted::All || cfg!(target_env = "musl");
     KEPT.set(Kept { own_path, host, hosts_all, settings, errors: standard_error(), reported }).ok();
 }
 
