@@ -1,4 +1,4 @@
-/* What the registers of a thread hold after its system calls: the same as before, but for the
+/* What the registers of a thread hold after its system calls: the same as before, except for the
  * answer, and on x86-64 rcx and r11. The calls are made by an instruction of the program's own: of
  * memory, waits with a set of blocked signals, also with a handler, links, files, programs that are
  * not there, forks.
