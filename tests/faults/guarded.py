@@ -241,22 +241,34 @@ def guarded_stopped(bench):
     need_restricted()
     program = bench.build("shared_calls.c", "-pthread")
     run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", "16M", "--require", "--", program]
+    stopped = 0
     for seed in (runs := seeds(2)):
-        for number, wrong in ((signal.SIGSTOP, 0), (signal.SIGKILL, 1)):
+        for number in (signal.SIGSTOP, signal.SIGKILL):
             chance = random.Random(seed)
-            with Child([*run, "32", "3", "30", str(seed)], bench.place) as child:
+            with Child([*run, "32", "3", "60", str(seed)], bench.place) as child:
                 wait_for(lambda child=child: len(children_of(child.pid)) == 3, "three children")
-                time.sleep(chance.uniform(0, 3))
                 others = sorted(children_of(child.pid))
-                one = others.pop(chance.randrange(len(others)))
-                os.kill(one, number)
+                time.sleep(chance.uniform(0, 0.5))
+                one = others.pop(chance.randrange(3))
+                send(one, signal.SIGSTOP)
+                wait_for(lambda one=one: state_of(one) in "TZX", "it is stopped, or has ended")
+                # The signal of a process that has ended changes nothing.
+                is_stopped = state_of(one) == "T"
+                wrong = 1 if number == signal.SIGKILL and is_stopped else 0
+                stopped += is_stopped
+                send(one, number)
                 wait_for(lambda others=others: not any(map(runs_now, others)), f"seed {seed}: while {one} is stopped, the others end", TIMEOUT_S)
-                if number == signal.SIGSTOP:
-                    os.kill(one, signal.SIGCONT)
+                send(one, signal.SIGCONT)
                 status = bench.end(child)
                 said = child.output(), child.errors().replace(SAID, "")
                 check((status, *said) == (wrong, f"{wrong} wrong\n", ""), f"seed {seed}: status {status}: {said}")
-    return f"{runs}"
+    return f"{runs}, {stopped} of {2 * len(runs)} still ran"
+
+
+def send(pid, number):
+    """Sends a signal to a process, unless it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def children_of(pid):
@@ -266,11 +278,16 @@ def children_of(pid):
     return []
 
 
+def state_of(pid):
+    """The state of a process, "X" if there is none."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rsplit(")", 1)[1].split()[0]
+    return "X"
+
+
 def runs_now(pid):
     """Whether a process has not ended."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    return False
+    return state_of(pid) not in "ZX"
 
 
 def guarded_words(bench):

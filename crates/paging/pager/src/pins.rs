@@ -419,7 +419,7 @@ impl Pins {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(terapage_model)))]
 mod tests {
     use super::*;
 

@@ -131,7 +131,7 @@ impl Bounce {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(terapage_model)))]
 mod tests {
     use super::{Bounce, EXTENT, FEW, MOST, OpKind};
     use crate::options::Options;
