@@ -53,6 +53,22 @@ fn bytes_that_are_not_those_that_were_written_are_not_copied() {
     assert!(a.slot(5) == [9; BLOCK] && b.slot(5) == [9; BLOCK]);
 }
 
+/// The only copy that is there was wrong once: it is read again.
+#[test]
+fn a_copy_that_was_wrong_once_is_read_again_while_there_is_no_other() {
+    let (a, b) = (Disk::default(), Disk::default());
+    let Some(mut rig) = Rig::of(&[&a, &b]) else { return };
+    (0..4).for_each(|slot| rig.write(slot, 7).unwrap());
+    a.go_away(true);
+    b.spoil(2);
+    assert!(rig.read(2, 7).is_err());
+    // The bytes on the disk were right all the time.
+    b.spoil(2);
+    rig.read(2, 7).unwrap();
+    a.go_away(false);
+    rig.until_in_sync();
+}
+
 /// Slots that are given up while they are written back, in vain, are not behind.
 #[test]
 fn what_is_given_up_while_it_is_written_back_is_not_missed() {

@@ -330,6 +330,9 @@ impl Mirror {
         }
         let Some((index, count)) = self.copies.pick(&rest, tried, wrong.is_some()) else {
             let operation = self.operations.take(id).expect("a read under way");
+            // The others failed, so one that was wrong is tried again next time: perhaps only the
+            // read was wrong.
+            self.came[id as usize].wrong = None;
             // Either all copies were wrong, or none has the bytes.
             let none = || Why::Text("no copy has it any more: the servers lost it".to_owned());
             let why = if wrong.is_some() { Why::Wrong } else { none() };
