@@ -63,9 +63,9 @@ def mapped_calls_large(bench):
 
 
 def mapped_guarded(bench):
-    """The same for a user without rights, who owns the file."""
+    """The same for a user without rights, who owns the file, through bounce buffers."""
     need_restricted()
-    return calls(bench, before=NOBODY)
+    return calls(bench, before=NOBODY, **LARGE)
 
 
 def mapped_changes(bench):
