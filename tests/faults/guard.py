@@ -10,7 +10,7 @@ import subprocess
 import time
 
 from adopt import LONG_S, ended_early, is_paged, read_status
-from bench import for_everybody, mounted, read_first
+from bench import for_everybody, mounted, open_files, read_first
 from elastic import PATIENCE_S, group
 from harness import Child, anonymous_bytes, check, need, need_restricted, need_root, wait_for
 from oci import own_device
@@ -118,7 +118,8 @@ def left_alone(bench):
             with guard(bench, "--allow", "list*", "--free", "90", "--cgroup", box.path, "--memory", "64M") as watcher:
                 wait_for(lambda: adopted(watcher, name), "a program is adopted")
                 lines = lines_of(watcher)
-            check(is_paged(child.pid) and not is_paged(larger.pid) and not is_paged(outside.pid), f"paged: {lines}")
+            paged = [(is_paged(one.pid), one.process.poll()) for one in (child, larger, outside)]
+            check(paged == [(True, None), (False, None), (False, None)], f"paged: {paged}, {open_files(child.pid)}: {lines}")
             check(len(lines) == 2 and f"process {child.pid} " in lines[1], f"{lines}")
             for one in (larger, outside, child):
                 status = ended_early(bench, one, 1)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from harness import NOBODY, Child, Failed, check, need, need_restricted, wait_for
+from harness import NOBODY, Child, Failed, check, need, need_restricted, need_root, wait_for
 from bench import SOURCES, TESTS, TIMEOUT_S, for_everybody
 from debian import Debian, unpacked
 
@@ -207,6 +207,16 @@ def seeds(runs):
     return range(first, first + int(os.environ.get("TERAPAGE_RUNS", runs)))
 
 
+def each_seed(run):
+    """Calls a function with the text of each of two seeds, or of those that the environment names. What it says of the last one; a failure names its seed."""
+    for seed in (runs := seeds(2)):
+        try:
+            said = run(str(seed))
+        except Failed as why:
+            raise Failed(f"seed {seed}: {why}") from None
+    return f"{said[-1]}, {runs}"
+
+
 def guarded_cancelled_children(bench):
     """Children of forks cancel threads that wait in calls, at any moment: dynamic, static, and with musl; TERAPAGE_SEED says how, TERAPAGE_RUNS how often."""
     need_restricted()
@@ -214,26 +224,25 @@ def guarded_cancelled_children(bench):
     musl = bench.path("with-musl")
     source = os.path.join(SOURCES, "cancelled_child.c")
     subprocess.run(["musl-gcc", "-O2", "-static", source, "-o", musl], check=True, timeout=300)
-    for seed in (runs := seeds(2)):
-        words = ("48", "30", str(seed))
-        try:
-            for flags in (("-fexceptions",), ("-static",)):
-                same_as_natively(bench, "cancelled_child.c", *words, memory="16M", flags=flags)
-            said = as_natively(bench, [musl, *words], "16M")
-        except Failed as why:
-            raise Failed(f"seed {seed}: {why}") from None
-    return f"{said}, {runs}"
+
+    def run(seed):
+        for flags in (("-fexceptions",), ("-static",)):
+            same_as_natively(bench, "cancelled_child.c", "48", "30", seed, memory="16M", flags=flags)
+        return [as_natively(bench, [musl, "48", "30", seed], "16M")]
+
+    return each_seed(run)
+
+
+def guarded_cancelled_often(bench):
+    """Threads are cancelled in reads and writes of paged memory, while these prepare as well: their stacks are unwound, and none ends with a lock of the library; TERAPAGE_SEED says when, TERAPAGE_RUNS how often."""
+    return each_seed(lambda seed: [
+        same_as_natively(bench, "cancels.c", "32", "200", seed, kind, memory="16M", flags=("-fexceptions",)) for kind in ("read", "writev")
+    ])
 
 
 def guarded_noted(bench):
     """Threads, handlers and children set and read the action for SIGSYS at the same time: each exchange is whole; dynamic and static."""
-    for seed in (runs := seeds(2)):
-        try:
-            for flags in ((), ("-static",)):
-                said = same_as_natively(bench, "noted_actions.c", "24", "12", str(seed), flags=flags)
-        except Failed as why:
-            raise Failed(f"seed {seed}: {why}") from None
-    return f"{said}, {runs}"
+    return each_seed(lambda seed: [same_as_natively(bench, "noted_actions.c", "24", "12", seed, flags=flags) for flags in ((), ("-static",))])
 
 
 def guarded_stopped(bench):
@@ -335,14 +344,14 @@ def guarded_crowd(bench):
 
 def guarded_together(bench):
     """A parent and its children, which share a budget, make calls at the same time that name much of it, in pieces and at once; dynamic and static; TERAPAGE_SEED says which calls, TERAPAGE_RUNS how many runs."""
-    seed, runs = int(os.environ.get("TERAPAGE_SEED") or random.randrange(1 << 20)), int(os.environ.get("TERAPAGE_RUNS", "2"))
-    for run in range(seed, seed + runs):
-        try:
-            for flags in ((), ("-static",)):
-                said = same_as_natively(bench, "shared_calls.c", "32", "3", "30", str(run), memory="16M", flags=flags)
-        except Failed as why:
-            raise Failed(f"seed {run}: {why}") from None
-    return f"{said}, {runs} runs from seed {seed}"
+    return each_seed(lambda seed: [
+        same_as_natively(bench, "shared_calls.c", "32", "3", "30", seed, "whole", memory="16M", flags=flags) for flags in ((), ("-static",))
+    ])
+
+
+def guarded_process_memory(bench):
+    """Copies between arrays of buffers of two processes, or of one: those that are longer than may be in memory at once, overlap, are partly not there, or are refused; dynamic and static; TERAPAGE_SEED says which, TERAPAGE_RUNS how many runs."""
+    return each_seed(lambda seed: [same_as_natively(bench, "process_memory.c", "16", "150", seed, flags=flags) for flags in ((), ("-static",))])
 
 
 def guarded_sandboxes(bench):
@@ -427,3 +436,142 @@ def result_of_calls(child, timeout_s):
 def guarded_calls_static(bench):
     """The same in a static program, which is hosted."""
     return guarded_calls(bench, static=True)
+
+
+# Of programs that trace others: each trapped call is a signal, of which they see nothing.
+TRACED_SUM = "sum 19789818886400\n"
+
+
+def traced(bench, *words, options=(), user=NOBODY):
+    """Runs a tool on the program that is traced, with 48 MiB in 24. Returns the status, the output and the errors, without the line about guarded calls."""
+    need_restricted()
+    need(words[0])
+    program = bench.build("tracer.c", "-g", "-pthread")
+    run = [*user, *for_everybody(bench), "run", "--store", bench.store, "--memory", "24M", *options, "--"]
+    env = {"DEBUGINFOD_URLS": "", "HOME": bench.place}
+    with Child([*run, *words, program, "tracee", "48"], bench.place, env=env) as child:
+        return bench.end(child), child.output(), child.errors().replace(SAID, "")
+
+
+def traced_own(bench):
+    """A tracer sees the same stops of children of fork and vfork, and of two threads, as natively, from call to call, too, and by each function that waits."""
+    need_restricted()
+    return as_natively(bench, [bench.build("tracer.c", "-pthread")], "24M")
+
+
+def traced_rightful(bench):
+    """The same with the right to page, where no call is trapped; gdb stops at a breakpoint, and the program ends as natively."""
+    need_root()
+    program = bench.build("tracer.c", "-pthread")
+    native = subprocess.run([program], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    with bench.start([program], "--memory", "24M", "--require") as child:
+        status = bench.end(child)
+        check((status, child.output(), child.errors()) == (0, native.stdout, ""), f"status {status}: {child.output()}{child.errors()}")
+    orders = ("handle SIGUSR2 nostop noprint pass", "handle SIGSYS nostop print pass", "break reached", "run", "backtrace", "continue")
+    words = [word for order in orders for word in ("-ex", order)]
+    said, errors = traced(bench, "gdb", "-nx", "-batch", *words, "--args", user=())[1:]
+    check(re.search(r"hit Breakpoint 1, reached \(sum=\S*19789818886400\)", said) and re.search(r"#1 .* in tracee", said), said + errors)
+    check(TRACED_SUM in said and "exited with code 03" in said, said + errors)
+    return native.stdout.splitlines()[-1]
+
+
+def gdb(bench, *orders):
+    """What gdb says of the program."""
+    orders = ("handle SIGUSR2 nostop noprint pass", *orders)
+    words = [word for order in orders for word in ("-ex", order)]
+    return traced(bench, "gdb", "-nx", "-batch", *words, "--args")[1:]
+
+
+def traced_gdb(bench):
+    """gdb starts a program, stops at its own signal and at a breakpoint, and sees it end."""
+    said, errors = gdb(bench, "break reached", "run", "continue", "backtrace", "kill")
+    check(re.search(r"hit Breakpoint 1, reached \(sum=\S*19789818886400\)", said), said + errors)
+    check(re.search(r"#1 .* in tracee", said), said + errors)
+    check(re.findall(r"received signal (\S+),", said) == ["SIGSYS"], f"its own signal only: {said}{errors}")
+    said, errors = gdb(bench, "handle SIGSYS nostop print pass", "run")
+    check(TRACED_SUM in said and "exited with code 03" in said, said + errors)
+    check(re.findall(r"received signal (\S+),", said) == ["SIGSYS"], f"its own signal only: {said}{errors}")
+    return "a breakpoint, a backtrace, an end"
+
+
+def traced_strace(bench):
+    """strace follows a program: its output and status are as natively, and no trapped call is seen as a signal."""
+    trace = bench.path("trace")
+    os.chmod(bench.place, 0o777)
+    with open(trace, "w", encoding="ascii"):
+        os.chmod(trace, 0o666)
+    status, said, errors = traced(bench, "strace", "-f", "-o", trace)
+    check((status, said, errors) == (3, TRACED_SUM, ""), f"status {status}: {said}{errors}")
+    with open(trace, encoding="utf-8", errors="replace") as file:
+        signals = re.findall(r"--- (SIG\w+)", file.read())
+    check(signals == ["SIGUSR2", "SIGSYS"], f"{signals}")
+    return "its own signals only"
+
+
+def traced_proot(bench):
+    """What proot runs is not paged without rights, and a line says so: by `terapage run`, and by a program within."""
+    for words in (("proot", "-r", "/"), ("sh", "-c", 'proot -r / "$@"', "sh")):
+        need("proot")
+        status, said, errors = traced(bench, *words)
+        check((status, said) == (3, TRACED_SUM), f"{words}: status {status}: {said}{errors}")
+        check(len(errors.splitlines()) == 1 and "proot runs, but its memory is not paged: it is a tracer" in errors, f"{words}: {errors}")
+    status, said, errors = traced(bench, "proot", "-r", "/", options=("--require",))
+    check(status == 125 and not said and "proot is not run" in errors, f"--require: status {status}: {said}{errors}")
+    return errors.strip()[:60]
+
+
+def traced_valgrind(bench):
+    """A program in Valgrind runs as natively with `--static all`, too, where a host loads Valgrind's own script; also without rights."""
+    need("valgrind")
+    for user in ((), NOBODY):
+        status, said, errors = traced(bench, "valgrind", "-q", "--leak-check=no", options=("--static", "all"), user=user)
+        check((status, said) == (3, TRACED_SUM) and "it is a tool of Valgrind" in errors, f"{user}: status {status}: {said}{errors}")
+    return "as root, and as another user"
+
+
+def hosted_tracer(bench):
+    """A hosted tracer sees the same stops of children of fork and vfork as natively, which stop themselves before the exec, or whose execs fail first; with the right to page, and without."""
+    need_root()
+    program = bench.build("traces.c", "-static")
+    native = subprocess.run([program, "24"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    for env in (None, {"TERAPAGE_GUARD": "force"}):
+        with bench.start([program, "24"], "--memory", "16M", "--require", env=env) as child:
+            status = bench.end(child)
+            check((status, child.output()) == (0, native.stdout), f"{env}: status {status}: {child.output()}{child.last_words()}")
+    return native.stdout.splitlines()[0]
+
+
+def hosted_gdb(bench):
+    """A hosted gdb starts programs, dynamic and static, and sees them end, with the right to page, and without; in a static one it stops at a breakpoint."""
+    need_root()
+    need("gdb")
+
+    def said(program, env, *orders):
+        words = [word for order in ("handle SIGUSR2 nostop noprint pass", *orders) for word in ("-ex", order)]
+        run = ["gdb", "-nx", "-batch", *words, "--args", program, "tracee", "48"]
+        with bench.start(run, "--memory", "64M", "--static", "all", env={"DEBUGINFOD_URLS": "", "HOME": bench.place, **env}) as child:
+            bench.end(child)
+            said = child.output() + child.errors()
+            check(TRACED_SUM in said and "exited with code 03" in said, f"{program}, {env}: {said}")
+            return said
+
+    quiet = "handle SIGSYS nostop noprint pass"
+    for flags in ((), ("-static",)):
+        program = bench.build("tracer.c", "-g", "-pthread", *flags)
+        for env in ({}, {"TERAPAGE_GUARD": "force"}):
+            said(program, env, quiet, "run")
+    told = said(program, {}, "run", quiet, "break reached", "continue", "backtrace", "continue")
+    check(re.search(r"hit Breakpoint 1, reached \(sum=\S*19789818886400\)", told) and re.search(r"#1 .* in tracee", told), told)
+    return "a breakpoint, a backtrace, an end"
+
+
+TRACED = {
+    "traced-own": traced_own,
+    "traced-rightful": traced_rightful,
+    "traced-gdb": traced_gdb,
+    "traced-strace": traced_strace,
+    "traced-proot": traced_proot,
+    "traced-valgrind": traced_valgrind,
+    "traced-by-hosted": hosted_tracer,
+    "traced-by-hosted-gdb": hosted_gdb,
+}

@@ -57,6 +57,43 @@ def static_children(bench):
     return ""
 
 
+def signalled_execs(bench):
+    """Execs while signals come faster than an exec is prepared: each goes on in the end, and what handlers leave takes no memory."""
+    program = bench.build("execs.c", "-static")
+    told = []
+    for env in (None, {"TERAPAGE_GUARD": "force"}):
+        with bench.start([program, "1000"], "--memory", "64M", "--require", env=env) as child:
+            status = bench.end(child)
+            check(status == 0, f"{env}: status {status}: {child.last_words()}")
+            told.append(child.errors().strip().splitlines()[-1])
+    return "; guarded: ".join(told)
+
+
+def narrow_stacks(bench):
+    """A child that borrows the memory, on a stack with less room than a trapped call's registers take: nothing below it changes."""
+    ran, _ = starters(bench)
+    program = bench.build("narrow.c", "-static")
+    for env in (None, {"TERAPAGE_GUARD": "force"}):
+        with bench.start([program, ran], "--memory", "64M", "--require", env=env) as child:
+            status = bench.end(child)
+            check(status == 0 and child.output() == "ran\nall right\n", f"{env}: status {status}: {child.last_words()}")
+    return ""
+
+
+def aligned_libraries(bench):
+    """Libraries that are aligned to more than a page, loaded at the start and later: their own system calls are trapped, too."""
+    need("gcc")
+    flags = ("-shared", "-fPIC", "-DLIBRARY", "-Wl,-z,max-page-size=0x200000", source("aligned.c"))
+    for name in ("libfirst.so", "libsecond.so"):
+        built(bench, name, "gcc", "-O2", *flags, f"-Wl,-soname,{name}")
+    program = bench.build("aligned.c", "-L", bench.place, f"-Wl,-rpath,{bench.place}", libraries=("-lfirst",))
+    for env in (None, {"TERAPAGE_GUARD": "force"}):
+        with bench.start([program, bench.path("libsecond.so")], "--memory", "64M", "--require", "--static", "all", env=env) as child:
+            status = bench.end(child)
+            check(status == 0 and child.output() == f"{program}\n" * 2, f"{env}: status {status}: {child.output()!r} {child.last_words()}")
+    return ""
+
+
 def rights(bench):
     """Without CAP_SYS_ADMIN, what a static program starts gains no rights, and a fork with namespaces fails: one line says each."""
     need_root()
@@ -140,6 +177,9 @@ def watched(bench):
 
 BODIES = {
     "hosted-children": static_children,
+    "hosted-execs": signalled_execs,
+    "hosted-narrow-stacks": narrow_stacks,
+    "hosted-aligned-libraries": aligned_libraries,
     "hosted-rights": rights,
     "hosted-musl-root": musl_root,
     "hosted-watched": watched,

@@ -163,10 +163,11 @@ def enforced(bench):
     def ends(words, *options, shell=True):
         with bench.start(words, "--memory", "32M", *options, shell=shell) as child:
             status = bench.end(child)
+            # The cleaner, of another session, writes its line before it removes the cgroup.
+            wait_for(lambda: cages() <= before, "the cgroup to be gone", TIMEOUT_S)
             errors = child.errors()
         if "no memory cgroup can be made" in errors:
             raise Skipped(errors.strip())
-        wait_for(lambda: cages() <= before, "the cgroup to be gone", TIMEOUT_S)
         return status, errors
 
     status, errors = ends([program, "hog", "300"], "--enforce")

@@ -3,7 +3,9 @@
 import json
 import os
 import random
+import shutil
 import subprocess
+import sys
 
 from harness import NOBODY, Child, Skipped, check, need, need_restricted, need_root
 from bench import for_everybody, mounted
@@ -332,6 +334,63 @@ def mapped_private_read(bench):
     return f"{now['page_in_bytes'] >> 20} MiB read"
 
 
+def mapped_parts(bench, *options, before=()):
+    """A file that is mapped in parts, which overlap, and some of which the program changes: parts are unmapped, and all go back to the kernel
+    when the file is opened for writing."""
+    program, file = prepared(bench, "mapped_parts.c")
+    if before:
+        os.chown(file, 65534, 65534)
+    seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
+    now, said = mapped(bench, [program, "parts", file, seed, "8"], *options, before=before)
+    check(now["mapped_file_bytes"] > MIB << 20 and now["files_left"] > 0 and now["changed_file_bytes"] > 0, f"seed {seed}: {now} {said}")
+    check(bool(before) == bool(now["guarded"]), f"seed {seed}: {now}")
+    return f"seed {seed}, given back {now['files_left']} times"
+
+
+def mapped_parts_large(bench):
+    """The same in blocks of 64 KiB."""
+    return mapped_parts(bench, "--block", "64K")
+
+
+def mapped_parts_guarded(bench):
+    """The same for a user without rights, who owns the file."""
+    need_restricted()
+    return mapped_parts(bench, before=NOBODY)
+
+
+def mapped_many(bench):
+    """Files of which each fits into the budget, and all together do not: those that may be changed privately are paged like those that are read."""
+    _, file = prepared(bench, mib=10)
+    files = [bench.path(f"unit-{at}") for at in range(6)]
+    for path in files:
+        shutil.copy(file, path)
+        with open(path, "rb") as copied:
+            os.fsync(copied.fileno())
+            os.posix_fadvise(copied.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    for kind in ("read", "copy"):
+        now, said = mapped(bench, [sys.executable, "-c", MANY, kind, *files])
+        check(20 << 20 <= now["mapped_file_bytes"] <= 40 << 20, f"{kind}: {now['mapped_file_bytes']} {said}")
+    return ""
+
+
+MANY = """
+import mmap, os, sys, zlib
+kind = mmap.ACCESS_READ if sys.argv[1] == "read" else mmap.ACCESS_COPY
+mapped = []
+for path in sys.argv[2:]:
+    with open(path, "rb") as file:
+        mapped.append(mmap.mmap(file.fileno(), 0, access=kind))
+digests = {zlib.crc32(one) for one in mapped for _ in range(2)}
+for path, one in zip(sys.argv[2:], mapped):
+    one.close()
+    with open(path, "rb") as file:
+        digests.add(zlib.crc32(file.read()))
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+assert len(digests) == 1
+print("ok")
+"""
+
+
 def low_numbers(bench, before=()):
     """The body of those two cases."""
     prepared(bench)
@@ -403,6 +462,10 @@ BODIES = {
     "mapped-private-beside": mapped_private_beside,
     "mapped-private-budget": mapped_private_budget,
     "mapped-private-read": mapped_private_read,
+    "mapped-parts": mapped_parts,
+    "mapped-parts-64k": mapped_parts_large,
+    "mapped-parts-guarded": mapped_parts_guarded,
+    "mapped-many": mapped_many,
     "mapped-xfs": on_file_system("xfs"),
     "mapped-btrfs": on_file_system("btrfs"),
     "mapped-overlay": mapped_overlay,

@@ -271,6 +271,20 @@ def closes_by_number(bench):
     return "descriptors kept"
 
 
+def closes_all(bench):
+    """A program that closes all numbers at once costs calls for what is open, not for each number that may be open."""
+    need("strace", "python3")
+    trace = bench.path("trace")
+    closes = "import os; [os.open('/dev/null', 0) for _ in range(600)]; [os.closerange(3, 1 << 30) for _ in range(20)]"
+    with bench.start(["strace", "-f", "-e", "trace=fcntl", "-o", trace, "python3", "-c", closes], "--memory", "32M") as child:
+        status = bench.end(child)
+        check(status == 0, f"status {status}: {child.last_words()}")
+    with open(trace, encoding="utf-8", errors="replace") as file:
+        calls = sum("F_GETFD" in line for line in file)
+    check(600 <= calls < 2000, f"{calls} calls")
+    return f"{calls} calls"
+
+
 def direct_calls(bench):
     """Memory that a program removes by a direct system call reads as zeros; if it unmaps or moves memory in this way, it is stopped at the call."""
     program = bench.build("direct_call.c")

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 
 import adopt
@@ -333,6 +334,42 @@ def files_refused(bench):
     return ""
 
 
+CHANGED_CHILD = """
+import mmap, os, sys, time
+view = mmap.mmap(os.open(sys.argv[1], os.O_RDONLY), 0, access=mmap.ACCESS_COPY)
+for at in range(0, len(view), 4096):
+    view[at] = 7
+child = os.fork()
+if child:
+    print(child, flush=True)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+sys.stdin.readline()
+# The kernel gives such a page the contents of the file again.
+view.madvise(mmap.MADV_DONTNEED, 0, 4096)
+sys.exit(0 if view[0] == 1 and all(view[at] == 7 for at in range(4096, len(view), 4096)) else 1)
+"""
+
+
+def changed_child_refused(bench):
+    """The child of a program that has changed a private mapping of a paged file: it is not released, and its mapping stays what it is."""
+    with open(bench.path("file"), "wb") as file:
+        file.write(b"\1" * (64 * MIB))
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    os.mkfifo(bench.path("fifo"))
+    run = [os.path.realpath(sys.executable), "-c", CHANGED_CHILD, bench.path("file")]
+    with open(bench.path("fifo"), "r+b", buffering=0) as pipe, bench.start(run, "--memory", "32M", "--files", stdin=bench.path("fifo")) as child:
+        wait_for(lambda: child.output().endswith("\n") or child.process.poll() is not None, "it has forked")
+        check(counters(bench, child.pid)["mapped_file_bytes"] > 0, "the file is not paged")
+        inner = int(child.output())
+        wait_for(lambda: counters(bench, inner) is not None, "the child is paged")
+        check_refused(release(bench, inner), "--files")
+        pipe.write(b"\n")
+        status = bench.end(child)
+        check(status == 0, f"status {status}: {child.last_words()}")
+    return ""
+
+
 def no_room(bench):
     """Without room in a cgroup, nothing is done; with room, the program is released, and has left the budget that it shared."""
     program = victim(bench)
@@ -375,6 +412,7 @@ BODIES = {
     "release-run-ends": ends_meanwhile,
     "release-run-break": with_a_break,
     "release-run-files": files_refused,
+    "release-run-files-child": changed_child_refused,
     "release-run-library": copy_refused,
     "release-run-room": no_room,
 }

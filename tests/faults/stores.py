@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 
@@ -257,8 +258,8 @@ def encrypted(bench):
 
 
 def splits(bench):
-    """Scattered touches: each store gets smaller blocks, and reads no more than a plain one; one of a given size that compresses makes no trials."""
-    scattered = [bench.build("split.c", "-pthread"), "48", "20000"]
+    """One page of each block, at random: each store gets smaller blocks, and reads about as much as a plain one, or half of what blocks would read; one of a given size that compresses makes no trials."""
+    scattered = [bench.build("split.c", "-pthread"), "48", "40000", "apart"]
     stats, second = bench.path("stats"), bench.path("second")
     os.mkdir(second)
     argv = ("--memory", "16M", "--per-process", "--stats", stats)
@@ -270,7 +271,7 @@ def splits(bench):
         "tier": ((), f"tier:{second}+{bench.store}"),
         "compressed": (("--compress", "lz4"), bench.store),
         "compressed, encrypted": (("--compress", "zstd", "--encrypt"), bench.store),
-        "of a given size": (("--compress", "lz4", "--store-size", "80M"), bench.store),
+        "of a given size": (("--compress", "lz4", "--store-size", "160M"), bench.store),
     }
     read = {}
     for name, (options, store) in kinds.items():
@@ -282,7 +283,7 @@ def splits(bench):
         check(block == (16384 if whole else 4096), f"{name}: blocks of {block} bytes")
         check((trials == 0) == whole, f"{name}: {trials} trials")
         read[name] = counters["page_in_bytes"] >> 20
-    check(all(count < read["plain"] * 1.2 for name, count in read.items() if name != "of a given size"), f"MiB read: {read}")
+    check(all(count < read["plain"] * 1.5 for name, count in read.items() if name != "of a given size"), f"MiB read: {read}")
     for store in (bench.store, f"mirror:{bench.store}+{second}", f"tier:ram:8M+{bench.store}"):
         bench.refused("--memory", "64M", "--compress", "lz4", "--block", "4K", store=store, says="block: .*write 8K or more")
     sorts_alike(bench, "--memory", "32M", "--compress", "lz4", store=f"tier:ram:4M+{bench.store}")
@@ -330,6 +331,9 @@ def store_size_suffices(bench):
     os.mkdir(second)
     for more in ((), ("--store", second, "--placement", "round-robin"), ("--block", "2M")):
         goes_on(bench, victim, "--memory", "32M", "--store-size", "128M", *more)
+    # Its 80 children reserve so much each.
+    if shutil.disk_usage(second).free < 36 << 30:
+        return "without forks: less than 36 GiB are free"
     goes_on(bench, [bench.build("fork.c"), "64"], "--memory", "32M", "--store-size", "400M")
     return ""
 

@@ -9,11 +9,13 @@ from harness import Failed, Skipped, check, need
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 FETCH_S = 900
+# On a busy machine limits of time are multiplied by this.
+PATIENCE = int(os.environ.get("TERAPAGE_PATIENCE", "1"))
 
 
 def words_of(*command, cwd=None, timeout_s=300):
     """Runs a command and returns what it prints; Failed with its last words where it fails."""
-    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False)
+    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s * PATIENCE, check=False)
     check(done.returncode == 0, f"{' '.join(command[:3])}: {(done.stderr or done.stdout).strip()[-300:]}")
     return done.stdout
 

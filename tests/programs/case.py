@@ -63,3 +63,8 @@ def compiled(compiler, source, *flags, arguments=lambda scale: [str(scale.amount
 def c_program(source, *flags, **more):
     """A case in C."""
     return compiled("gcc", source, *STRICT, "-pthread", *flags, **more)
+
+
+def seeded(*words):
+    """Arguments of a case: the amount of work, words, and the seed, which TERAPAGE_SEED names."""
+    return lambda scale: [str(scale.amount), *words, os.environ.get("TERAPAGE_SEED", "1")]

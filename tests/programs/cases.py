@@ -20,7 +20,7 @@ import mapped
 from case import SOURCES, Case, Scale, build, c_program, compiled
 from harness import ROOT, Failed, Skipped, check, need, wait_for
 from heaps import HEAPS
-from hosts import all_hosted, bbolt, go, hosted, musl_root, nim, own_filter, own_filter_prepare, raw_end, raw_exit, raw_exit_prepare, rust_musl, tools, zig
+from hosts import CANCELS, all_hosted, bbolt, go, hosted, musl_root, nim, own_filter, own_filter_prepare, raw_end, raw_exit, raw_exit_prepare, rust_musl, tools, zig
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 LIBRARY = "libterapage_preload.so"
@@ -183,8 +183,8 @@ def scattered(runner, scale):
 
 
 def split(runner, scale):
-    """Pages at random places: the blocks of the process are split into pages."""
-    runner.run([runner.shared("split"), str(scale.amount), str(scale.amount * 150)])
+    """One page of each block, at random: the blocks of the process are split into pages, on any disk."""
+    runner.run([runner.shared("split"), str(scale.amount), str(scale.amount * 900), "apart"])
     if runner.paging is not None:
         # A counter that children have, too: the first file is the program's own.
         with open(runner.path(f"stats{runner.paging.runs}.json"), encoding="utf-8") as file:
@@ -201,6 +201,12 @@ def learn(runner, scale):
             with open(runner.path(f"stats{runner.paging.runs}.json"), encoding="utf-8") as file:
                 waits.append(json.load(file)["major_faults"])
     check(not waits or waits[1] * 4 < waits[0] * 3, f"major faults of the two runs: {waits}")
+
+
+def bad_calls(*flags):
+    """Calls with bad arguments, from the seeds that have found something, or from those that TERAPAGE_SEED names."""
+    seeds = os.environ.get("TERAPAGE_SEED", "1 2 3 4 6").split()
+    return c_program("bad_calls.c", *flags, arguments=lambda scale: [str(scale.amount), "1000", *seeds])
 
 
 def server_prepare(runner, scale):
@@ -599,6 +605,7 @@ CASES = [
     Case("waits-static", Scale(24, 48), Scale(128, 512), **c_program("waits.c", "-pthread", "-static"), per_process=True),
     Case("waits-musl", Scale(24, 48), Scale(128, 512), **compiled("musl-gcc", "waits.c", "-O2"), per_process=True),
     Case("waits-hosted", Scale(24, 48), Scale(128, 512), **all_hosted(**c_program("waits.c", "-pthread")), per_process=True),
+    *CANCELS,
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
     Case("stopped", Scale(16, 64), Scale(128, 512), **c_program("stopped.c"), per_process=True),
     Case("stopped-guarded", Scale(16, 64), Scale(128, 512), c_program("stopped.c")["prepare"], stopped_guarded, per_process=True),
@@ -609,8 +616,8 @@ CASES = [
     Case("vforks", Scale(24, 48), Scale(128, 320), **c_program("vforks.c"), per_process=True),
     Case("vforks-static", Scale(24, 48), Scale(128, 320), **c_program("vforks.c", "-static"), per_process=True),
     Case("processors-static", Scale(16, 32), Scale(64, 256), **c_program("processors.c", "-static")),
-    Case("bad-calls", Scale(8, 16), Scale(64, 128), **c_program("bad_calls.c"), per_process=True),
-    Case("bad-calls-static", Scale(8, 16), Scale(64, 128), **c_program("bad_calls.c", "-static"), per_process=True),
+    Case("bad-calls", Scale(8, 16), Scale(64, 128), **bad_calls(), per_process=True),
+    Case("bad-calls-static", Scale(8, 16), Scale(64, 128), **bad_calls("-static"), per_process=True),
     Case("registers-static", Scale(16, 48), Scale(64, 256), **c_program("registers.c", "-static"), per_process=True),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
     Case("namespaces", Scale(8, 16), Scale(64, 320), **namespaces()),
@@ -684,5 +691,6 @@ ALWAYS = ("numpy", "forks", "mappings", "reservations", "mapping-walk-wide", "he
 # Cases that `make test` runs as a user without rights, too.
 GUARDED = (
     *("sort", "xz", "sqlite", "redis", "openmp", "workers", "heap-walk", "transfer-walk", "thread-walk", "begin"),
-    *("static", "musl", "waits-static", "vforks-static", "own-memory-static", "own-malloc", "malloc-library"),
+    *("static", "musl", "waits-static", "cancels", "cancels-static", "cancels-musl", "vforks-static"),
+    *("own-memory-static", "own-malloc", "malloc-library", "bad-calls"),
 )

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 
-from case import SOURCES, STRICT, build
+from case import SOURCES, STRICT, Case, Scale, build, c_program, compiled, seeded
 from harness import Skipped, check, need, need_root, terapage
 
 
@@ -251,3 +251,16 @@ def tools():
             file.writelines(line + "\n" for line in said.splitlines() if re.match("at the end: |own file: |a child reads ", line))
 
     return {"prepare": prepare, "body": body}
+
+
+def cancels(name, prepare, body):
+    """A case of threads that are cancelled in calls; with `-fexceptions` their stacks are unwound."""
+    return Case(name, Scale(16, 32), Scale(64, 256), prepare, body, per_process=True)
+
+
+CANCELS = (
+    cancels("cancels", **c_program("cancels.c", "-fexceptions", arguments=seeded("1"))),
+    cancels("cancels-static", **c_program("cancels.c", "-fexceptions", "-static", arguments=seeded("1"))),
+    cancels("cancels-musl", **compiled("musl-gcc", "cancels.c", "-O2", arguments=seeded("1"))),
+    cancels("cancels-hosted", **all_hosted(**c_program("cancels.c", "-fexceptions", arguments=seeded("1")))),
+)

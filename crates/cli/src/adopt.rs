@@ -55,6 +55,10 @@ pub struct Adopt {
     pid: Option<u32>,
 }
 
+/// What is said of programs that are adopted in guarded mode.
+const GUARDED: &str = "without rights: system calls are guarded, and what the program executes from now on gains \
+                       no rights (no_new_privs)";
+
 /// The time between two looks at how far the host is.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -298,7 +302,7 @@ pub fn used_bytes(pid: u32) -> u64 {
 fn follow(adopted: &[Adopted], who: impl Fn(usize) -> String) -> Vec<(u32, Ending)> {
     let began = Instant::now();
     if adopted.iter().any(|one| one.is_guarded) {
-        complain(userfaultfd::GUARDED_ADOPTED);
+        complain(GUARDED);
     }
     let mut shown = false;
     // Whoever is done is not looked at again.

@@ -59,13 +59,13 @@ struct Cli {
 enum Command {
     /// Run a program with a budget of memory; the rest of its data is kept in a store.
     Run(Box<run::Run>),
-    /// Page a program that is already running (experimental).
+    /// Page a program that is already running (x86-64, experimental).
     #[cfg(target_arch = "x86_64")]
     Adopt(Box<adopt::Adopt>),
-    /// Take all memory of a paged program back, and let it go on unpaged (experimental).
+    /// Take all memory of a paged program back, and let it go on unpaged (x86-64, experimental).
     #[cfg(target_arch = "x86_64")]
     Release(release::Release),
-    /// Adopt the largest program of a list when memory is short (experimental).
+    /// Adopt the largest program of a list when memory is short (x86-64, experimental).
     #[cfg(target_arch = "x86_64")]
     Guard(Box<guard::Guard>),
     /// Show the counters of a paged process.

@@ -55,6 +55,13 @@ pub fn judge(path: &Path) -> (Option<Why>, Vec<PathBuf>) {
     (why, files)
 }
 
+/// The same for a program that would be guarded.
+pub fn judge_guarded(path: &Path) -> (Option<Why>, Vec<PathBuf>) {
+    let (why, files) = judge(path);
+    let last = files.last().and_then(|file| CString::new(file.as_os_str().as_bytes()).ok());
+    (last.and_then(|file| executable::cannot_be_guarded(&file)).or(why), files)
+}
+
 /// Whether the program at `path`, which could be paged, or the interpreter that it names as a
 /// script, is a dynamic executable that the host can load.
 pub fn is_dynamic(path: &Path) -> bool {

@@ -93,10 +93,6 @@ pub fn features() -> Result<u64, Refusal> {
 /// What is said of guarded mode.
 pub const GUARDED: &str = "without rights: system calls are guarded";
 
-/// What is said of programs that are adopted in guarded mode.
-pub const GUARDED_ADOPTED: &str = "without rights: system calls are guarded, and what the program executes from now \
-                                   on gains no rights (no_new_privs)";
-
 /// Whether a test wants to know how it is without the right (`TERAPAGE_GUARD=force`).
 pub fn is_forced() -> bool {
     std::env::var_os("TERAPAGE_GUARD").is_some_and(|wish| wish == "force")

@@ -1,7 +1,7 @@
 /* Calls with bad arguments, drawn from a seed, each in a child of its own: what the kernel answers
  * natively, it must answer here. The output lists the answers.
  *
- * usage: bad_calls MIB [CALLS [SEED]]
+ * usage: bad_calls MIB [CALLS [SEED...]]
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static void *nowhere(void) {
 }
 
 static unsigned long length(void) {
-    static const unsigned long all[] = {0, 1, PAGE, PAGE, 2 * PAGE, 3 * PAGE + 5, 1ul << 20, 1ul << 63, -PAGE, -1ul};
+    static const unsigned long all[] = {0, 1, PAGE, PAGE, 2 * PAGE, 3 * PAGE + 5, 1ul << 17, 1ul << 63, -PAGE, -1ul};
     return all[draw(COUNT(all))];
 }
 
@@ -155,21 +155,8 @@ static long call(void) {
     return kinds[draw(COUNT(kinds))]();
 }
 
-int main(int argc, char **argv) {
-    CHECK(argc >= 2);
-    bytes = (size_t)atoi(argv[1]) << 20;
-    int calls = argc > 2 ? atoi(argv[2]) : 1000;
-    uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 0) : 1;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    /* The region has a hole in its middle, and ends in one: calls on ranges beyond its end stop. */
-    region = mmap(NULL, bytes + 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(region != MAP_FAILED && munmap(region + bytes, 64 * PAGE) == 0 && munmap(region + bytes / 2, PAGE) == 0);
-    for (size_t at = 0; at < bytes; at += PAGE)
-        if (at != bytes / 2)
-            fill(region + at, PAGE, at);
-    paper = open("/dev/null", O_RDWR);
-    plug = epoll_create1(0);
-    CHECK(paper >= 0 && plug >= 0);
+/* Makes calls from a seed, and says what was answered. */
+static void say(int calls, uint64_t seed) {
     for (int i = 0; i < calls; i++) {
         state = word(seed, (uint64_t)i), drawn = 0;
         int answer[2];
@@ -193,7 +180,28 @@ int main(int argc, char **argv) {
         ssize_t got = read(answer[0], &said, sizeof said);
         CHECK(got < (ssize_t)sizeof said || read(answer[0], text, sizeof text - 1) > 0);
         CHECK(close(answer[0]) == 0 && waitpid(child, &status, 0) == child);
-        printf("%d %s: %s, status %d\n", i, text, said == 0 ? "done" : said < 0 ? "nothing" : strerrorname_np(said), status);
+        printf("%lu, %d %s: %s, status %d\n", seed, i, text, said == 0 ? "done" : said < 0 ? "nothing" : strerrorname_np(said), status);
     }
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc >= 2);
+    bytes = (size_t)atoi(argv[1]) << 20;
+    int calls = argc > 2 ? atoi(argv[2]) : 1000;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    /* The region has a hole in its middle, and ends in one that is longer than most lengths, and
+     * shorter than what a heap takes. */
+    region = mmap(NULL, bytes + 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(region != MAP_FAILED && munmap(region + bytes, 64 * PAGE) == 0 && munmap(region + bytes / 2, PAGE) == 0);
+    for (size_t at = 0; at < bytes; at += PAGE)
+        if (at != bytes / 2)
+            fill(region + at, PAGE, at);
+    paper = open("/dev/null", O_RDWR);
+    plug = epoll_create1(0);
+    CHECK(paper >= 0 && plug >= 0);
+    if (argc <= 3)
+        say(calls, 1);
+    for (int i = 3; i < argc; i++)
+        say(calls, strtoull(argv[i], NULL, 0));
     return 0;
 }

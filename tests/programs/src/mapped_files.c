@@ -574,6 +574,7 @@ static void change(const char *program, const char *path, const char *seed, cons
 
 int main(int count, char **arguments) {
     CHECK(count >= 4);
+    wait_if_asked();
     state = strtoull(arguments[3], NULL, 10) << 32;
     if (strcmp(arguments[1], "make") == 0) {
         // A file of whole words whose last page is only partly used.

@@ -490,6 +490,7 @@ static void pages(const char *path) {
 
 int main(int count, char **arguments) {
     CHECK(count >= 5);
+    wait_if_asked();
     state = strtoull(arguments[3], NULL, 10) << 32;
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_NODEFER};
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0 && sigaction(SIGBUS, &action, NULL) == 0);

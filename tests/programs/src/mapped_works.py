@@ -17,6 +17,7 @@ import numpy as np
 COLUMNS = 128
 """Of the matrix of numbers: a row has 1 KiB."""
 DIMENSIONS = 1024
+LISTS = 512
 """Of the vectors of an index."""
 MIB = 1 << 20
 
@@ -130,6 +131,12 @@ def vectors(count, seed):
     return np.random.default_rng(seed).standard_normal((count, DIMENSIONS), np.float32)
 
 
+def clustered(count, seed):
+    """Vectors around as many centres as the index has lists: of vectors without clusters, a few lists have nearly all."""
+    centres = 3 * vectors(LISTS, 5)
+    return centres[np.random.default_rng(seed).integers(LISTS, size=count)] + vectors(count, seed)
+
+
 def usearch_index():
     from usearch.index import Index
 
@@ -154,13 +161,13 @@ def usearch(path):
 def make_faiss(path, mib):
     import faiss
 
-    lists, step = 512, 4096
+    step = 4096
     coarse = faiss.IndexFlatL2(DIMENSIONS)
-    index = faiss.IndexIVFFlat(coarse, DIMENSIONS, lists)
-    index.cp.niter, index.cp.min_points_per_centroid = 2, 1
-    index.train(vectors(4 * lists, 6))
+    index = faiss.IndexIVFFlat(coarse, DIMENSIONS, LISTS)
+    index.cp.niter, index.cp.min_points_per_centroid = 10, 1
+    index.train(clustered(8 * LISTS, 6))
     for at in range(0, mib * MIB // (4 * DIMENSIONS + 8), step):
-        index.add(vectors(step, at))
+        index.add(clustered(step, at))
     faiss.write_index(index, path)
 
 
@@ -171,7 +178,7 @@ def faiss(path):
     index = library.read_index(path, library.IO_FLAG_MMAP | library.IO_FLAG_READ_ONLY)
     index.nprobe = 8
     library.omp_set_num_threads(1)
-    for query in vectors(30, 7):
+    for query in clustered(30, 7):
         yield index.search(query[None], 10)[1].tolist()
 
 

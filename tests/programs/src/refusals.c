@@ -131,6 +131,10 @@ static void arguments(void) {
     REFUSED(mremap(at, MIB, MIB / 2, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL), EINVAL);
     CHECK(munmap(at + MIB / 2, MIB / 4) == 0);
     REFUSED(mremap(at, MIB, 2 * MIB, MREMAP_MAYMOVE, NULL), EFAULT);
+    /* Nothing is there, and the range ends beyond all addresses. */
+    char *nothing = (char *)(64 * KIB);
+    REFUSED(mremap(nothing, -PAGE, PAGE, MREMAP_MAYMOVE, NULL), EFAULT);
+    REFUSED(mremap(nothing, -PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, at + MIB / 2), EFAULT);
     REFUSED(mremap(at + MIB / 2, PAGE, 2 * PAGE, MREMAP_MAYMOVE, NULL), EFAULT);
     CHECK(others(at, MIB / 2, 5) == 0 && others(at + MIB / 4 * 3, MIB / 4, 5) == 0);
     /* A range that is shortened may end in a hole. */

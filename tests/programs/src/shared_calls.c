@@ -1,6 +1,6 @@
 /* A parent and its children, which share a budget, make calls that name much memory at the same
-   time: calls that can be divided, and calls that cannot. Usage: shared_calls MIB CHILDREN CALLS
-   SEED. Each process uses MIB, in 2 threads. */
+   time: calls that can be divided, and with "whole" calls that cannot, too. Usage: shared_calls MIB
+   CHILDREN CALLS SEED [whole]. Each process uses MIB, in 2 threads. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,14 +17,14 @@
 #define THREADS 2
 #define PAGE 4096ul
 #define MOST (2ul << 20)
-/* A call that cannot be divided touches this much at two places. */
+/* A call that cannot be divided touches this much. */
 #define WHOLE (1ul << 20)
 
 static unsigned char *data;
 static size_t bytes;
 static long calls;
 static uint64_t seeds;
-static int number;
+static int number, has_whole;
 
 static uint64_t next(uint64_t *seed) {
     *seed ^= *seed << 13, *seed ^= *seed >> 7, *seed ^= *seed << 17;
@@ -62,11 +63,14 @@ static void *work(void *argument) {
         size_t to = part / 2 + next(&seed) % ((part / 2 - len) / PAGE) * PAGE;
         uint64_t tag = next(&seed);
         fill(own + from, len, tag);
+        if (has_whole && next(&seed) % 4 == 0) {
+            size_t some = len < WHOLE ? len : WHOLE;
+            wrong += said("getrandom", getrandom(own + to, some, 0), some);
+        }
         if (next(&seed) % 2) {
             wrong += said("pwrite", pwrite(file, own + from, len, 0), len);
             wrong += said("pread", pread(file, own + to, len, 0), len);
         } else {
-            len = len < WHOLE ? len : WHOLE;
             struct iovec there = {own + from, len}, here = {own + to, len};
             wrong += said("process_vm_readv", process_vm_readv(getpid(), &here, 1, &there, 1, 0), len);
         }
@@ -90,8 +94,9 @@ static int see(void) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 5)
+    if (count < 5)
         return 2;
+    has_whole = count > 5;
     bytes = strtoul(arguments[1], NULL, 10) << 20;
     int children = atoi(arguments[2]), wrong = 0;
     calls = atol(arguments[3]);

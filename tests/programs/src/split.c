@@ -1,7 +1,8 @@
 /* Single pages at random places, so that blocks are split while the program runs: with children
  * of forks that read the pages before and after that, and with memory that is discarded, moved and
  * given back afterwards.
- * usage: split MIB TOUCHES */
+ * usage: split MIB TOUCHES [apart]      apart: one page of each block of four, so that single pages
+ *                                       need fewer reads, whatever a read costs on the disk */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@ enum { PAGE = 4096, PART = 2 << 20 };
 static char *data;
 static size_t pages;
 static uint64_t *version;
+static int apart;
 
 /* Checks a page, and makes a new version of it. */
 static void touch(size_t page, uint64_t by) {
@@ -27,8 +29,10 @@ static void check_all(void) {
 }
 
 static void scatter(size_t touches, uint64_t seed) {
-    for (size_t i = 0; i < touches; i++)
-        touch(word(seed, i) % pages, pages);
+    for (size_t i = 0; i < touches; i++) {
+        size_t page = word(seed, i) % pages;
+        touch(apart ? page / 4 * 4 + page / 4 % 4 : page, pages);
+    }
 }
 
 /* A child that checks all pages, changes some, and checks them again, while the parent goes on. */
@@ -52,6 +56,7 @@ static void ended(pid_t pid) {
 int main(int argc, char **argv) {
     size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 48) << 20, touches = argc > 2 ? strtoull(argv[2], NULL, 10) : 6000;
     pages = bytes / PAGE;
+    apart = argc > 3;
     data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     version = calloc(pages, sizeof *version);
     CHECK(data != MAP_FAILED && version != NULL);

@@ -228,6 +228,20 @@ static void execs(void) {
     CHECK(unlink(name) == 0);
 }
 
+/* Closes nothing, again and again: a thread is cancelled there, too. */
+static void *closes(void *none) {
+    for (;;)
+        CHECK(close(-1) == -1 && errno == EBADF);
+    return none;
+}
+
+static void cancelled(void) {
+    pthread_t thread;
+    void *answer;
+    CHECK(pthread_create(&thread, NULL, closes, NULL) == 0 && pthread_cancel(thread) == 0);
+    CHECK(pthread_join(thread, &answer) == 0 && answer == PTHREAD_CANCELED);
+}
+
 static void *all_in_a_thread(void *none) {
     own_stack();
     leaps(100);
@@ -269,6 +283,8 @@ int main(int argc, char **argv) {
     opens();
     execs();
     puts("open and exec were interrupted");
+    cancelled();
+    puts("close was cancelled");
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {

@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -75,7 +76,8 @@ static void pipes(void)
     CHECK(vmsplice(-1, &into, 1, 0) == -1 && errno == EBADF);
 }
 
-static void sockets(void)
+/* By the C library's function, or by the call's number. */
+static void sockets(int by_number)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
@@ -89,7 +91,9 @@ static void sockets(void)
     from = accept(door, NULL, NULL);
     CHECK(from >= 0);
     /* A program that may not goes on without, as on an old kernel. */
-    int flags = setsockopt(to, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one) == 0 ? MSG_ZEROCOPY : 0;
+    long set = by_number ? syscall(SYS_setsockopt, to, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one)
+                         : setsockopt(to, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
+    int flags = set == 0 ? MSG_ZEROCOPY : 0;
     char *part = data + size / 2 / 4096 * 4096;
     fill(part, SOCKET_BYTES, 2);
     ssize_t sent = send(to, part, SOCKET_BYTES, flags | MSG_DONTWAIT);
@@ -154,7 +158,8 @@ int main(int argc, char **argv)
     memset(data, 1, size);
     pipes();
     packets();
-    sockets();
+    sockets(0);
+    sockets(1);
     wiped();
     printf("what was sent arrived\n");
     return 0;

@@ -3,6 +3,7 @@
 use crate::doctor::Check;
 use crate::doctor::follow::{self, first_bytes, is_called};
 use crate::program;
+use crate::userfaultfd;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -44,7 +45,8 @@ pub fn forecast(command: &[OsString], paged: Paged) -> Vec<Check> {
                 break;
             }
         };
-        let (why, files) = program::judge(&path);
+        let judge = if userfaultfd::guards() { program::judge_guarded } else { program::judge };
+        let (why, files) = judge(&path);
         let last = files.last().unwrap_or(&path);
         checks.push(of_file(&shown, &files, why, paged));
         if why.is_some() {
@@ -96,6 +98,7 @@ fn remedy(why: Why) -> &'static str {
     match why {
         Why::Static => "link it dynamically, with the GNU C library; its children can be paged",
         Why::Valgrind => "none: Valgrind maps the memory of what it runs, and that is not paged",
+        Why::ChangesCalls => "run what it runs without it, or get the right to page (terapage doctor --fix)",
         Why::Go { .. } => "none: a memory limit for Go's collector is GOMEMLIMIT",
         Why::Loader(_) => {
             "build it for the GNU C library, or use a package of it from a distribution with that library"

@@ -279,7 +279,7 @@ fn unpaged(path: &Path, io: Io) -> Option<Unpaged> {
     if let Some((what, fix)) = right {
         return Some(Unpaged { why: format!("{what} (try: {fix})"), bars_library: true, is_hostable: false });
     }
-    let (why, files) = program::judge(path);
+    let (why, files) = if guards { program::judge_guarded(path) } else { program::judge(path) };
     let (why, judged) = (why?, files.last()?);
     let bars_library = why.bars_library();
     // Only the kernel can run a script whose interpreter is a script.

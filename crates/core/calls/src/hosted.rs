@@ -154,6 +154,8 @@ pub enum Service {
     Select,
     /// Sets an option of a socket.
     SocketOption,
+    /// Has the calling process be traced.
+    Trace,
     /// Lends the memory to a child.
     Vfork,
     /// Waits with the set of blocked signals that this argument names.

@@ -92,6 +92,9 @@ pub enum Pieces {
     Bytes(u8),
     /// In pieces of the array of `iovec` in this argument; the next argument is its length.
     Vector(u8),
+    /// In pieces of the arrays of `iovec` in these two arguments, whose bytes are copied from one
+    /// to the other; the next arguments are the lengths of the arrays.
+    Vectors(u8, u8),
 }
 
 /// What [`visit`] found.

@@ -7,6 +7,9 @@ const PAGE: usize = 4096;
 /// The kernel reads or writes no more in one call (`MAX_RW_COUNT`, of the smallest pages).
 pub const MOST: usize = 0x7fff_f000;
 
+/// The most buffers of an array (`UIO_MAXIOV`).
+const BUFFERS: usize = 1024;
+
 /// A step of a visit, or how the visit ends.
 pub type Step<T = ()> = Result<T, Outcome>;
 
@@ -163,14 +166,19 @@ impl<'a> Visit<'a> {
         Ok(())
     }
 
-    /// An array of `iovec`, which the kernel reads, and the buffers. The kernel takes 1,024 at
-    /// most, and of all buffers together no more than [`MOST`].
+    /// An array of `iovec`, which the kernel reads, and the buffers. The kernel takes [`BUFFERS`]
+    /// at most, and of all buffers together no more than [`MOST`].
     pub fn buffers(&mut self, start: usize, count: usize, direction: Direction) -> Step {
-        if count > 1024 {
+        if count > BUFFERS {
             return Ok(());
         }
         self.reads(start, count * 16)?;
-        let mut left = MOST;
+        self.parts(start, count, MOST, direction)
+    }
+
+    /// The first `most` bytes of the buffers of an announced array.
+    pub fn parts(&mut self, start: usize, count: usize, most: usize, direction: Direction) -> Step {
+        let mut left = most;
         for i in 0..count {
             let (buffer, len) = (self.word(start, i * 16)?, self.word(start, i * 16 + 8)?);
             if len as isize > 0 {
@@ -180,6 +188,24 @@ impl<'a> Visit<'a> {
             }
         }
         Ok(())
+    }
+
+    /// An array of `iovec`, which the kernel reads. Gives the bytes of all buffers together, or 0
+    /// if the kernel refuses the array.
+    pub fn total(&mut self, start: usize, count: usize) -> Step<usize> {
+        if count > BUFFERS {
+            return Ok(0);
+        }
+        self.reads(start, count * 16)?;
+        let mut all = 0_usize;
+        for i in 0..count {
+            let len = self.word(start, i * 16 + 8)?;
+            if (len as isize) < 0 {
+                return Ok(0);
+            }
+            all = all.saturating_add(len);
+        }
+        Ok(all)
     }
 
     /// Whether this process is meant.

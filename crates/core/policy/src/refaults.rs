@@ -1,52 +1,70 @@
-//! Refaults: how soon blocks come back after they have left, and which of their pages the fault
-//! needs.
+//! Refaults: how soon pages come back after they have left, and what that tells of blocks of one
+//! page.
 //!
-//! Each major fault shows both, and together they tell what blocks of one page would save. With
-//! such blocks, memory would hold only used pages, of more blocks. A page of a block that comes
-//! back soon after it left would still be in memory, if the page was used the last time. It was
-//! used if the block mostly comes back for the same page. If the block comes back for all its pages
-//! equally often, the last time tells little. On the other hand, each of several pages that are
-//! used together needs a separate fault.
+//! Of some blocks, the pages that a program uses are known: those *on trial*. From these *stays* in
+//! memory follows how many faults blocks of one page would have. Each page that is used in a stay
+//! would need a separate fault, unless the page is still in memory from the stay before. Memory
+//! would hold only used pages, so pages would stay longer, by the inverse of the used part of
+//! memory. So a page needs no fault if it was used in the stay before, and the time since then is
+//! shorter than what pages would stay longer.
+//!
+//! The clock is the number of blocks that have left memory. A *turnover* is as many as there are
+//! frames.
 
-use crate::sparse::Sparse;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Pages of a block.
 const PAGES: usize = 4;
 
-/// The number of steps in a turnover of the frames. Times are noted in steps.
-const STEPS: usize = 8;
+/// The number of steps in a turnover. The times for which blocks were away are counted in steps.
+const STEPS: u64 = 8;
 
-/// After this number of turnovers, blocks that come back are no longer distinguished by age.
-const TURNOVERS: usize = PAGES - 1;
+/// Pages would stay at most this many turnovers longer.
+const TURNOVERS: u64 = PAGES as u64 - 1;
 
-/// The number of used pages beside the first, in blocks with more than one used page: 1 to 3 are
-/// possible. The value was computed by hand from one window of major faults each: Perl 1.4, OCaml
-/// 1.2.
-const MORE_PAGES: f64 = 1.5;
+/// Number of times that are told apart; the last means "longer".
+const AGES: usize = (STEPS * TURNOVERS) as usize + 1;
 
 /// Blocks must have left for this number of turnovers: before that, only blocks that left recently
 /// can come back.
 const FIRST: u64 = 2;
 
-/// In the note of a block: the page for which it came in, whether it has left since, and the step
-/// in which it left.
-const PAGE: u16 = 3;
-const LEFT: u16 = 4;
-const STEP_SHIFT: u32 = 3;
-const STEP: u16 = u16::MAX >> STEP_SHIFT;
+/// What is known of a block.
+#[derive(Debug, Default)]
+struct Note {
+    /// The pages that were used in the present or the last stay, a bit each, and in the stay before
+    /// it. 0: not known.
+    used: u8,
+    before: u8,
+    /// The block is in memory, and all uses of its pages are seen.
+    on_trial: bool,
+    /// The last stay was on trial to its end.
+    is_whole: bool,
+    /// For each used page: the steps from the end of the last stay to the page's first use.
+    ages: [u8; PAGES],
+    /// When the block left memory last. `None`: never.
+    left: Option<u64>,
+    /// The time up to which the stay is counted in `times`.
+    since: u64,
+}
 
 /// How blocks of four pages come back.
 #[derive(Debug, Default)]
 pub struct Refaults {
     frames: usize,
-    notes: Sparse<u16>,
-    /// Blocks that left.
-    left: u64,
-    /// Major faults since the last judgement, by the number of steps since the block had left; the
-    /// last element counts all longer times.
-    ages: [u32; STEPS * TURNOVERS + 1],
-    /// Those of them that needed the page for which the block came in before.
-    same: u32,
+    notes: BTreeMap<u32, Note>,
+    /// Blocks that left: the clock.
+    now: u64,
+    /// Since the last judgement: stays that ended, and the pages that were used in them.
+    stays: u32,
+    pages: u32,
+    /// Those of the pages that were used in the stay before, by the time since then, and those of
+    /// which that is not known.
+    again: [u32; AGES],
+    perhaps: [u32; AGES],
+    /// The time that blocks on trial spent in memory, and that their used pages did.
+    times: [u64; 2],
 }
 
 impl Refaults {
@@ -60,52 +78,111 @@ impl Refaults {
         self.frames = frames;
     }
 
-    fn step(&self) -> u16 {
-        let step = self.left * STEPS as u64 / self.frames.max(1) as u64;
-        (step % (u64::from(STEP) + 1)) as u16
+    /// The number of stays that ended since the last judgement.
+    pub fn stays(&self) -> u32 {
+        self.stays
     }
 
-    /// A block has left memory.
-    pub fn gone(&mut self, block: u32) {
-        self.left += 1;
-        let step = self.step();
-        let note = &mut self.notes[block];
-        *note = *note & PAGE | LEFT | step << STEP_SHIFT;
-    }
-
-    /// A thread waits for a page, 0 to 3, of a block that must be read.
-    pub fn major_fault(&mut self, block: u32, page: usize) {
-        let (step, page) = (self.step(), page as u16 & PAGE);
-        let note = &mut self.notes[block];
-        if *note & LEFT != 0 {
-            let age = usize::from(step.wrapping_sub(*note >> STEP_SHIFT) & STEP);
-            self.ages[age.min(STEPS * TURNOVERS)] += 1;
-            self.same += u32::from(*note & PAGE == page);
+    /// A block has left memory. `noted`: it is one of those that may be on trial.
+    pub fn gone(&mut self, block: u32, noted: bool) {
+        self.now += 1;
+        if !noted {
+            return;
         }
-        *note = page;
+        let note = self.notes.entry(block).or_default();
+        if !std::mem::take(&mut note.is_whole) {
+            note.used = 0;
+        }
+        (note.left, note.on_trial) = (Some(self.now), false);
     }
 
-    /// The number of major faults that blocks of one page would have, in per cent of those since
-    /// the last judgement. `apart_percent`: the part of the blocks of which one page is used while
-    /// they are in memory. `None` if it is too early to tell.
-    pub fn judge(&mut self, apart_percent: u32) -> Option<u32> {
-        let (ages, same) = (std::mem::replace(&mut self.ages, [0; _]), std::mem::take(&mut self.same));
-        let all: u32 = ages.iter().sum();
-        if all == 0 || self.left < FIRST * self.frames as u64 {
+    /// A stay on trial begins with the use of a page, 0 to 3.
+    pub fn begin(&mut self, block: u32, page: usize) {
+        let note = self.notes.entry(block).or_default();
+        (note.before, note.used) = (note.used, 0);
+        (note.on_trial, note.is_whole, note.since) = (true, false, self.now);
+        self.used(block, page);
+    }
+
+    /// A page of a block that is on trial is used.
+    pub fn used(&mut self, block: u32, page: usize) {
+        let Some(note) = self.notes.get_mut(&block).filter(|note| note.on_trial) else { return };
+        if note.used >> page & 1 == 0 {
+            note.count_time(self.now, &mut self.times);
+            note.used |= 1 << page;
+            let turnover = self.frames.max(1) as u64;
+            let away = note.left.map_or(u64::MAX, |left| (self.now - left).saturating_mul(STEPS) / turnover);
+            note.ages[page] = away.min(AGES as u64 - 1) as u8;
+        }
+    }
+
+    /// The stays of these blocks go on, but further uses of pages are not seen, or the blocks are
+    /// discarded: the stays show nothing.
+    pub fn given_up(&mut self, blocks: Range<u32>) {
+        for (_, note) in self.notes.range_mut(blocks).filter(|(_, note)| note.on_trial) {
+            (note.on_trial, note.used) = (false, 0);
+        }
+    }
+
+    /// A block leaves the program. Returns the number of its used pages, if it was on trial.
+    pub fn leaves(&mut self, block: u32) -> Option<u32> {
+        let note = self.notes.get_mut(&block).filter(|note| note.on_trial)?;
+        note.count_time(self.now, &mut self.times);
+        (note.on_trial, note.is_whole) = (false, true);
+        self.stays += 1;
+        self.pages += note.used.count_ones();
+        for (page, &age) in note.ages.iter().enumerate().filter(|(page, _)| note.used >> page & 1 == 1) {
+            if note.before == 0 {
+                self.perhaps[usize::from(age)] += 1;
+            } else if note.before >> page & 1 == 1 {
+                self.again[usize::from(age)] += 1;
+            }
+        }
+        Some(note.used.count_ones())
+    }
+
+    /// A block that has left the program, but not memory, comes back because a page is used.
+    pub fn rescued(&mut self, block: u32, page: usize) {
+        if let Some(note) = self.notes.get_mut(&block).filter(|note| note.is_whole)
+            && note.used >> page & 1 == 0
+        {
+            note.used |= 1 << page;
+            self.pages += 1;
+        }
+    }
+
+    /// The faults that blocks of one page would have, for each fault of a block of four, since the
+    /// last judgement. `demanded`: the part of the blocks that come in because of a fault; of the
+    /// others all pages are used. `None` if it is too early to tell.
+    pub fn judge(&mut self, demanded: f64) -> Option<f64> {
+        for note in self.notes.values_mut().filter(|note| note.on_trial) {
+            note.count_time(self.now, &mut self.times);
+        }
+        let (again, perhaps) =
+            (std::mem::replace(&mut self.again, [0; _]), std::mem::replace(&mut self.perhaps, [0; _]));
+        let [blocks, pages] = std::mem::take(&mut self.times).map(|time| time as f64);
+        let (stays, used) = (std::mem::take(&mut self.stays), std::mem::take(&mut self.pages));
+        if stays == 0 || blocks == 0.0 || self.now < FIRST * self.frames as u64 {
             return None;
         }
-        // Pages that are used while their block is in memory: each needs a separate fault.
-        let used = 1.0 + MORE_PAGES * (1.0 - f64::from(apart_percent) / 100.0);
-        // The number of blocks whose used pages would be in memory, for each block that is in
-        // memory now.
-        let more = PAGES as f64 / used;
-        let steps = ((more - 1.0) * STEPS as f64) as usize;
-        let stay: u32 = ages[..steps.min(STEPS * TURNOVERS)].iter().sum();
-        // If a block comes back for one of n pages, all equally often, it is the same page in one
-        // case of n.
-        let in_use = f64::from(all) / f64::from(same.max(1));
-        let known = (used / in_use).min(1.0);
-        Some((used * 100.0 * (1.0 - known * f64::from(stay) / f64::from(all))) as u32)
+        let used = f64::from(used) / f64::from(stays);
+        // The pages in use of a block in memory, at any time.
+        let all = PAGES as f64;
+        let held = demanded * (pages / blocks).max(1.0) + (1.0 - demanded) * all;
+        let steps = ((all / held - 1.0) * STEPS as f64) as usize;
+        let sum = |ages: &[u32; AGES]| f64::from(ages[..steps.min(AGES - 1)].iter().sum::<u32>());
+        let stay = sum(&again) + sum(&perhaps) * used / all;
+        Some(used - stay / f64::from(stays))
+    }
+}
+
+impl Note {
+    /// Counts the time until now: that of the block, and that of its used pages.
+    fn count_time(&mut self, now: u64, times: &mut [u64; 2]) {
+        let time = now - self.since;
+        self.since = now;
+        times[0] += time;
+        times[1] += time * u64::from(self.used.count_ones());
     }
 }
 
@@ -117,50 +194,101 @@ mod tests {
 
     const FRAMES: usize = 1024;
 
-    /// Simulates touches of pages in a FIFO memory. Returns the judgement at the end.
-    fn play(touches: impl Iterator<Item = u32>, apart_percent: u32) -> Option<u32> {
+    /// The faults in the second half of the touches, with blocks of `pages` pages in a FIFO memory
+    /// as large as FRAMES blocks of PAGES pages.
+    fn faults(touches: &[u32], pages: u32) -> usize {
+        let (mut order, mut memory, mut faults) = (VecDeque::new(), HashSet::new(), 0);
+        for (at, touch) in touches.iter().enumerate() {
+            if memory.insert(touch / pages) {
+                faults += usize::from(at >= touches.len() / 2);
+                order.push_back(touch / pages);
+            }
+            if order.len() > FRAMES * PAGES / pages as usize {
+                memory.remove(&order.pop_front().expect("some are there"));
+            }
+        }
+        faults
+    }
+
+    /// Simulates touches of pages in a FIFO memory, with each block on trial. Returns the judgement
+    /// at the end, of the second half, and what it should be.
+    fn play(touches: impl Iterator<Item = u32>) -> (Option<f64>, f64) {
+        let touches: Vec<u32> = touches.collect();
         let mut refaults = Refaults::new(FRAMES);
-        let (mut order, mut memory, mut stored) = (VecDeque::new(), HashSet::new(), HashSet::new());
-        for touch in touches {
-            let (block, page) = (touch / PAGES as u32, touch as usize % PAGES);
+        let (mut order, mut memory) = (VecDeque::new(), HashSet::new());
+        for (at, touch) in touches.iter().enumerate() {
+            if at == touches.len() / 2 {
+                refaults.judge(1.0);
+            }
+            let (block, page) = (touch / PAGES as u32, *touch as usize % PAGES);
             if memory.insert(block) {
-                if stored.contains(&block) {
-                    refaults.major_fault(block, page);
-                }
                 order.push_back(block);
+                refaults.begin(block, page);
+            } else {
+                refaults.used(block, page);
             }
             if order.len() > FRAMES {
                 let left = order.pop_front().expect("some are there");
                 memory.remove(&left);
-                stored.insert(left);
-                refaults.gone(left);
+                refaults.leaves(left);
+                refaults.gone(left, true);
             }
         }
-        refaults.judge(apart_percent)
+        let right = faults(&touches, 1) as f64 / faults(&touches, PAGES as u32) as f64;
+        (refaults.judge(1.0), right)
+    }
+
+    fn assert_about(touches: impl Iterator<Item = u32>) {
+        let (judged, right) = play(touches);
+        let judged = judged.expect("enough was seen");
+        assert!((judged - right).abs() < 0.15, "judged {judged:.2}, it is {right:.2}");
     }
 
     #[test]
     fn one_page_of_each_block_would_stay() {
-        let blocks = random(40_000, 2 * FRAMES as u32);
-        let touches = blocks.map(|block| PAGES as u32 * block + block % 4);
-        assert!(play(touches, 100).expect("enough was seen") < 20);
+        let blocks = random(80_000, 2 * FRAMES as u32);
+        assert_about(blocks.map(|block| PAGES as u32 * block + block % 4));
     }
 
     #[test]
     fn pages_that_are_all_in_use_would_leave_as_well() {
-        let touches = random(40_000, (2 * PAGES * FRAMES) as u32);
-        assert!(play(touches, 30).expect("enough was seen") > 120);
+        for times in [2, 4, 8] {
+            assert_about(random(80_000, (times * PAGES * FRAMES) as u32));
+        }
+    }
+
+    #[test]
+    fn two_pages_of_each_block_need_two_faults() {
+        let blocks = random(40_000, 4 * FRAMES as u32);
+        assert_about(blocks.flat_map(|block| [PAGES as u32 * block, PAGES as u32 * block + 2]));
+    }
+
+    #[test]
+    fn blocks_that_are_used_whole_need_four() {
+        let blocks = random(20_000, 4 * FRAMES as u32);
+        assert_about(blocks.flat_map(|block| (0..4).map(move |page| PAGES as u32 * block + page)));
     }
 
     #[test]
     fn what_comes_back_late_would_not_stay() {
         let blocks = (0..10 * FRAMES as u32).cycle().take(40_000);
         let touches = blocks.map(|block| PAGES as u32 * block);
-        assert_eq!(play(touches, 100), Some(100));
+        assert_eq!(play(touches).0, Some(1.0));
     }
 
     #[test]
     fn it_takes_a_while() {
-        assert_eq!(play(random(2 * FRAMES as u32, 4 * FRAMES as u32), 100), None);
+        assert_eq!(play(random(2 * FRAMES as u32, 4 * FRAMES as u32)).0, None);
+    }
+
+    #[test]
+    fn a_stay_that_is_given_up_shows_nothing() {
+        let mut refaults = Refaults::new(1);
+        refaults.begin(1, 0);
+        refaults.given_up(1..2);
+        refaults.used(1, 1);
+        assert_eq!(refaults.leaves(1), None);
+        refaults.gone(1, true);
+        assert_eq!(refaults.stays(), 0);
     }
 }

@@ -7,6 +7,7 @@ mod fifo;
 mod lru;
 mod s3fifo;
 mod two_q;
+mod waiting;
 
 use crate::turns::InTurns;
 use std::ops::Range;
@@ -65,8 +66,12 @@ pub trait Replacement: Send {
     /// `thread` (0: unknown) waits for `block`, whose bytes only the store has.
     fn waits(&mut self, _block: u32, _thread: u32, _clock: &dyn Times) {}
 
-    /// A prefetched block was used.
+    /// The first block of a prefetched run was used.
     fn streamed(&mut self) {}
+
+    /// `block`, the first block of a prefetched run and an earlier victim, was not used before it
+    /// left the address space.
+    fn unused(&mut self, _block: u32) {}
 
     /// A block that should leave the address space, but not memory, so that its next touch is seen.
     /// Call this function after [`insert`](Replacement::insert), [`rescue`](Replacement::rescue)

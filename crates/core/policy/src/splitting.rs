@@ -1,69 +1,65 @@
-//! Splitting: whether a program uses the neighbours that come in with a touched page.
+//! Splitting: whether blocks of one page would cost the program less than blocks of four.
 //!
 //! A block of several pages suits arrays: one read instead of several. With scattered objects most
 //! pages of a block are never touched, and waste memory and reads. A pager does not see touches of
-//! pages that are in the program. So some major faults are *trials*: only the touched page goes
-//! into the program, and the other pages of its block wait outside. If another page is touched
-//! before long, the pages are used together; if not, they are apart. "Before long" is a part of the
-//! time in which memory is refilled: a page that is touched later is no better than any other block
-//! that could have had the frame.
+//! pages that are in the program. So some blocks are *on trial* from each major fault until they
+//! leave the program: only touched pages go into the program, each by a separate fault, and the
+//! others wait outside. What blocks of one page would need follows from these trials
+//! ([`Refaults`]).
 //!
-//! If nearly all trials of some time find the pages apart, blocks are too large for the program.
-//! Blocks are also too large if fewer trials do, but memory of single pages would have held most of
-//! the missed pages ([`Refaults`]). The decision is made once for all of the program's memory, and
-//! on much evidence, since it cannot be reversed.
+//! The costs decide: the reads' on this disk ([`Disk`]), those of a fault, and those of pages that
+//! are read ahead. On a disk where one page takes as long as four, blocks are split only if pages
+//! need fewer faults. The decision is made once for all of the program's memory, and on much
+//! evidence, since it cannot be reversed.
 
+use crate::disk::Disk;
 use crate::refaults::Refaults;
-use std::collections::VecDeque;
+use crate::{BLOCK, SPLIT_BLOCK};
+use std::ops::Range;
 
-/// One major fault in this many is a trial. Chosen, not measured.
-const TRIAL_EACH: u32 = 8;
-
-/// A trial ends after the blocks that came in could have filled the number of frames divided by
-/// this. Chosen, not measured.
-const TRIAL_PART: usize = 8;
-
-/// Trials under way are at most the number of frames divided by this, and at most this number,
-/// before a wasteful window and after it. A trial takes an extra frame, which a program that needs
-/// whole blocks should not miss. Chosen, not measured.
-const UNDER_WAY_PART: usize = 64;
-const UNDER_WAY_FIRST: usize = 64;
-const UNDER_WAY_MAX: usize = 256;
-
-/// Trials of a window, which is judged as a whole. Chosen, not measured.
-const WINDOW: u32 = 64;
-/// In a wasteful window at least this part of the trials finds the pages apart, per cent. Chosen,
+/// One block in this many is on trial, and one in EACH_CALM times as many after CALM windows in
+/// which splitting would not pay. A touched page of a block on trial costs a minor fault, and such
+/// a block takes an extra frame until all of its pages have been touched. Powers of two; chosen,
 /// not measured.
-const APART_PERCENT: u32 = 75;
-/// Or at least this part of the trials does, and blocks of one page would have at most this
-/// percentage of the major faults. A read of one page takes 0.5 to 0.85 of the time of a read of
-/// four.
-const SOME_APART_PERCENT: u32 = 30;
-const STILL_PERCENT: u32 = 110;
-/// This many wasteful windows in a row show that blocks are too large. Chosen, not measured.
-const WINDOWS: u32 = 4;
+const EACH: u32 = 64;
+const EACH_CALM: u32 = 2;
+const CALM: u32 = 8;
+/// At most about this number of blocks is on trial: with more frames, one block in more than EACH
+/// is. Chosen, not measured.
+const ENOUGH: usize = 512;
+/// Blocks on trial at the same time are at most the number of frames divided by this.
+const UNDER_WAY_PART: usize = 64;
 
-/// The results of trials.
+/// Stays of a window, which is judged as a whole. Chosen, not measured.
+const WINDOW: u32 = 64;
+/// Splitting pays if it takes at most this percentage of the time. What is not counted is in the
+/// rest: larger tables, and longer lists.
+const PAYS_PERCENT: f64 = 92.0;
+/// This many windows in a row must show it. Chosen, not measured.
+const WINDOWS: u32 = 3;
+
+/// What a major fault costs beside the read, ns: two wake-ups, and the work of the pager. Measured
+/// on a virtual machine: 10 to 16 us.
+const FAULT_NS: f64 = 15_000.0;
+/// What the additional blocks cost for each block that is read ahead, ns: a move and the hashing of
+/// a page take about 2 us.
+const AHEAD_NS: f64 = 6_000.0;
+
+/// What trials have shown.
 #[derive(Debug, Default)]
 pub struct Splitting {
     frames: usize,
-    /// One major fault in this many is a trial.
+    /// One block in this many is on trial; a power of two.
     each: u32,
-    /// Major faults since the last trial.
-    faults: u32,
-    /// Blocks that came in.
-    came: u64,
-    /// Trials under way, the oldest first: the block, and `came` when it was read.
-    under_way: VecDeque<(u32, u64)>,
-    /// In this window: trials that found the pages together, and apart; major faults; and `came` at
-    /// its start.
-    together: u32,
-    apart: u32,
+    /// Blocks on trial.
+    under_way: usize,
+    /// Since the last window: major faults, and blocks that came in.
     demands: u64,
-    since: u64,
-    /// Wasteful windows in a row.
-    wasteful: u32,
-    /// Trials from the beginning that found the pages used together, and apart.
+    came: u64,
+    /// Windows in a row in which splitting would have paid, and in which it would not.
+    paying: u32,
+    calm: u32,
+    /// Trials from the beginning in which more than one page was used, and in which one was.
     trials: [u64; 2],
     refaults: Refaults,
 }
@@ -71,11 +67,12 @@ pub struct Splitting {
 impl Splitting {
     /// For `frames` blocks in memory.
     pub fn new(frames: usize) -> Splitting {
-        Self::with_trials(frames, TRIAL_EACH)
+        Self::with_trials(frames, EACH)
     }
 
-    /// Like `new`, but one major fault in `each` is a trial.
+    /// Like `new`, but one block in `each`, a power of two, is on trial.
     pub fn with_trials(frames: usize, each: u32) -> Splitting {
+        debug_assert!(each.is_power_of_two());
         Splitting { frames, each, refaults: Refaults::new(frames), ..Splitting::default() }
     }
 
@@ -85,9 +82,17 @@ impl Splitting {
         self.refaults.resize(frames);
     }
 
+    /// Whether a block is one of those that are on trial. They are spread over all blocks.
+    fn is_chosen(&self, block: u32) -> bool {
+        let enough = (self.frames / ENOUGH).next_power_of_two() as u32;
+        let each = self.each.max(enough) * if self.calm >= CALM { EACH_CALM } else { 1 };
+        // The upper bits of the product are well mixed (Knuth's multiplicative hashing).
+        block.wrapping_mul(0x9e37_79b1) < (u32::MAX / each)
+    }
+
     /// A block has left memory.
     pub fn gone(&mut self, block: u32) {
-        self.refaults.gone(block);
+        self.refaults.gone(block, self.is_chosen(block));
     }
 
     /// `blocks` blocks have come in, because of a major fault or ahead of need.
@@ -95,129 +100,154 @@ impl Splitting {
         self.came += blocks as u64;
     }
 
-    /// A thread waits for a page, 0 to 3, of `block`, which must be read. Returns whether this is a
-    /// trial; a trial ends by [`end`](Self::end) or [`found`](Self::found).
+    /// A thread waits for a page, 0 to 3, of `block`, which must be read. Returns whether the block
+    /// is on trial now, until it [`leaves`](Self::leaves) or is [`given_up`](Self::given_up).
     pub fn major_fault(&mut self, block: u32, page: usize) -> bool {
-        self.refaults.major_fault(block, page);
         self.demands += 1;
-        self.faults += 1;
-        let most = if self.wasteful > 0 { UNDER_WAY_MAX } else { UNDER_WAY_FIRST };
-        let most = (self.frames / UNDER_WAY_PART).clamp(1, most);
-        if self.faults < self.each || self.under_way.len() >= most {
+        let most = (self.frames / UNDER_WAY_PART).max(1);
+        let begins = self.is_chosen(block) && self.under_way < most;
+        if begins {
+            self.under_way += 1;
+            self.refaults.begin(block, page);
+        }
+        begins
+    }
+
+    /// A page of a block that is on trial is used.
+    pub fn used(&mut self, block: u32, page: usize) {
+        self.refaults.used(block, page);
+    }
+
+    /// A block that has left the program, but not memory, comes back because a page is used.
+    pub fn rescued(&mut self, block: u32, page: usize) {
+        self.refaults.rescued(block, page);
+    }
+
+    /// All pages of a block on trial are in the program, or it leaves: there are no more faults.
+    pub fn ends(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    /// The trials of these blocks show nothing, since uses of their pages are no longer seen.
+    pub fn given_up(&mut self, blocks: Range<u32>) {
+        self.refaults.given_up(blocks);
+    }
+
+    /// A block leaves the program because the policy has chosen it.
+    pub fn leaves(&mut self, block: u32) {
+        if let Some(used) = self.refaults.leaves(block) {
+            self.trials[usize::from(used == 1)] += 1;
+        }
+    }
+
+    /// Judges the window if it is full. Returns whether blocks should be split.
+    pub fn judge(&mut self, disk: &Disk) -> bool {
+        if self.refaults.stays() < WINDOW {
             return false;
         }
-        self.faults = 0;
-        self.under_way.push_back((block, self.came));
-        true
+        let demands = self.demands as f64;
+        let ahead = self.came.saturating_sub(self.demands) as f64;
+        (self.demands, self.came) = (0, 0);
+        let demanded = demands / (demands + ahead).max(1.0);
+        let Some(faults) = self.refaults.judge(demanded) else { return false };
+        let of_pages =
+            demands * faults * (FAULT_NS + disk.cost_ns(1.0, SPLIT_BLOCK as f64)) + ahead * AHEAD_NS;
+        let of_blocks = demands * (FAULT_NS + disk.cost_ns(1.0, BLOCK as f64));
+        let pays = of_pages * 100.0 <= of_blocks * PAYS_PERCENT;
+        (self.paying, self.calm) = if pays { (self.paying + 1, 0) } else { (0, self.calm + 1) };
+        self.paying >= WINDOWS
     }
 
-    /// The number of blocks that come in during a trial.
-    fn lasts(&self) -> u64 {
-        (self.frames / TRIAL_PART).max(1) as u64
-    }
-
-    /// A trial whose time is over: it ends now, and found the pages apart.
-    pub fn end(&mut self) -> Option<u32> {
-        let lasts = self.lasts();
-        let &(block, at) = self.under_way.front().filter(|&&(_, at)| self.came - at >= lasts)?;
-        self.under_way.pop_front();
-        debug_assert!(at <= self.came);
-        self.count(false);
-        Some(block)
-    }
-
-    /// A trial ends before its time. `together`: another page of its block was touched. Otherwise
-    /// the block leaves. If half of the time is over, the pages are apart, since a policy may give
-    /// newcomers no more time than that; if not, the trial has shown nothing.
-    pub fn found(&mut self, block: u32, together: bool) {
-        let Some(index) = self.under_way.iter().position(|&(other, _)| other == block) else { return };
-        let at = self.under_way.remove(index).map_or(self.came, |(_, at)| at);
-        if together || (self.came - at) * 2 >= self.lasts() {
-            self.count(together);
-        }
-    }
-
-    fn count(&mut self, together: bool) {
-        *if together { &mut self.together } else { &mut self.apart } += 1;
-        self.trials[usize::from(!together)] += 1;
-        if self.together + self.apart < WINDOW {
-            return;
-        }
-        // Blocks that are read ahead are read in runs, for which large blocks are right.
-        let streams = (self.came - self.since) > 2 * self.demands;
-        let apart_percent = self.apart * 100 / WINDOW;
-        let still = self.refaults.judge(apart_percent);
-        let saves = apart_percent >= SOME_APART_PERCENT && still.is_some_and(|still| still <= STILL_PERCENT);
-        let is_wasteful = (apart_percent >= APART_PERCENT || saves) && !streams;
-        self.wasteful = if is_wasteful { self.wasteful + 1 } else { 0 };
-        (self.together, self.apart, self.demands, self.since) = (0, 0, 0, self.came);
-    }
-
-    /// The number of trials that found the pages of a block together, and the number that found
-    /// them apart.
+    /// The number of trials in which several pages of a block were used, and of those in which one
+    /// was.
     pub fn trials(&self) -> [u64; 2] {
         self.trials
-    }
-
-    /// Whether blocks are too large for the program.
-    pub fn is_shown(&self) -> bool {
-        self.wasteful >= WINDOWS
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Splitting;
+    use crate::disk::Disk;
     use crate::testing::random;
     use std::collections::{HashMap, VecDeque};
 
     const FRAMES: usize = 2048;
     const PAGES: u32 = 4;
 
-    /// Simulates touches of pages until blocks prove too large or the touches end. Returns whether
-    /// blocks proved too large.
-    fn play(touches: impl Iterator<Item = u32>, ahead: u32) -> bool {
+    /// A fast SSD, and a disk on which one page takes as long as four.
+    fn fast() -> Disk {
+        Disk::assumed(40_000.0, 1.2)
+    }
+    fn flat() -> Disk {
+        Disk::assumed(300_000.0, 0.1)
+    }
+
+    /// Simulates touches of pages until blocks should be split or the touches end. Returns whether
+    /// they should be.
+    fn play(touches: impl Iterator<Item = u32>, ahead: u32, disk: &Disk) -> bool {
         let mut splitting = Splitting::new(FRAMES);
         let mut memory = VecDeque::new();
-        // The page that was touched first, for each block on trial.
-        let mut trials: HashMap<u32, u32> = HashMap::new();
+        // The pages that are in the program, a bit each, for each block on trial.
+        let mut trials: HashMap<u32, u8> = HashMap::new();
         for page in touches {
-            let block = page / PAGES;
-            if trials.get(&block).is_some_and(|&first| first != page) {
-                trials.remove(&block);
-                splitting.found(block, true);
+            let (block, at) = (page / PAGES, page % PAGES);
+            if let Some(pages) = trials.get_mut(&block) {
+                *pages |= 1 << at;
+                splitting.used(block, at as usize);
+                if *pages == 15 {
+                    trials.remove(&block);
+                    splitting.ends();
+                }
             }
             if !memory.contains(&block) {
-                if splitting.major_fault(block, (page % PAGES) as usize) {
-                    trials.insert(block, page);
+                if splitting.major_fault(block, at as usize) {
+                    trials.insert(block, 1 << at);
                 }
-                let come = block..=block + ahead;
-                splitting.come(come.clone().count());
+                let come = (block..=block + ahead).filter(|block| !memory.contains(block));
+                let come: Vec<u32> = come.collect();
+                splitting.come(come.len());
                 memory.extend(come);
                 while memory.len() > FRAMES {
-                    splitting.gone(memory.pop_front().expect("it is longer"));
+                    let gone = memory.pop_front().expect("it is longer");
+                    if trials.remove(&gone).is_some() {
+                        splitting.ends();
+                    }
+                    splitting.leaves(gone);
+                    splitting.gone(gone);
                 }
             }
-            while let Some(ended) = splitting.end() {
-                trials.remove(&ended).expect("a trial under way");
-            }
-            if splitting.is_shown() {
+            if splitting.judge(disk) {
                 return true;
             }
         }
         false
     }
 
+    /// Touches of all pages at random.
+    fn scattered(times: u32) -> impl Iterator<Item = u32> {
+        random(160_000, times * PAGES * FRAMES as u32)
+    }
+
     #[test]
     fn scattered_pages_are_waste() {
-        assert!(play(random(40_000, 8 * PAGES * FRAMES as u32), 0));
+        assert!(play(scattered(2), 0, &fast()));
+        assert!(play(scattered(8), 0, &fast()));
+    }
+
+    #[test]
+    fn where_a_page_costs_as_much_as_a_block_fewer_faults_decide() {
+        assert!(!play(scattered(2), 0, &flat()));
+        assert!(!play(scattered(8), 0, &flat()));
+        let one_page = random(80_000, 2 * FRAMES as u32).map(|block| PAGES * block + block % PAGES);
+        assert!(play(one_page, 0, &flat()));
     }
 
     #[test]
     fn blocks_that_are_used_whole_are_not() {
         let blocks = random(40_000, 8 * FRAMES as u32);
-        assert!(!play(blocks.flat_map(|block| (0..PAGES).map(move |page| PAGES * block + page)), 0));
-        assert!(!play((0..8 * PAGES * FRAMES as u32).cycle().take(160_000), 0));
+        assert!(!play(blocks.flat_map(|block| (0..PAGES).map(move |page| PAGES * block + page)), 0, &fast()));
+        assert!(!play((0..8 * PAGES * FRAMES as u32).cycle().take(160_000), 0, &fast()));
     }
 
     #[test]
@@ -228,12 +258,25 @@ mod tests {
                 let pages = if turn % 2 == 0 { PAGES } else { 1 };
                 (0..pages).map(move |page| PAGES * block + page)
             }),
-            0
+            0,
+            &fast()
         ));
     }
 
     #[test]
     fn what_is_mostly_read_ahead_is_not() {
-        assert!(!play(random(40_000, 8 * PAGES * FRAMES as u32), 4));
+        assert!(!play(scattered(8), 4, &fast()));
+    }
+
+    #[test]
+    fn few_blocks_are_on_trial_and_fewer_where_that_shows_nothing() {
+        for (calm, part) in [(0, 64), (super::CALM, 128)] {
+            let splitting = Splitting { calm, ..Splitting::new(FRAMES) };
+            let chosen = (0..1 << 20).filter(|&block| splitting.is_chosen(block)).count();
+            assert!(chosen.abs_diff((1 << 20) / part) < 64, "{chosen} of 1 in {part}");
+        }
+        let huge = Splitting::new(1 << 24);
+        let chosen = (0..1 << 24).filter(|&block| huge.is_chosen(block)).count();
+        assert!(chosen.abs_diff(512) < 8, "{chosen}");
     }
 }

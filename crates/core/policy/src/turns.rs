@@ -263,7 +263,12 @@ impl<P: Replacement> Replacement for InTurns<P> {
     }
 
     fn streamed(&mut self) {
+        self.policy.streamed();
         self.turns.streamed();
+    }
+
+    fn unused(&mut self, block: u32) {
+        self.policy.unused(block);
     }
 
     fn watch(&mut self) -> Option<u32> {

@@ -1,6 +1,7 @@
 //! Every replacement policy against a naive model.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 
 use proptest::prelude::*;
 use terapage_policy::belady::{Cost, Use, belady, simulate, simulate_soft};
@@ -372,6 +373,156 @@ fn a_little_too_much_costs_little() {
         let twice = cost(passes(0).chain(passes(data)).collect());
         assert!(twice <= 2 * most + u64::from(data) * 3 / 2, "{data}: {twice} of {most} page-ins twice");
     }
+}
+
+/// Blocks that nearly fill memory are touched at random, and streams pass by, as in a merge of
+/// sorted lines: the streams must not drive out what is in use.
+#[test]
+fn streams_take_little_from_blocks_that_just_fit() {
+    let (text, table) = (2390, 3010);
+    // Lehmer's generator, modulo a prime.
+    let mut drawn = 1_u64;
+    let mut line = || {
+        drawn = drawn * 48_271 % 0x7fff_ffff;
+        (drawn % u64::from(text)) as u32
+    };
+    let mut refs = Vec::new();
+    for block in text..text + table {
+        refs.push(block);
+        refs.extend(std::iter::repeat_with(&mut line).take(512));
+    }
+    for frames in [2484, 2538] {
+        assert_eq!(belady(&refs, frames), 0, "there is room for the text");
+        let soft = SoftFrames::exactly(frames / 50);
+        let page_ins = simulate_soft(policy("auto", frames).as_mut(), &refs, frames, soft).page_ins;
+        assert!(page_ins < u64::from(text) / 2, "{page_ins} page-ins in {frames} frames");
+    }
+}
+
+/// Blocks in memory, of which a stream is read ahead in runs. Each run's first block is a marker.
+struct Streamed {
+    policy: Box<dyn Replacement>,
+    here: HashSet<u32>,
+    soft: VecDeque<u32>,
+    markers: HashSet<u32>,
+    /// What was touched, and of that, what is watched.
+    used: HashSet<u32>,
+    watched: HashSet<u32>,
+    read: usize,
+}
+
+impl Streamed {
+    fn new(frames: usize) -> Streamed {
+        Streamed {
+            policy: policy("auto", frames),
+            here: HashSet::new(),
+            soft: VecDeque::new(),
+            markers: HashSet::new(),
+            used: HashSet::new(),
+            watched: HashSet::new(),
+            read: 0,
+        }
+    }
+
+    fn has(&self, block: u32) -> bool {
+        self.here.contains(&block) || self.soft.contains(&block)
+    }
+
+    /// Reads those of some blocks that are not in memory. `most_soft` of the frames are soft.
+    fn read(&mut self, blocks: Range<u32>, frames: usize, most_soft: usize) {
+        let wanted: Vec<u32> = blocks.filter(|&block| !self.has(block)).collect();
+        self.read += wanted.len();
+        self.markers.extend(wanted.first());
+        for block in wanted {
+            self.policy.insert(block);
+            self.here.insert(block);
+            while self.policy.len() + most_soft > frames {
+                let victim = self.policy.victim().expect("a full memory has a victim");
+                self.here.remove(&victim);
+                self.used.remove(&victim);
+                self.watched.remove(&victim);
+                if self.markers.remove(&victim) {
+                    self.policy.unused(victim);
+                }
+                self.soft.push_back(victim);
+                if self.soft.len() > most_soft
+                    && let Some(gone) = self.soft.pop_front()
+                {
+                    self.policy.gone(gone);
+                }
+            }
+            let to_watch = std::iter::from_fn(|| self.policy.watch());
+            self.watched.extend(to_watch.filter(|block| self.used.contains(block)));
+        }
+    }
+
+    fn touch(&mut self, block: u32) {
+        self.used.insert(block);
+        if self.watched.remove(&block) {
+            self.policy.seen(block);
+        }
+        if let Some(at) = self.soft.iter().position(|&other| other == block) {
+            self.soft.remove(at);
+            self.here.insert(block);
+            self.policy.rescue(block);
+        }
+        if self.markers.remove(&block) {
+            self.policy.streamed();
+        }
+    }
+}
+
+/// Passes over four times as many blocks as there are frames, of which a sixth are read ahead: no
+/// block is read twice in a pass because it has left before its use.
+#[test]
+fn blocks_that_were_read_ahead_wait_for_their_use() {
+    let (frames, data, run, ahead, passes) = (6400, 25_600, 128, 1024, 8);
+    let mut memory = Streamed::new(frames);
+    for block in (0..passes).flat_map(|_| 0..data) {
+        if !memory.has(block) {
+            memory.read(block..block + run, frames, frames / 50);
+        }
+        if block.is_multiple_of(run) {
+            let [first, end] = [ahead, ahead + run].map(|ahead| (block + ahead).min(data));
+            memory.read(first..end, frames, frames / 50);
+        }
+        memory.touch(block);
+    }
+    let once = (passes * data) as usize;
+    assert!(memory.read < once, "{} blocks were read in passes over {once}", memory.read);
+}
+
+/// Blocks that nearly fill memory are touched at random, and a stream is read so far ahead that its
+/// blocks leave before their use. They must not get more frames: kept blocks are needed sooner.
+#[test]
+fn reads_ahead_take_nothing_from_blocks_that_are_needed_sooner() {
+    let (frames, text, table, run, ahead) = (4000, 3600, 16_000, 32, 300);
+    let most_soft = frames / 50;
+    let mut memory = Streamed::new(frames);
+    // Lehmer's generator, modulo a prime.
+    let mut drawn = 1_u64;
+    for block in text..text + table {
+        if !memory.has(block) {
+            memory.read(block..block + run, frames, most_soft);
+        }
+        if block.is_multiple_of(run) {
+            memory.read(block + ahead..block + ahead + run, frames, most_soft);
+        }
+        memory.touch(block);
+        for _ in 0..512 {
+            drawn = drawn * 48_271 % 0x7fff_ffff;
+            let line = (drawn % u64::from(text)) as u32;
+            if !memory.has(line) {
+                memory.read(line..line + 1, frames, most_soft);
+                memory.markers.remove(&line);
+            }
+            memory.touch(line);
+        }
+    }
+    // Each block of the table is read twice, and a few of the text leave for it. If reads ahead got
+    // all the frames that would hold them, 20 would leave.
+    let most = (text + 10 * table) as usize;
+    assert!(memory.read <= most, "{} of {most} blocks were read", memory.read);
 }
 
 /// Blocks that came first and are no longer used make room for blocks in use.

@@ -213,7 +213,7 @@ counters! {
     request_wait_us,
     /// Microseconds of processor time that the program's own threads have used, when last measured.
     program_us,
-    /// Blocks of which another page was touched soon after the first one, as trials have found.
+    /// Blocks on trial of which another page than the first was touched while they were in memory.
     trials_together,
     /// Blocks of which none was.
     trials_apart,

@@ -5,7 +5,7 @@
 //! `vfork`, which can be killed at any moment, read it. Each action has a place of its own, and one
 //! word says which is in force.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence};
 
 /// An action in the kernel's form (`struct kernel_sigaction`): handler, flags, restorer, blocked
 /// signals. (Some architectures have no restorer.)
@@ -76,6 +76,9 @@ impl Noted {
     /// Sets the action, if the one that was `seen` is still in force; it is returned then.
     pub fn change(&self, seen: Seen, action: Words) -> Option<Words> {
         let place = self.claim();
+        // A reader that sees one of these words sees, after its own fence, that the place was freed
+        // before: another action was in force.
+        fence(Release);
         for (word, value) in self.places[place].iter().zip(action) {
             word.store(value, Relaxed);
         }

@@ -22,6 +22,9 @@ pub enum Why {
     /// The program is a tool of Valgrind: it takes all addresses for its own, and unmaps what it
     /// finds there.
     Valgrind,
+    /// The program changes the system calls of what it runs, and takes a trapped call for one that
+    /// was made.
+    ChangesCalls,
     /// The program is for processors of 32 bits.
     Narrow,
     /// The program is for another processor; the number is ELF's (`e_machine`).
@@ -38,7 +41,7 @@ impl Why {
     /// programs that it starts, would complain or fail. Static programs pass `LD_PRELOAD` on to
     /// children that can be paged.
     pub fn bars_library(&self) -> bool {
-        matches!(self, Why::Narrow | Why::Machine(_) | Why::Loader(_))
+        matches!(self, Why::ChangesCalls | Why::Narrow | Why::Machine(_) | Why::Loader(_))
     }
 
     /// Whether the host (crate `host`) can page the program: it loads no library, but it is for
@@ -55,6 +58,9 @@ impl fmt::Display for Why {
             Why::Go { is_static: true } => out.write_str("a static executable (Go)"),
             Why::Go { is_static: false } => out.write_str("a Go program, which maps its heap by itself"),
             Why::Valgrind => out.write_str("a tool of Valgrind, which takes all addresses for its own"),
+            Why::ChangesCalls => {
+                out.write_str("a tracer that changes system calls, which are guarded without rights")
+            }
             Why::Narrow => out.write_str("a 32-bit executable"),
             Why::Machine(number) => {
                 write!(out, "an executable for another processor (ELF machine {number})")
@@ -119,7 +125,7 @@ const DEPTH: usize = 5;
 /// Numbers of the ELF format.
 const PT_LOAD: u32 = 1;
 /// The address at which the tools of Valgrind begin, and no other program does.
-const VALGRIND: u64 = 0x5800_0000;
+pub const VALGRIND: u64 = 0x5800_0000;
 const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
@@ -192,6 +198,12 @@ pub fn cannot_be_paged(path: &CStr, each: &mut dyn FnMut(&CStr)) -> Option<Why> 
         look = Look::at(interpreter)?;
     }
     None
+}
+
+/// In guarded mode: why neither the program at `path`, which is no script, nor what it runs can be
+/// paged, if its name says so.
+pub fn cannot_be_guarded(path: &CStr) -> Option<Why> {
+    (Name::of(path.to_bytes()).bytes() == b"proot").then_some(Why::ChangesCalls)
 }
 
 /// The first line of a script: an interpreter, and the argument that precedes the script's path.

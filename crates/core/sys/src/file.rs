@@ -229,21 +229,63 @@ impl Drop for Early {
     }
 }
 
-/// A number above those of all open descriptors of this process, from `/proc`; `None` if there is
-/// no such file, or if no more files can be opened.
-pub fn numbers() -> Option<u32> {
-    const FIELD: &[u8] = b"\nFDSize:";
-    let mut bytes = [0; 4096];
-    let len = Early::open(c"/proc/thread-self/status")?.read_at(&mut bytes, 0);
-    let bytes = &bytes[..len];
-    let at = bytes.windows(FIELD.len()).position(|at| at == FIELD)? + FIELD.len();
-    let text = std::str::from_utf8(bytes[at..].split(|&byte| byte == b'\n').next()?).ok()?;
-    text.trim().parse().ok()
+/// Where the kernel lists the descriptors of this thread's process.
+const DESCRIPTORS: &std::ffi::CStr = c"/proc/thread-self/fd";
+
+/// The numbers of open descriptors from `from` on, ascending, as many as `into` takes; `None` if
+/// they cannot be listed.
+pub fn open_numbers(from: u32, into: &mut [u32]) -> Option<usize> {
+    /// What precedes the name of an entry (`struct linux_dirent64`), and where its length lies.
+    const NAME: usize = 19;
+    const LENGTH: usize = 16;
+    let directory = Early::open(DESCRIPTORS)?;
+    // The kernel's positions are two above the numbers. SAFETY: no memory is touched.
+    unsafe { libc::syscall(libc::SYS_lseek, directory.fd, i64::from(from) + 2, libc::SEEK_SET) };
+    let (mut bytes, mut found) = ([0_u8; 1024], 0);
+    loop {
+        // SAFETY: the kernel writes into the bytes.
+        let got =
+            unsafe { libc::syscall(libc::SYS_getdents64, directory.fd, bytes.as_mut_ptr(), bytes.len()) };
+        let mut rest = bytes.get(..usize::try_from(got).ok()?)?;
+        if rest.is_empty() {
+            return Some(found);
+        }
+        while let Some(name) = rest.get(NAME..) {
+            let name = name.split(|&byte| byte == 0).next()?;
+            let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u32>().ok());
+            if let Some(number) = number.filter(|&number| number >= from && i64::from(number) != directory.fd)
+            {
+                *into.get_mut(found)? = number;
+                found += 1;
+                if found == into.len() {
+                    return Some(found);
+                }
+            }
+            let len = usize::from(u16::from_ne_bytes([rest[LENGTH], rest[LENGTH + 1]]));
+            rest = rest.get(len.max(1)..)?;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn open_descriptors_are_listed_in_order() {
+        let files: Vec<_> = (0..60).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+        let own: Vec<u32> = files.iter().map(|file| std::os::fd::AsRawFd::as_raw_fd(file) as u32).collect();
+        let (mut from, mut seen) = (own[0], Vec::new());
+        loop {
+            let mut some = [0; 7];
+            let found = open_numbers(from, &mut some).unwrap();
+            seen.extend_from_slice(&some[..found]);
+            let Some(last) = some[..found].last() else { break };
+            from = last + 1;
+        }
+        assert!(seen.is_sorted(), "{seen:?}");
+        assert!(own.iter().all(|number| seen.contains(number)), "{own:?}: {seen:?}");
+    }
 
     #[test]
     fn a_file_loses_its_name_at_once() {

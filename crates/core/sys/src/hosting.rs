@@ -26,6 +26,26 @@ pub unsafe fn at_gate(number: i64, arguments: [usize; 6]) -> isize {
     unsafe { crate::machine::call_at(GATE, number, arguments) }
 }
 
+/// Whether the calling process has a tracer, by system calls that `call` makes. It may be a child
+/// of `vfork`.
+///
+/// # Safety
+/// `call` makes system calls.
+pub unsafe fn is_traced(call: unsafe fn(i64, [usize; 6]) -> isize) -> bool {
+    const FIELD: &[u8] = b"\nTracerPid:\t";
+    let (path, mut text) = (c"/proc/thread-self/status", [0_u8; 1024]);
+    let open = [libc::AT_FDCWD as usize, path.as_ptr() as usize, libc::O_RDONLY as usize, 0, 0, 0];
+    // SAFETY: the path ends in a zero byte, and the text has room.
+    let len = unsafe {
+        let fd = call(libc::SYS_openat, open) as usize;
+        let len = call(libc::SYS_read, [fd, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]);
+        call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+        usize::try_from(len).unwrap_or(0)
+    };
+    let found = text[..len].windows(FIELD.len() + 1).find(|part| part.starts_with(FIELD));
+    found.is_some_and(|part| part[FIELD.len()] != b'0')
+}
+
 /// The mark of a signal of that filter.
 pub const GUARD_MARK: u16 = 0x7e4b;
 

@@ -410,6 +410,16 @@ pub fn are_readable(pieces: *const libc::iovec, count: usize) -> bool {
     })
 }
 
+/// A copy of an array of pieces; `None` if the array cannot be read.
+pub fn copied_pieces(pieces: *const libc::iovec, count: usize) -> Option<Vec<libc::iovec>> {
+    let mut copy = vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; count];
+    // SAFETY: the copy has room for all pieces.
+    let is_read = unsafe {
+        copy_what_is_there(copy.as_mut_ptr().cast(), pieces.cast(), count * size_of::<libc::iovec>())
+    };
+    is_read.then_some(copy)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{bytes, discard_all, reserve};

@@ -379,9 +379,10 @@ const fn bit(signal: libc::c_int) -> u64 {
 }
 
 /// Signals that are never blocked. A fault of the pager itself must stop the process, not repeat
-/// for ever. The C library uses 32 and 33 to cancel threads and to change the user of all threads.
-const NEVER: u64 =
-    bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE) | bit(32) | bit(33);
+/// for ever. The C library uses 33 to change the user of all threads. It uses 32 to cancel a
+/// thread, and the handler of glibc 2.36 does not ask whether the thread still may be cancelled,
+/// which was asked when the signal was sent. So that signal is blocked.
+const NEVER: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE) | bit(33);
 
 /// More signals that are never blocked, one bit each.
 static OPEN: AtomicU64 = AtomicU64::new(0);

@@ -1,6 +1,7 @@
 //! Serves trapped calls. Calls about memory, forks and the end of the process go to the paging
 //! library, with the seat. The other calls are served here, without the seat.
 
+use crate::exec::tracing;
 use crate::machine::{self, Context};
 use crate::own_stack::Call;
 use crate::raw::{self, error, is_error, raw};
@@ -58,6 +59,7 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
             By::Host(Service::Seek) => own_memory::seek(arguments),
             By::Host(Service::SocketOption) => return direct::set_option(arguments),
             By::Host(Service::OwnFilter) => return own_filter::set(number, arguments),
+            By::Host(Service::Trace) => return tracing::serve(slot, arguments),
             By::Host(Service::Vfork) => {
                 let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
                 vfork(slot, [flags as usize, 0, 0, 0, 0])
@@ -108,9 +110,13 @@ fn served_by(Hosted { when, by }: Hosted, arguments: [usize; 6]) -> Option<By> {
 unsafe fn map(slot: *mut Slot) -> isize {
     // SAFETY: the slot is this thread's, and the program is responsible for its calls.
     unsafe {
-        let arguments = (*slot).arguments;
+        let mut arguments = (*slot).arguments;
         if place::is_refused(arguments) {
             return error(libc::ENOMEM);
+        }
+        if let Some(at) = place::of_reserved(arguments, (*Slot::context(slot)).place()) {
+            arguments[0] = at;
+            return raw::call(libc::SYS_mmap, arguments);
         }
         if place::is_table(arguments) {
             return raw::call(libc::SYS_mmap, arguments);

@@ -1,10 +1,11 @@
 //! Signals by which a C library ends a thread that waits in a call.
 //!
 //! The handlers of musl, and of glibc from 2.41 on, end a thread only if the signal has interrupted
-//! one of the library's system call instructions: then the call has had no effect. But a guarded
-//! call waits at the gate. So before such a handler begins, the thread is put back to its trapped
-//! instruction, if the call has had no effect. If the handler returns, the thread makes the call
-//! again.
+//! one of the library's system call instructions: then the call has had no effect. Those of older
+//! glibc unwind the stack from where the signal came. But a thread makes some calls in the host's
+//! code, of which unwinders know nothing, and guarded ones at the gate. So before such a handler
+//! begins, the thread is put back to its trapped instruction, if the call has had no effect, or
+//! behind that. If the handler returns, the thread makes the call again.
 
 use crate::guard;
 use crate::machine::{Context, handler};
@@ -23,7 +24,7 @@ fn handler(signal: i32) -> Option<&'static AtomicUsize> {
 
 /// Whether a signal may be one of those.
 pub fn is_meant(signal: i32) -> bool {
-    guard::is_active() && SIGNALS.contains(&signal)
+    SIGNALS.contains(&signal)
 }
 
 /// The action for the kernel in place of the program's.
@@ -53,6 +54,9 @@ handler!(on_signal, before);
 /// Returns the program's handler.
 unsafe extern "C" fn before(signal: i32, context: *mut Context) -> usize {
     // SAFETY: the kernel has passed the context, and takes it back.
-    unsafe { guard::roll_back(&mut *context) };
+    unsafe {
+        (*context).finish();
+        guard::roll_back(&mut *context);
+    }
     handler(signal).map_or(libc::SIG_IGN, |place| place.load(Relaxed))
 }

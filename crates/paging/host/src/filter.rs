@@ -14,6 +14,7 @@ use crate::raw::{error, is_error, raw};
 use std::ops::Range;
 use std::sync::OnceLock;
 use terapage_calls::{By, Hosted, When};
+use terapage_sys::executable;
 pub use terapage_sys::hosting::AREA;
 use terapage_sys::hosting::GUARDED;
 use terapage_sys::seccomp::{
@@ -23,6 +24,10 @@ use terapage_sys::seccomp::{
 
 /// The addresses of fixed executables.
 pub const LOW: Range<usize> = 0..1 << 32;
+
+/// Where the tools of Valgrind lie, and no other program does. The filter survives their exec, but
+/// they run without a host.
+pub const VALGRIND: Range<usize> = executable::VALGRIND as usize..executable::VALGRIND as usize + (16 << 20);
 
 /// Where paged memory lies whose place the kernel has chosen. Files are hardly as long.
 const PAGED: Range<usize> = 1 << 44..machine::ADDRESSES;
@@ -151,9 +156,13 @@ fn guarded_ends(kind: Guarded) -> Vec<Step> {
 }
 
 /// Lets calls pass that do not come from the program's code.
-const FROM_CODE: [Step; 5] = [
+const FROM_CODE: [Step; 9] = [
     load(PLACE),
-    branch(IS, 0, 3, 0),
+    branch(IS, 0, 0, 4),
+    load(PLACE_LOW),
+    branch(FROM, VALGRIND.start as u32, 0, 5),
+    branch(FROM, VALGRIND.end as u32, 4, 0),
+    give(ALLOW),
     branch(FROM, (AREA.start >> 32) as u32, 0, 1),
     branch(FROM, (AREA.end >> 32) as u32, 0, 1),
     give(ALLOW),
@@ -187,7 +196,11 @@ fn from_program(code: &[Range<usize>]) -> Vec<Step> {
     let rest = |index: usize| (parts.len() - index) * RANGE_STEPS + 1;
     let mut steps = vec![
         load(PLACE),
-        branch(IS, 0, 2, 0),
+        branch(IS, 0, 0, 4),
+        load(PLACE_LOW),
+        branch(FROM, VALGRIND.start as u32, 0, 4),
+        branch(FROM, VALGRIND.end as u32, 3, 0),
+        give(ALLOW),
         branch(FROM, from, 0, 2),
         branch(FROM, to, 1, 0),
         jump(rest(0)),
@@ -533,11 +546,14 @@ mod tests {
     fn memory_calls_of_the_program_are_trapped_and_those_of_the_host_are_not() {
         let steps = steps(700, &[]);
         assert!(steps.len() < seccomp::STEPS_MOST);
-        for place in [CODE, AREA.start, AREA.end - 2] {
+        for place in [CODE, VALGRIND.start - 1, VALGRIND.end, AREA.start, AREA.end - 2] {
             assert_eq!(run(&steps, libc::SYS_mmap, place, &[]), TRAP);
+            assert_eq!(run(&at_position(), libc::SYS_read, place, &[]), TRAP);
         }
-        for place in [1 << 32, AREA.start - 2, AREA.end, 0x5555_5555_5000, 0x7fff_0000_0000] {
+        let others = [1 << 32, AREA.start - 2, AREA.end, 0x5555_5555_5000, 0x7fff_0000_0000];
+        for place in others.into_iter().chain([VALGRIND.start, VALGRIND.end - 1]) {
             assert_eq!(run(&steps, libc::SYS_mmap, place, &[]), ALLOW);
+            assert_eq!(run(&at_position(), libc::SYS_read, place, &[]), ALLOW);
         }
         assert_eq!(run(&steps, libc::SYS_read, CODE, &[]), ALLOW);
         assert_eq!(run(&steps, libc::SYS_rseq, CODE, &[]), seccomp::refuse(libc::ENOSYS));

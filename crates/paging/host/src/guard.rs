@@ -9,14 +9,14 @@
 use crate::calls::Outcome;
 use crate::machine::{self, Context, RED_ZONE, Saved};
 use crate::own_stack::{Call, DATA};
-use crate::raw::{self, error, raw};
+use crate::raw::{self, error, is_error, raw};
 use crate::slots::{self, Slot};
 use crate::{library, own_memory, place, seat};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use terapage_calls::{Memory, Outcome as Outcomes};
-use terapage_sys::hosting::{GUARDED, GuardedCall, IS_CROWDED, LOOKS, MADE_BY_THREAD};
+use terapage_sys::hosting::{GATE, GUARDED, GuardedCall, IS_CROWDED, LOOKS, MADE_BY_THREAD};
 use terapage_sys::machine::{Code, GATE_CODE, call_at, publish};
 use terapage_sys::page_bytes;
 
@@ -278,21 +278,44 @@ pub unsafe fn end(slot: *mut Slot) -> Outcome {
     }
 }
 
-/// Puts a thread that was interrupted back to its trapped instruction, if it was about to make a
-/// call of a record which has had no effect yet, or the kernel would have begun the call again.
+/// Where a thread was interrupted that makes the call of a record.
+pub enum Interrupted {
+    /// It was about to make the call, or the kernel would have begun the call again.
+    Before(*mut Record),
+    /// It has made the call, with this answer.
+    Made(*mut Record, isize),
+}
+
+/// If a thread was interrupted while it made the call of a record: puts it back to its trapped
+/// instruction, or behind that, if the call has ended. A call that has transferred a part ends as
+/// it would natively, by what it has transferred.
 ///
 /// # Safety
 /// The kernel has passed the context to a handler.
 pub unsafe fn roll_back(context: &mut Context) {
-    // SAFETY: the caller passes the kernel's context.
-    let Some(record) = (unsafe { context.interrupted() }) else { return };
-    // SAFETY: the record is the calling thread's.
-    let record = unsafe { &mut *record };
-    if record.call.done > 0 {
-        return;
-    }
+    // SAFETY: the caller passes the kernel's context; the record is the calling thread's.
+    let (record, made) = unsafe {
+        match context.interrupted() {
+            Some(Interrupted::Before(record)) => (&mut *record, None),
+            Some(Interrupted::Made(record, answer)) => (&mut *record, Some(answer)),
+            None => return,
+        }
+    };
+    let done = record.call.done;
+    let answer = match made {
+        Some(answer) if is_error(answer) => Some(if done > 0 { done as isize } else { answer }),
+        // What the library has to do is still to come.
+        Some(_) if done > 0 || record.call.words[0] == 0 => return,
+        Some(answer) => Some(answer),
+        None if done == 0 => None,
+        None if context.place() == GATE => Some(done as isize),
+        None => return,
+    };
     context.leave(record);
-    context.repeat(record.number);
+    match answer {
+        Some(answer) => context.answer(answer),
+        None => context.repeat(record.number),
+    }
     // Otherwise the library must unpin: by the thread's next call, before which the record is
     // dropped.
     if unpin_by_words(record) {

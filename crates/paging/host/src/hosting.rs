@@ -134,6 +134,9 @@ fn begin(mut passed: Passed, path: &CString, program: Program, flags: &[u8]) -> 
     comm[..len].copy_from_slice(&name[..len]);
     passed.take_library();
     passed.describe(&program.image, program.loader.as_ref(), path);
+    if let Some(loader) = &program.loader {
+        place::note_loader(loader.pages.clone());
+    }
     filter::find_own_code();
     let images = [Some(&program.image), program.loader.as_ref()];
     // In guarded mode, calls with pointers to static arrays are not trapped.

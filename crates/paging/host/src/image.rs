@@ -60,6 +60,8 @@ struct Segment {
 pub struct Loaded {
     /// The number to add to the file's addresses.
     pub base: usize,
+    /// Where it lies.
+    pub pages: Range<usize>,
     pub entry: usize,
     pub headers: usize,
     pub header_count: usize,
@@ -228,6 +230,7 @@ impl Image {
         }
         Ok(Loaded {
             base,
+            pages: from..from + len,
             entry: base.wrapping_add(self.entry),
             headers: base.wrapping_add(self.header_place),
             header_count: self.header_count,

@@ -6,7 +6,7 @@
 //! handler of the program runs where it would run natively, finds the stack pointer there, and may
 //! leave by a long jump. It sees one difference: the address of the call.
 
-use crate::machine::{CALL_BYTES, Context, Frame, RED_ZONE, Saved};
+use crate::machine::{CALL_BYTES, Context, Frame, RED_ZONE, Saved, after_exec};
 use crate::{guard, library, raw};
 
 /// Words of memory that a call may read.
@@ -59,23 +59,26 @@ pub unsafe fn continue_with(context: &mut Context, call: &Call) {
 /// What the code that executes a program reads of a prepared exec.
 #[repr(C)]
 pub struct Execution {
-    /// The program's system call instruction.
+    /// Where the thread continues if the exec fails: with a trapped call.
     pub again: usize,
+    /// Where the program continues then.
+    pub place: usize,
     /// The call's registers.
     pub saved: Saved,
 }
 
 /// Changes the context of a thread that has called exec, so that the thread executes a program with
-/// other arguments. If the exec fails, the thread repeats its own call, with the address of the
-/// execution, the error and [`FAILED`] as arguments: the handler then has work to do, and the
-/// filter leads there only from the program's code.
+/// other arguments. If the exec fails, the thread makes a call of exec that is trapped, with the
+/// address of the execution, the error and [`FAILED`] as arguments: the handler then has work to
+/// do.
 ///
 /// # Safety
 /// The execution stays until then. The context is the calling thread's.
 pub unsafe fn continue_with_exec(context: &mut Context, at: *mut Execution, arguments: [usize; 3]) {
     // SAFETY: the caller has the execution.
     unsafe {
-        (*at).again = context.place() - CALL_BYTES;
+        (*at).again = after_exec(context.place() - CALL_BYTES);
+        (*at).place = context.place();
         (*at).saved = context.saved();
     }
     context.enter_execution(at, arguments);

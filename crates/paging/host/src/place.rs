@@ -2,6 +2,8 @@
 
 use crate::filter::AREA;
 use crate::machine;
+use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use terapage_sys::runtimes::GO;
 
@@ -30,15 +32,41 @@ pub fn of_mapping(mut arguments: [usize; 6]) -> [usize; 6] {
     let flags = flags as i32;
     let is_file = flags & libc::MAP_ANONYMOUS == 0 && fd as i32 >= 0;
     let is_private = flags & libc::MAP_PRIVATE != 0 && flags & libc::MAP_SHARED == 0;
-    let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | machine::MAP_LOW;
     let may_be_code = is_file && is_private || rights as i32 & libc::PROT_EXEC != 0;
-    if at == 0 && may_be_code && flags & fixed == 0 && len < AREA.len() / 4 {
-        let place = take(len);
-        if AREA.contains(&(place + len)) {
-            arguments[0] = place;
-        }
+    if at == 0 && may_be_code && flags & FIXED == 0 {
+        arguments[0] = place_for(len);
     }
     arguments
+}
+
+/// The flags of mappings that do not go to any place.
+const FIXED: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | machine::MAP_LOW;
+
+/// A place in the area for `len` bytes; 0 if there is none.
+fn place_for(len: usize) -> usize {
+    if len >= AREA.len() / 4 {
+        return 0;
+    }
+    let place = take(len);
+    if AREA.contains(&(place + len)) { place } else { 0 }
+}
+
+/// Where the program's loader lies.
+static LOADER: OnceLock<Range<usize>> = OnceLock::new();
+
+/// Notes where the program's loader lies.
+pub fn note_loader(pages: Range<usize>) {
+    LOADER.set(pages).ok();
+}
+
+/// If the loader, whose call comes from the address `from`, reserves addresses for a library: a
+/// place in the area. The GNU C library's does so for a library whose alignment is larger than a
+/// page, as on 64-bit Arm, and then maps the file there.
+pub fn of_reserved([at, len, rights, flags, ..]: [usize; 6], from: usize) -> Option<usize> {
+    let is_loader = LOADER.get().is_some_and(|loader| loader.contains(&from));
+    let flags = flags as i32;
+    let is_reserved = rights as i32 == libc::PROT_NONE && flags & libc::MAP_ANONYMOUS != 0;
+    (at == 0 && is_loader && is_reserved && flags & FIXED == 0).then(|| place_for(len)).filter(|&at| at != 0)
 }
 
 /// Whether the program is a Go program.

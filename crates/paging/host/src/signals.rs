@@ -42,6 +42,11 @@ pub fn owns_memory() {
     NOTED.in_child();
 }
 
+/// Whether the calling process borrows the memory.
+pub fn borrows_memory() -> bool {
+    process() != OWNER.load(Relaxed)
+}
+
 fn process() -> u32 {
     // SAFETY: no memory is touched.
     unsafe { raw!(libc::SYS_getpid) as u32 }
@@ -263,8 +268,7 @@ pub unsafe fn selecting(context: &Context, arguments: [usize; 6]) -> Outcome {
 /// # Safety
 /// The kernel has passed the arguments to the handler.
 pub unsafe fn pass_on(signal: i32, what: *const u8, context: *const Context) {
-    let borrows = process() != OWNER.load(Relaxed);
-    let slot = if borrows { slots::take(raw::thread_id()) } else { None };
+    let slot = if borrows_memory() { slots::take(raw::thread_id()) } else { None };
     let Action { handler, blocked, .. } = match slot.and_then(lent) {
         Some(action) if action.is_for_once() => {
             std::mem::replace(action, Action { handler: libc::SIG_DFL, ..*action })

@@ -34,10 +34,14 @@ pub struct Slot {
     pub answer: isize,
     /// The arguments of an exec for the kernel.
     pub exec: crate::exec::Prepared,
+    /// The last exec that gave way to handlers.
+    pub delayed: crate::exec::Delayed,
     /// Calls under way, in guarded mode.
     pub records: [Record; RECORDS],
     /// The action for our signal of a process that borrows the memory, and the process.
     pub lent: (Action, u32),
+    /// The process that uses the slot, if it is traced from its exec on; otherwise 0.
+    pub traced_later: u32,
     /// Whether the slot has its guard page.
     is_guarded: bool,
 }
@@ -145,9 +149,9 @@ pub fn in_child(mine: *mut Slot) {
 /// Passes the slot of a thread that has ended to `each`, and frees it.
 pub fn of_ended(thread: u32, mut each: impl FnMut(*mut Slot)) {
     for (index, owner) in used().iter().enumerate() {
-        if owner.load(Relaxed) == thread {
+        if owner.load(Acquire) == thread {
             each(slot(index));
-            owner.store(0, Relaxed);
+            owner.store(0, Release);
         }
     }
 }

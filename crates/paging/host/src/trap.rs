@@ -6,6 +6,7 @@
 //! blocked from the trap to the end.
 
 use crate::calls::{self, Outcome};
+use crate::exec::tracing;
 use crate::frame::{FROM_FILTER, Trapped};
 use crate::machine::{self, Context};
 use crate::own_stack;
@@ -87,7 +88,7 @@ unsafe extern "C" fn on_trap(signal: i32, what: *const Trapped, context: *const 
         if context.leave_frame() {
             return;
         }
-        if filter::is_own(context.place()) && !context.has_made() {
+        if filter::is_own(context.place()) && !context.has_made() && !context.has_failed() {
             // A call of the host's, or of the library's threads: it meets no absent page.
             context.answer(at_gate(i64::from((*what).number), context.arguments()));
             return;
@@ -173,8 +174,9 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer]: [us
     let context = Slot::context(slot);
     // SAFETY: the child uses only the context, which belongs to it until this thread continues.
     unsafe {
-        let before = (*context).depth();
+        let (before, handlers) = ((*context).depth(), (*context).stack);
         (*context).answer(0);
+        let lent = if stack != 0 { lend_stack(&mut *context) } else { None };
         if stack != 0 {
             (*context).set_depth(stack);
         }
@@ -186,17 +188,37 @@ pub unsafe fn vfork(slot: *mut Slot, [flags, stack, parent, child, pointer]: [us
         library::lend();
         let answer = machine::clone(flags, parent, child, pointer, context);
         (*context).set_depth(before);
+        (*context).stack = handlers;
+        if let Some(at) = lent {
+            raw!(libc::SYS_munmap, at, LENT);
+        }
         if answer > 0 {
             let child = answer as u32;
             seat::leave_for(child);
             slots::of_ended(child, |slot| {
                 crate::exec::forget(slot);
                 signals::forget(slot);
+                tracing::forget(slot);
             });
         }
         seat::with(is_back, 0);
         answer
     }
+}
+
+/// Bytes of a stack for the handler in a child with a stack of its own.
+const LENT: usize = machine::FRAME + (32 << 10);
+
+/// Gives a child with a stack of its own another for the handler, unless it has one: its own may be
+/// too small for what the kernel saves there. (In musl's `posix_spawn` it has 5 KiB.)
+fn lend_stack(context: &mut Context) -> Option<usize> {
+    let [_, flags, bytes] = context.stack;
+    if bytes > 0 && flags as i32 & libc::SS_DISABLE == 0 {
+        return None;
+    }
+    let at = raw::map(LENT)?;
+    context.stack = [at, 0, LENT];
+    Some(at)
 }
 
 unsafe extern "C" fn is_back(_: usize) {

@@ -390,45 +390,177 @@ fn sleep_until_an_event(late: bool) {
     sleeper.join().unwrap();
 }
 
-/// A call pins a page and uses it, while the pager takes pages away and puts them back. `waits`:
-/// false is a fault, the call does not wait for the end of what was announced.
-fn pin_and_take(waits: bool) {
-    let page = page_bytes();
-    let shared = Arc::new((Pins::new(1), loom::sync::atomic::AtomicUsize::new(1)));
+/// How a call deals with its pins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pinning {
+    Right,
+    /// A fault: the call does not wait for the end of what was announced.
+    WaitsForNothing,
+    /// The call ends its pins by their words, as code of a host does.
+    ByWords(Ordering),
+}
+
+/// A page that the pager may take away.
+struct Page {
+    present: loom::sync::atomic::AtomicUsize,
+    /// What the kernel and the pager do with the bytes.
+    bytes: loom::cell::UnsafeCell<u32>,
+}
+
+// SAFETY: it is not safe by itself; loom fails the test if two threads use it at the same time.
+unsafe impl Sync for Page {}
+
+const PAGE: usize = page_bytes();
+
+impl Page {
+    fn new() -> Page {
+        Page { present: loom::sync::atomic::AtomicUsize::new(1), bytes: loom::cell::UnsafeCell::new(0) }
+    }
+
+    /// The pager takes the page away, unless a call has pinned it.
+    fn leave(&self, pins: &Pins) {
+        if pins.take(PAGE, PAGE) {
+            self.present.store(0, Relaxed);
+            // SAFETY: loom checks that nobody uses the bytes now.
+            self.bytes.with_mut(|bytes| unsafe { *bytes += 1 });
+            pins.taken();
+        }
+    }
+
+    /// A call of a thread pins a part of the page, which the kernel then uses.
+    fn call(&self, pins: &Pins, thread: usize, how: Pinning) {
+        let mut call = pins.begin(Caller { owner: thread, thread, depth: 1, hint: 0 });
+        while !pins.add(&mut call, PAGE + 8, PAGE + 16) {
+            threads::yield_now();
+        }
+        if how != Pinning::WaitsForNothing {
+            pins.settle(&call, threads::yield_now);
+        }
+        // A touch brings the page in.
+        if self.present.load(Relaxed) == 0 {
+            self.present.store(1, Relaxed);
+        }
+        if how != Pinning::WaitsForNothing {
+            // SAFETY: loom checks that nobody writes the bytes now.
+            self.bytes.with(|bytes| unsafe { *bytes });
+        }
+        assert_eq!(self.present.load(Relaxed), 1, "a call has met an absent page");
+        let Pinning::ByWords(order) = how else { return pins.end(call) };
+        for word in pins.words(&call).expect("one slot is enough") {
+            // SAFETY: the words are those of a slot, which stays.
+            unsafe { (*(word as *const sync::AtomicUsize)).store(0, order) };
+        }
+    }
+}
+
+/// Calls pin a page and use it, while the pager takes pages away and puts them back.
+fn pin_and_take(calls: usize, times: usize, how: Pinning) {
+    let shared = Arc::new((Pins::new(1), Page::new()));
+    let begin = |thread: usize| {
+        let shared = shared.clone();
+        threads::spawn(move || shared.1.call(&shared.0, thread, how))
+    };
+    let others: Vec<_> = (2..=calls).map(begin).collect();
     let pager = threads::spawn({
         let shared = shared.clone();
-        move || {
-            let (pins, present) = &*shared;
-            if pins.take(page, page) {
-                present.store(0, Relaxed);
-                pins.taken();
-            }
-        }
+        move || (0..times).for_each(|_| shared.1.leave(&shared.0))
     });
-    let (pins, present) = &*shared;
-    let mut call = pins.begin(Caller { owner: 1, thread: 1, depth: 1, hint: 0 });
-    assert!(pins.add(&mut call, page + 8, page + 16));
-    if waits {
-        pins.settle(&call, threads::yield_now);
-    }
-    // A touch brings the page in.
-    if present.load(Relaxed) == 0 {
-        present.store(1, Relaxed);
-    }
-    assert_eq!(present.load(Relaxed), 1, "a call has met an absent page");
-    pins.end(call);
-    pager.join().unwrap();
+    shared.1.call(&shared.0, 1, how);
+    others.into_iter().chain([pager]).for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
 fn what_is_pinned_stays() {
-    explore(3, || pin_and_take(true));
+    explore(3, || pin_and_take(1, 1, Pinning::Right));
+    explore(3, || pin_and_take(1, 2, Pinning::Right));
+    explore(2, || pin_and_take(2, 1, Pinning::Right));
+    explore(3, || pin_and_take(1, 2, Pinning::ByWords(Ordering::Release)));
 }
 
 #[test]
 #[should_panic(expected = "a call has met an absent page")]
 fn canary_a_call_that_does_not_wait() {
-    explore(3, || pin_and_take(false));
+    explore(3, || pin_and_take(1, 1, Pinning::WaitsForNothing));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn canary_pins_that_end_before_the_call() {
+    explore(3, || pin_and_take(1, 1, Pinning::ByWords(Relaxed)));
+}
+
+/// A thread ends its call and then itself; another takes its slot, while a third one drops the pins
+/// of threads that have ended.
+#[test]
+fn pins_outlive_the_end_of_a_thread_that_had_the_slot_before() {
+    const ENDED: usize = 1;
+    explore(3, || {
+        let shared = Arc::new((Pins::new(1), loom::sync::atomic::AtomicUsize::new(0)));
+        let add = |pins: &Pins, thread: usize| {
+            let mut call = pins.begin(Caller { owner: 7, thread, depth: 1, hint: 0 });
+            assert!(pins.add(&mut call, PAGE, 2 * PAGE));
+            call
+        };
+        let call = add(&shared.0, ENDED);
+        let program = threads::spawn({
+            let shared = shared.clone();
+            move || {
+                let (pins, ended) = &*shared;
+                pins.end(call);
+                ended.store(1, Ordering::Release);
+                let next = add(pins, ENDED + 1);
+                let mut pinned = 0;
+                pins.each_within(0, usize::MAX, |from, to| pinned += to - from);
+                assert_eq!(pinned, PAGE, "a call has lost its pins");
+                pins.end(next);
+            }
+        });
+        let (pins, ended) = &*shared;
+        pins.forget_ended(|thread| thread == ENDED && ended.load(Relaxed) == 1);
+        program.join().unwrap();
+        // Pins that a thread has left behind are dropped.
+        add(pins, ENDED);
+        pins.forget_ended(|thread| thread == ENDED);
+        assert_eq!(pins.all_bytes(), 0);
+    });
+}
+
+/// Of two calls that pin at the same time, at least one sees the pins of both; and the pager sees
+/// the pins, or the call sees the room that the pager has left.
+#[test]
+fn calls_see_what_others_have_pinned_and_the_room() {
+    explore(3, || {
+        let pins = Arc::new(Pins::new(2));
+        let pin = |pins: &Pins, thread: usize| {
+            let mut call = pins.begin(Caller { owner: thread, thread, depth: 1, hint: thread - 1 });
+            assert!(pins.add(&mut call, thread * PAGE, (thread + 1) * PAGE));
+            (pins.all_bytes(), pins.room())
+        };
+        let other = threads::spawn({
+            let pins = pins.clone();
+            move || pin(&pins, 2)
+        });
+        let (own, _) = pin(&pins, 1);
+        let (others, _) = other.join().unwrap();
+        assert!(own == 2 * PAGE || others == 2 * PAGE, "neither call sees the other");
+    });
+    explore(3, || {
+        let pins = Arc::new(Pins::new(1));
+        let caller = threads::spawn({
+            let pins = pins.clone();
+            move || {
+                let mut call = pins.begin(Caller { owner: 1, thread: 1, depth: 1, hint: 0 });
+                assert!(pins.add(&mut call, PAGE, 2 * PAGE));
+                pins.all_bytes();
+                pins.room()
+            }
+        });
+        pins.set_room(3 * PAGE, PAGE);
+        let mut pinned = 0;
+        pins.each_within(0, usize::MAX, |from, to| pinned += to - from);
+        let room = caller.join().unwrap();
+        assert!(room == 3 * PAGE || pinned == PAGE, "the pager does not see the pins, nor the call the room");
+    });
 }
 
 #[test]

@@ -360,8 +360,16 @@ impl Pins {
     /// Drops the pins of threads that have ended. One thread at a time calls this function or
     /// [`forget`](Self::forget).
     pub fn forget_ended(&self, has_ended: impl Fn(usize) -> bool) {
-        // The thread's id is valid once there is a range.
-        self.drop_where(|slot| slot.count.load(Acquire) > 0 && has_ended(slot.thread.load(Relaxed)));
+        self.drop_where(|slot| {
+            // The thread's id is valid once there is a range.
+            let thread = || (slot.count.load(Acquire) > 0).then(|| slot.thread.load(Relaxed));
+            let seen = thread();
+            let is_over = seen.is_some_and(&has_ended);
+            // The thread may have ended its call as well, and another have taken the slot: that is
+            // seen now, since it was before the end, or has the other's id.
+            fence(Acquire);
+            is_over && thread() == seen
+        });
     }
 
     /// In the child of a fork, whose only thread has this `pthread_self` and now this id: the pins

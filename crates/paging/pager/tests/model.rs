@@ -308,8 +308,10 @@ fn blocks_are_split_where_most_of_their_pages_are_not_wanted() {
         let pages = arena.len / page_bytes();
         // SAFETY: the arena is this thread's own.
         (0..pages).for_each(|page| unsafe { at(page).write(page) });
-        for turn in 0..20_000 {
-            let page = if scattered { random.random_range(0..pages) } else { turn % pages };
+        for turn in 0..40_000 {
+            // One page of each block: with blocks of one page, all that is used would be in memory.
+            let block = random.random_range(0..pages / 4);
+            let page = if scattered { 4 * block + block % 4 } else { turn % pages };
             // SAFETY: as above.
             assert_eq!(unsafe { at(page).read() }, page);
         }

@@ -8,7 +8,7 @@ use terapage_pager::{Error, Options, Pager};
 use terapage_policy::belady::belady;
 use terapage_stats::Snapshot;
 use terapage_store::{FileStore, Store};
-use terapage_sys::memory;
+use terapage_sys::{census, memory};
 use terapage_trace::{Event, PageOut, Reader, Record, references};
 
 const BLOCK: usize = 4096;
@@ -232,6 +232,8 @@ fn a_trace_that_cannot_be_created_is_an_error_at_the_start() {
 
 /// Runs `work` in a child process, which then waits to be killed.
 fn child(work: impl FnOnce()) -> libc::pid_t {
+    // If another thread were just initialising the census, the child would wait for that for ever.
+    census::join();
     // SAFETY: the child uses only what it makes itself, and never returns.
     unsafe {
         let child = libc::fork();

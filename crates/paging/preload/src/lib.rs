@@ -41,6 +41,8 @@ pub use process::{adopted, hosted, setup::begin};
 #[cfg(target_env = "musl")]
 pub use space::arena::release;
 
+#[cfg(not(target_env = "musl"))]
+use hooks::zero_copy;
 use hooks::{advise, brk, caches, direct, heap, locked, malloc, maps, own_memory, remap, rights, shm};
 #[cfg(not(target_env = "musl"))]
 use process::{adopted, hosted};

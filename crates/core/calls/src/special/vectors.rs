@@ -1,7 +1,7 @@
 //! Arrays of buffers, sets of files, and masks of signals behind a pointer.
 
 use crate::Direction::{self, In, Out};
-use crate::step::{Step, Visit};
+use crate::step::{MOST, Step, Visit};
 
 /// `readv` and its kin.
 pub fn read(visit: &mut Visit) -> Step {
@@ -23,17 +23,24 @@ pub fn process_write(visit: &mut Visit) -> Step {
     process(visit, In, Out)
 }
 
-/// The second array lies here, and names memory of the other process, which may be this one.
+/// The second array lies here, and names memory of the other process, which may be this one. The
+/// kernel copies as many bytes as both arrays name, and touches no buffer if it refuses an array.
 fn process(visit: &mut Visit, here: Direction, there: Direction) -> Step {
-    visit.buffers(visit.long(1), visit.long(2), here)?;
-    let (array, count) = (visit.long(3), visit.long(4));
-    if visit.is_self(visit.int(0)) {
-        visit.buffers(array, count, there)
-    } else if count <= 1024 {
-        visit.reads(array, count * 16)
-    } else {
-        Ok(())
+    let arrays = [1, 3].map(|at| (visit.long(at), visit.long(at + 1)));
+    let mut len = if visit.long(5) == 0 { MOST } else { 0 };
+    for (array, count) in arrays {
+        if len > 0 {
+            len = len.min(visit.total(array, count)?);
+        }
     }
+    let [(own, own_count), (other, other_count)] = arrays;
+    if len > 0 {
+        visit.parts(own, own_count, len, here)?;
+        if visit.is_self(visit.int(0)) {
+            visit.parts(other, other_count, len, there)?;
+        }
+    }
+    Ok(())
 }
 
 /// `select`: three sets of bits, in whole words. The kernel takes no more files than the process

@@ -1,6 +1,7 @@
 //! Memory itself. Most of these name addresses, and touch nothing.
 
 use crate::Hook;
+use crate::Pieces::Vectors;
 use crate::row::Arg::{Both, In, Out};
 use crate::row::{AT, NONE, Row, SPECIAL, V, bytes, call, long};
 use crate::special::{memory, vectors};
@@ -40,9 +41,12 @@ pub const ROWS: &[Row] = &[
     call(448, 448, "process_mrelease", &[V, V]).waits(),
     call(453, 453, "map_shadow_stack", &[AT, V, V]),
     call(324, 283, "membarrier", &[V, V, V]),
-    call(310, 270, "process_vm_readv", &[V, SPECIAL, V, SPECIAL, V, V]).nested(vectors::process_read),
+    call(310, 270, "process_vm_readv", &[V, SPECIAL, V, SPECIAL, V, V])
+        .nested(vectors::process_read)
+        .in_pieces(Vectors(1, 3)),
     call(311, 271, "process_vm_writev", &[V, SPECIAL, V, SPECIAL, V, V])
         .nested(vectors::process_write)
+        .in_pieces(Vectors(1, 3))
         .hook(Hook::ProcessVmWritev),
     call(154, NONE, "modify_ldt", &[V, SPECIAL, V]).with(memory::modify_ldt),
 ];

@@ -11,6 +11,9 @@ const PROCESSORS: u32 = 4096;
 /// The command that sets a filter of system calls.
 const PR_SET_SECCOMP: u32 = 22;
 
+/// The request of a process that wants to be traced.
+const PTRACE_TRACEME: u32 = 0;
+
 pub const ROWS: &[Row] = &[
     call(56, 220, "clone", &[V, AT, SPECIAL, SPECIAL, SPECIAL])
         .with(processes::clone)
@@ -54,7 +57,10 @@ pub const ROWS: &[Row] = &[
         .host(Service::OwnFilter)
         .when(When::Is(0, PR_SET_SECCOMP)),
     call(158, NONE, "arch_prctl", &[V, SPECIAL]).with(prctl::arch),
-    call(101, 117, "ptrace", &[V, V, SPECIAL, SPECIAL]).nested(ptrace::visit),
+    call(101, 117, "ptrace", &[V, V, SPECIAL, SPECIAL])
+        .nested(ptrace::visit)
+        .host(Service::Trace)
+        .when(When::Is(0, PTRACE_TRACEME)),
     call(317, 277, "seccomp", &[V, V, SPECIAL]).nested(commands::seccomp).host(Service::OwnFilter),
     call(205, NONE, "set_thread_area", &[]),
     call(211, NONE, "get_thread_area", &[]),

@@ -94,6 +94,29 @@ fn arrays_come_before_what_they_name() {
 }
 
 #[test]
+fn of_two_arrays_the_shorter_one_says_how_much_is_copied() {
+    let arrays = words(&[0x5000, 3, 0x6000, 9, 0x7000, 5, 0x8000, usize::MAX >> 1]);
+    let call =
+        |own, others| seen("process_vm_writev", [7, START, own, START + 32, others, 0], arrays.clone());
+    let (_, ranges) = call(2, 1);
+    assert_eq!(ranges[2..], [(0x5000, 3, In, false), (0x6000, 2, In, false), (0x7000, 5, Out, false)]);
+    let (_, ranges) = call(1, 2);
+    assert_eq!(ranges[2..], [(0x5000, 3, In, false), (0x7000, 3, Out, false)]);
+    let (_, ranges) = call(2, 2);
+    assert_eq!(ranges[4..], [(0x7000, 5, Out, false), (0x8000, 7, Out, false)]);
+    // What the kernel refuses touches no buffer, nor does a call without bytes.
+    let refused = |arguments| seen("process_vm_readv", arguments, words(&[0x5000, 3, 0x6000, 1 << 63])).1;
+    let (both, first) = ((START, 32, In, false), (START, 16, In, false));
+    assert_eq!(refused([7, START, 2, START, 1, 0]), [both]);
+    assert_eq!(refused([7, START, 1, START, 2, 0]), [first, both]);
+    assert_eq!(refused([7, START, 1, START, 0, 0]), [first]);
+    assert_eq!(refused([7, START, 1, START, 1025, 0]), [first]);
+    assert_eq!(refused([7, START, 1025, START, 1, 0]), []);
+    assert_eq!(refused([7, START, 1, START, 1, 1]), []);
+    assert_eq!(refused([7, START, 1, START + 64, 1, 0]), [first, (START + 64, 16, In, false)]);
+}
+
+#[test]
 fn texts_go_on_to_their_ends() {
     let mut bytes = vec![b'x'; 10_000];
     bytes[8191] = 0;
@@ -170,6 +193,10 @@ fn rows_are_consistent() {
         assert!(!row.nested || row.pointers() != 0, "{}", row.name);
         if let Pieces::Bytes(buffer) | Pieces::Vector(buffer) = row.pieces {
             assert_eq!(row.pointers() & 1 << buffer, 1 << buffer, "{}", row.name);
+        }
+        if let Pieces::Vectors(own, other) = row.pieces {
+            let both = 1 << own | 1 << other;
+            assert!(row.nested && row.pointers() & both == both, "{}", row.name);
         }
     }
     assert_eq!(crate::pointers(number("read")), Some(0b10));

@@ -25,6 +25,7 @@
 //! traces.
 
 use super::Replacement;
+use super::waiting::Waiting;
 use crate::list::Lists;
 use crate::sparse::Sparse;
 use std::ops::Range;
@@ -61,7 +62,7 @@ const OLD_PERCENT: usize = 30;
 /// The newcomers' share of the frames at the start, in per cent.
 const NEW_START: usize = 25;
 /// The least share.
-const NEW_MIN: usize = 5;
+const NEW_MIN: usize = 1;
 /// The greatest share.
 const NEW_MAX: usize = 90;
 /// The number of extents that stay in each younger part, and of each kind, while there are others.
@@ -126,6 +127,8 @@ pub struct Auto {
     frames: usize,
     /// If more newcomers than this are in memory, they are the victims.
     new_share: usize,
+    /// What newcomers need so that what was read for streams is still there at its first use.
+    waiting: Waiting,
     watched: usize,
     inserted: u64,
     random: u64,
@@ -160,6 +163,7 @@ impl Auto {
             shift: extent.trailing_zeros(),
             frames,
             new_share: share(frames, NEW_START),
+            waiting: Waiting::new(frames),
             watched: 0,
             inserted: 0,
             paid: frames,
@@ -311,12 +315,17 @@ impl Auto {
         }
     }
 
+    /// The newcomers' least share.
+    fn least(&self) -> usize {
+        self.waiting.least().max(share(self.frames, NEW_MIN))
+    }
+
     /// Blocks that left from list `left` are needed after all: their kind gets more frames.
     fn regret(&mut self, left: u8) {
         let step = STEP.max((1 << self.shift) / STEP_PART);
         self.new_share = match left {
             NEW => (self.new_share + step).min(share(self.frames, NEW_MAX)),
-            _ => self.new_share.saturating_sub(step).max(share(self.frames, NEW_MIN)),
+            _ => self.new_share.saturating_sub(step).max(self.least()),
         };
     }
 
@@ -360,12 +369,13 @@ impl Auto {
         if left == 0 || self.inserted - gone_at > REMEMBERED * self.frames as u64 {
             return false;
         }
+        self.waiting.returns(self.inserted, 1 << self.shift);
         if present == 0 {
             self.distance = (self.inserted - came_at).max(self.distance - self.distance / 64);
         }
         if present != 0 || self.kept_are_used() {
             // Blocks that were read ahead wait among the newcomers for their first use.
-            let least = share(self.frames, NEW_MIN).min(AHEAD);
+            let least = share(self.frames, NEW_MIN).min(AHEAD).max(self.waiting.least());
             self.new_share = self.new_share.saturating_sub(1 << self.shift).max(least);
             return self.may_keep();
         }
@@ -379,6 +389,7 @@ impl Replacement for Auto {
         let (extent, bit) = self.place(block);
         self.inserted += 1;
         self.paid = (self.paid + 1).min(self.frames);
+        self.new_share = self.waiting.comes(block, self.inserted, self.new_share, 1 << self.shift);
         let keep = self.returned(extent);
         let list = self.unlist(extent);
         let came = &mut self.extents[extent];
@@ -442,6 +453,14 @@ impl Replacement for Auto {
         self.age();
     }
 
+    fn streamed(&mut self) {
+        self.waiting.used(self.inserted, 1 << self.shift);
+    }
+
+    fn unused(&mut self, block: u32) {
+        self.waiting.left(block, self.inserted);
+    }
+
     fn watch(&mut self) -> Option<u32> {
         while let Some(block) = self.to_watch.pop() {
             let (extent, bit) = self.place(block);
@@ -458,6 +477,7 @@ impl Replacement for Auto {
         self.unwatch(extent, bit);
         if matches!(self.lists.of(extent), KEPT | KEPT_OLD) {
             self.seen_at = self.inserted;
+            self.waiting.kept_used(self.inserted - self.extents[extent].used_at);
         }
         self.keep(extent, 0);
         self.age();
@@ -513,6 +533,7 @@ impl Replacement for Auto {
         let part = self.new_share as u128 * frames as u128 / self.frames.max(1) as u128;
         self.frames = frames;
         self.new_share = (part as usize).clamp(share(frames, NEW_MIN), share(frames, NEW_MAX));
+        self.waiting.resize(frames);
         self.paid = self.paid.min(frames);
         self.credit = self.credit.min(frames / 8);
     }

@@ -6,7 +6,7 @@
 //!
 //! [exit]: open
 
-use crate::guard::{ON_STACK, Record};
+use crate::guard::{Interrupted, ON_STACK, Record};
 use crate::own_stack::{DATA, Execution};
 use crate::raw::raw;
 use crate::{place, trap};
@@ -17,6 +17,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_sys::hosting::GATE;
 use terapage_sys::machine::publish;
 use terapage_sys::page_bytes;
+
+/// In the processor's state: how the last branch was made (BTYPE). It stays set at a call that is a
+/// branch's target. If the thread continued from that state in code that accepts only marked
+/// targets of branches (BTI), as that of Debian's libraries, the processor would stop it.
+const BRANCHED: u64 = 3 << 10;
 
 /// The machine of executables, as their headers name it.
 pub const ELF_MACHINE: usize = 183;
@@ -145,6 +150,7 @@ impl Context {
     /// takes some values (-512, -513) for those of a call that must be made again.
     pub fn settle(&mut self, place: usize) {
         self.pc = place;
+        self.state &= !BRANCHED;
     }
 
     /// Lets the thread make its call, which has this number, again.
@@ -166,17 +172,20 @@ impl Context {
     /// After the call of a record.
     pub fn leave(&mut self, record: &Record) {
         self.restore(&record.saved);
-        (self.pc, self.sp) = (record.place, record.depth);
+        self.settle(record.place);
+        self.sp = record.depth;
     }
 
-    /// Lets the thread make a call in [`make`], with its stack pointer at a [`Frame`].
+    /// Lets the thread make a call in [`make`](terapage_own_make), with its stack pointer at a
+    /// [`Frame`].
     pub fn enter_frame(&mut self, at: usize, number: i64, arguments: [usize; 6]) {
-        self.pc = make as *const () as usize;
+        self.pc = of(terapage_own_make);
         self.sp = at;
         self.set_call(number, arguments);
     }
 
-    /// If the thread has made a call in [`make`]: lets it continue in the program, with the answer.
+    /// If the thread has made a call in [`make`](terapage_own_make): lets it continue in the
+    /// program, with the answer.
     ///
     /// # Safety
     /// The kernel has made the context.
@@ -213,18 +222,56 @@ impl Context {
         self.pc == exit() + AFTER_RECORD + CALL_BYTES
     }
 
-    /// The record whose call the thread was about to make when it was interrupted, or whose call
-    /// the kernel would have begun again.
+    /// Whether the thread comes back from a failed exec.
+    pub fn has_failed(&self) -> bool {
+        self.pc == exit() + AFTER_EXEC + CALL_BYTES
+    }
+
+    /// If the thread was interrupted while it made a call of a record.
     ///
     /// # Safety
     /// The kernel has made the context.
-    pub unsafe fn interrupted(&self) -> Option<*mut Record> {
-        let of = |code: unsafe extern "C" fn()| code as *const () as usize;
-        let made = of(terapage_guard_made);
-        let is_there =
-            (of(terapage_guard_make)..made).contains(&self.pc) || self.pc == GATE && self.x[30] == made;
-        is_there.then_some(self.x[9] as *mut Record)
+    pub unsafe fn interrupted(&self) -> Option<Interrupted> {
+        const MADE: usize = GATE + CALL_BYTES;
+        let (make, made) = (of(terapage_guard_make), of(terapage_guard_made));
+        let (record, answer) = (self.x[9] as *mut Record, self.x[0] as isize);
+        match self.pc {
+            at if (make..made).contains(&at) => Some(Interrupted::Before(record)),
+            GATE if self.x[30] == made => Some(Interrupted::Before(record)),
+            MADE if self.x[30] == made => Some(Interrupted::Made(record, answer)),
+            // Until the answer is in the record.
+            at if at == made || at == made + CALL_BYTES => Some(Interrupted::Made(record, answer)),
+            _ => None,
+        }
     }
+
+    /// If the thread was interrupted in [`make`](terapage_own_make): puts it back to its call, to
+    /// make it again, or behind the call, if that was made.
+    ///
+    /// # Safety
+    /// The kernel has made the context.
+    pub unsafe fn finish(&mut self) {
+        let (make, made, ends) = (of(terapage_own_make), of(terapage_own_made), of(terapage_own_ends));
+        if !(make..ends).contains(&self.pc) && self.pc != exit() {
+            return;
+        }
+        // SAFETY: the frame lies there as long as the thread is in that code.
+        let frame = unsafe { &*(self.sp as *const Frame) };
+        let (at, answer) = (self.pc, self.x[0] as isize);
+        self.restore(&frame.saved);
+        (self.pc, self.sp) = (frame.place, frame.depth);
+        if at < made && at >= make {
+            // The number of the call was among the registers.
+            self.pc -= CALL_BYTES;
+        } else {
+            self.answer(if at == made { answer } else { frame.answer });
+        }
+    }
+}
+
+/// The address of code.
+fn of(code: unsafe extern "C" fn()) -> usize {
+    code as *const () as usize
 }
 
 /// The arguments of `clone` in one order on all processors: flags, stack, parent's word, child's
@@ -438,11 +485,20 @@ pub unsafe fn begin(to: usize, from: usize, words: usize, entry: usize) -> ! {
     }
 }
 
-/// The code at the exit: for [`make`], and [behind it](AFTER_RECORD) for records. Each is a system
-/// call, after which the thread never continues.
-const EXIT: [u32; 4] = [0xd400_0001, 0, 0xd400_0001, 0];
+/// The code at the exit: for [`make`](terapage_own_make), and behind it for
+/// [records](AFTER_RECORD) and [failed execs](AFTER_EXEC). Each is a system call, after which the
+/// thread never continues.
+const EXIT: [u32; 6] = [0xd400_0001, 0, 0xd400_0001, 0, 0xd400_0001, 0];
 /// Where the exit of records is.
 const AFTER_RECORD: usize = 8;
+/// Where that of failed execs is. The program's own call cannot be made again: no branch may go
+/// there if its code accepts only marked targets.
+const AFTER_EXEC: usize = 16;
+
+/// Where a thread continues after a failed exec.
+pub fn after_exec(_call: usize) -> usize {
+    exit() + AFTER_EXEC
+}
 
 /// The address of the exit.
 static EXIT_AT: AtomicUsize = AtomicUsize::new(0);
@@ -462,7 +518,7 @@ pub fn open() -> bool {
         if raw!(libc::SYS_mmap, at, len, rights, flags, -1_isize, 0) != at as isize {
             return false;
         }
-        (at as *mut [u32; 4]).write(EXIT);
+        (at as *mut [u32; EXIT.len()]).write(EXIT);
         publish(at);
         EXIT_AT.store(at, Relaxed);
         raw!(libc::SYS_mprotect, at, len, run) == 0
@@ -475,7 +531,8 @@ pub fn code_in_area() -> Option<Range<usize>> {
     (at != 0).then_some(at..at + size_of_val(&EXIT))
 }
 
-/// What lies on a thread's stack while the thread makes a call in [`make`], which knows the layout.
+/// What lies on a thread's stack while the thread makes a call in [`make`](terapage_own_make),
+/// which knows the layout.
 #[repr(C)]
 pub struct Frame {
     answer: isize,
@@ -497,25 +554,38 @@ impl Frame {
     }
 }
 
-/// Makes the call, and goes to the exit. The kernel may repeat the call after a handler: its
-/// registers still have the same values.
-#[unsafe(naked)]
-unsafe extern "C" fn make() {
-    naked_asm!(
-        // If there is no room for it, there is no call.
-        "str xzr, [sp, #{answer}]",
-        "svc #0",
-        "str x0, [sp, #{answer}]",
-        "ldr x9, [sp, #{after}]",
-        // If it were made, it would do nothing.
-        "mov x0, #-1",
-        "mov x1, #0",
-        "mov x8, #{number}",
-        "br x9",
-        answer = const offset_of!(Frame, answer),
-        after = const offset_of!(Frame, after),
-        number = const libc::SYS_munmap,
-    )
+// `make` makes the call, and goes to the exit. The kernel may repeat the call after a handler: its
+// registers still have the same values.
+global_asm!(
+    ".globl terapage_own_make",
+    ".hidden terapage_own_make",
+    ".globl terapage_own_made",
+    ".hidden terapage_own_made",
+    ".globl terapage_own_ends",
+    ".hidden terapage_own_ends",
+    ".p2align 4",
+    "terapage_own_make:",
+    // If there is no room for it, there is no call.
+    "str xzr, [sp, #{answer}]",
+    "svc #0",
+    "terapage_own_made:",
+    "str x0, [sp, #{answer}]",
+    "ldr x9, [sp, #{after}]",
+    // If it were made, it would do nothing.
+    "mov x0, #-1",
+    "mov x1, #0",
+    "mov x8, #{number}",
+    "br x9",
+    "terapage_own_ends:",
+    answer = const offset_of!(Frame, answer),
+    after = const offset_of!(Frame, after),
+    number = const libc::SYS_munmap,
+);
+
+unsafe extern "C" {
+    fn terapage_own_make();
+    fn terapage_own_made();
+    fn terapage_own_ends();
 }
 
 /// In the third argument of an exec: a failed exec of [`execute`] comes back to the handler. No

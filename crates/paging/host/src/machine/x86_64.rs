@@ -1,6 +1,6 @@
 //! x86-64.
 
-use crate::guard::{FREE, ON_STACK, Record};
+use crate::guard::{FREE, Interrupted, ON_STACK, Record};
 use crate::own_stack::{DATA, Execution};
 use crate::raw::raw;
 use std::arch::{asm, global_asm, naked_asm};
@@ -142,16 +142,17 @@ impl Context {
         (self.rip, self.rsp, self.rcx) = (record.place, record.depth, record.place);
     }
 
-    /// Lets the thread make a call in [`make`], with its stack pointer at a [`Frame`].
+    /// Lets the thread make a call in [`make`](terapage_own_make), with its stack pointer at a
+    /// [`Frame`].
     pub fn enter_frame(&mut self, at: usize, number: i64, arguments: [usize; 6]) {
         self.rcx = self.rip;
-        self.rip = make as *const () as usize;
+        self.rip = of(terapage_own_make);
         self.rsp = at;
         self.rax = number as usize;
         self.set_arguments(arguments);
     }
 
-    /// [`make`] has let the thread continue in the program.
+    /// [`make`](terapage_own_make) has let the thread continue in the program.
     ///
     /// # Safety
     /// None: nothing is done.
@@ -182,26 +183,69 @@ impl Context {
         self.rip == terapage_guard_trapped as *const () as usize
     }
 
-    /// The record whose call the thread was about to make when it was interrupted, or whose call
-    /// the kernel would have begun again.
+    /// Whether the thread comes back from a failed exec elsewhere than at its own call.
+    pub fn has_failed(&self) -> bool {
+        false
+    }
+
+    /// If the thread was interrupted while it made a call of a record.
     ///
     /// # Safety
     /// The kernel has made the context.
-    pub unsafe fn interrupted(&self) -> Option<*mut Record> {
-        let of = |code: unsafe extern "C" fn()| code as *const () as usize;
+    pub unsafe fn interrupted(&self) -> Option<Interrupted> {
+        const MADE: usize = GATE + CALL_BYTES;
         let (make, made) = (of(terapage_guard_make), of(terapage_guard_made));
+        let (unpin, left) = (of(terapage_guard_unpin), of(terapage_guard_left));
         // SAFETY: the stack has there what `terapage_guard_make` has put there.
-        let record = unsafe {
-            let word = |index: usize| *(self.rsp as *const usize).add(index);
-            match self.rip {
-                at if at == make => self.rcx,
-                at if (make..made).contains(&at) => word(0),
-                GATE if word(0) == made => word(1),
-                _ => return None,
-            }
-        };
-        Some(record as *mut Record)
+        let word = |index: usize| unsafe { *(self.rsp as *const usize).add(index) };
+        let is_before = |at: usize| Some(Interrupted::Before(at as *mut Record));
+        let is_made = |at: usize| Some(Interrupted::Made(at as *mut Record, self.rax as isize));
+        match self.rip {
+            at if at == make => is_before(self.rcx),
+            at if (make..made).contains(&at) => is_before(word(0)),
+            GATE if word(0) == made => is_before(word(1)),
+            MADE if word(0) == made => is_made(word(1)),
+            at if at == made => is_made(word(0)),
+            at if (made..unpin).contains(&at) || (unpin..left).contains(&at) => is_made(self.rcx),
+            _ => None,
+        }
     }
+
+    /// If the thread was interrupted in [`make`](terapage_own_make): puts it back to its call, to
+    /// make it again, or behind the call, if that was made. And if it was interrupted on its last
+    /// steps back into the program, puts it there.
+    ///
+    /// # Safety
+    /// The kernel has made the context.
+    pub unsafe fn finish(&mut self) {
+        let (make, made, back) = (of(terapage_own_make), of(terapage_own_made), of(terapage_own_back));
+        let (left, trap) = (of(terapage_guard_left), of(terapage_guard_trap));
+        if (make..back).contains(&self.rip) {
+            // SAFETY: the frame lies there as long as the thread is in that code.
+            let frame = unsafe { &*(self.rsp as *const Frame) };
+            let is_made = self.rip >= made;
+            let place = if self.rip == make { self.rcx } else { frame.place };
+            (self.rip, self.rsp, self.rcx) = (place, frame.depth, place);
+            self.set_arguments(frame.saved);
+            if !is_made {
+                self.repeat(self.rax as i64);
+            }
+        } else if self.rip == back {
+            self.rip = self.rcx;
+        } else if (left..trap).contains(&self.rip) {
+            (self.rip, self.rcx) = (self.r11, self.r11);
+        }
+    }
+}
+
+/// The address of code.
+fn of(code: unsafe extern "C" fn()) -> usize {
+    code as *const () as usize
+}
+
+/// Where a thread continues after a failed exec: it makes its own call again.
+pub fn after_exec(call: usize) -> usize {
+    call
 }
 
 /// The arguments of `clone` in one order on all processors: flags, stack, parent's word, child's
@@ -441,7 +485,8 @@ pub fn code_in_area() -> Option<Range<usize>> {
     None
 }
 
-/// What lies on a thread's stack while the thread makes a call in [`make`], which knows the layout.
+/// What lies on a thread's stack while the thread makes a call in [`make`](terapage_own_make),
+/// which knows the layout.
 #[repr(C)]
 pub struct Frame {
     /// Where the program continues, and with which stack pointer and arguments.
@@ -459,24 +504,37 @@ impl Frame {
     }
 }
 
-/// Makes the call, and continues in the program. As in the kernel's own return from a call, rcx and
-/// r11 are changed, and no other register and no flag. The kernel may repeat the call after a
-/// handler: its registers still have the same values.
-#[unsafe(naked)]
-unsafe extern "C" fn make() {
-    naked_asm!(
-        "mov [rsp], rcx",
-        "syscall",
-        "mov rdi, [rsp + 16]",
-        "mov rsi, [rsp + 24]",
-        "mov rdx, [rsp + 32]",
-        "mov r10, [rsp + 40]",
-        "mov r8, [rsp + 48]",
-        "mov r9, [rsp + 56]",
-        "mov rcx, [rsp]",
-        "mov rsp, [rsp + 8]",
-        "jmp rcx",
-    )
+// `make` makes the call, and continues in the program. As in the kernel's own return from a call,
+// rcx and r11 are changed, and no other register and no flag. The kernel may repeat the call after
+// a handler: its registers still have the same values.
+global_asm!(
+    ".globl terapage_own_make",
+    ".hidden terapage_own_make",
+    ".globl terapage_own_made",
+    ".hidden terapage_own_made",
+    ".globl terapage_own_back",
+    ".hidden terapage_own_back",
+    ".p2align 4",
+    "terapage_own_make:",
+    "mov [rsp], rcx",
+    "syscall",
+    "terapage_own_made:",
+    "mov rdi, [rsp + 16]",
+    "mov rsi, [rsp + 24]",
+    "mov rdx, [rsp + 32]",
+    "mov r10, [rsp + 40]",
+    "mov r8, [rsp + 48]",
+    "mov r9, [rsp + 56]",
+    "mov rcx, [rsp]",
+    "mov rsp, [rsp + 8]",
+    "terapage_own_back:",
+    "jmp rcx",
+);
+
+unsafe extern "C" {
+    fn terapage_own_make();
+    fn terapage_own_made();
+    fn terapage_own_back();
 }
 
 /// In the third argument of an exec: a failed exec of [`execute`] comes back to the handler. No
@@ -518,6 +576,8 @@ global_asm!(
     ".globl terapage_guard_unpin",
     ".globl terapage_guard_made",
     ".hidden terapage_guard_made",
+    ".hidden terapage_guard_left",
+    ".globl terapage_guard_left",
     ".hidden terapage_guard_trap",
     ".globl terapage_guard_trap",
     ".hidden terapage_guard_trapped",
@@ -546,6 +606,7 @@ global_asm!(
     "mov r11, [rcx + {place}]",
     "mov rsp, [rcx + {depth}]",
     "mov qword ptr [rcx + {used}], {free}",
+    "terapage_guard_left:",
     "mov rcx, r11",
     "jmp rcx",
     ".p2align 4",
@@ -576,6 +637,7 @@ unsafe extern "C" {
     fn terapage_guard_make();
     fn terapage_guard_made();
     fn terapage_guard_unpin();
+    fn terapage_guard_left();
     fn terapage_guard_trap();
     fn terapage_guard_trapped();
 }

@@ -530,7 +530,7 @@ impl Engine {
             State::Mapped => {
                 // The block came in while this fault was on its way; a write protection may remain.
                 if !self.mover.page_present(fault.at) {
-                    if self.end_trial(block, true) {
+                    if self.touch_open_trial(block, fault.at) {
                         self.minor_wait_ends();
                         return;
                     }

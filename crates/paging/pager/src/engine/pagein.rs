@@ -123,6 +123,7 @@ impl Engine {
         self.frames.target.touched();
         self.install(&[block]);
         self.minor_wait_ends();
+        self.rescued_in_trial(block, at);
         self.note_minor_fault(block);
         self.policy.rescue(block);
         self.put_back_neighbours(block);

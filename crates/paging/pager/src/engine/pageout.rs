@@ -80,7 +80,7 @@ impl Engine {
         }
         for _ in 0..pace::WATCH_BATCH {
             let Some(block) = self.policy.watch() else { return };
-            self.end_trial(block, false);
+            self.end_trial(block);
             if self.table.state(block) != State::Mapped {
                 continue;
             }
@@ -117,7 +117,7 @@ impl Engine {
             return;
         }
         for &block in victims {
-            self.end_trial(block, false);
+            self.leaves_in_trial(block);
         }
         let mut departures = Vec::with_capacity(victims.len());
         let mut rest = victims;
@@ -208,6 +208,7 @@ impl Engine {
         }
         if marker {
             self.ahead.policy.outcome(0, 1);
+            self.policy.unused(block);
             Counters::add(&self.counters.prefetch_wasted_runs, 1);
         }
     }

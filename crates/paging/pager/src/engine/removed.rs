@@ -24,7 +24,7 @@ impl Engine {
                 self.settle(block, block + 1);
                 continue;
             }
-            self.end_trial(block, false);
+            self.end_trial(block);
             match self.table.state(block) {
                 State::Mapped | State::Zero | State::Loose => {}
                 _ if from == start && to >= end => {

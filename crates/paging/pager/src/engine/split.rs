@@ -29,7 +29,9 @@ pub(crate) fn may_ever(options: &Options, store: &dyn Store) -> bool {
 impl Engine {
     /// Splits blocks if that is due and possible.
     pub(crate) fn see_to_splitting(&mut self) {
-        if !self.trials.are_off() && (self.trials.splitting.is_shown() || self.learnt_to_split()) {
+        let is_due =
+            !self.trials.are_off() && (self.trials.splitting.judge(&self.io.disk) || self.learnt_to_split());
+        if is_due {
             self.split().ok();
         }
     }

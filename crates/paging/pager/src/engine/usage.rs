@@ -15,8 +15,9 @@ use terapage_stats::{RegionCounters, RegionTable};
 /// Bytes of bookkeeping for a block in use: in the table, in the policy's lists, and in the notes
 /// on threads' turns.
 const BOOKS: usize = size_of::<Entry>() + 12 + 1;
-/// Additional bytes for a block that can be split.
-const BOOKS_OF_PARTS: usize = size_of::<Parts>() + size_of::<u16>();
+/// Additional bytes for a block that can be split: the hashes of its pages, and its part of the
+/// notes on trials.
+const BOOKS_OF_PARTS: usize = size_of::<Parts>() + 1;
 
 /// A part with a name, and the number of its counters.
 struct Named {

@@ -9,7 +9,8 @@
 //! before the call is made. If it comes when the call has had its effect, or a part of it, the
 //! library's handler sees that, and lets the call end.
 //!
-//! Older glibc lets its handler end a thread at any place while such a call is made.
+//! Older glibc lets its handler end a thread at any place while such a call is made, and unwinds
+//! the stack from there.
 
 use super::machine;
 use super::trap::Action;
@@ -83,7 +84,8 @@ unsafe extern "C" fn on_cancel(signal: c_int, what: *mut siginfo_t, context: *mu
     unsafe {
         let handler: unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
             std::mem::transmute(HANDLER.load(Relaxed));
-        let given = &*context.cast::<ucontext_t>();
+        let given = &mut *context.cast::<ucontext_t>();
+        machine::settle(&mut given.uc_mcontext);
         let place = machine::site(&given.uc_mcontext).map(|site| (*site).place);
         if place.is_none() {
             CAME.with(|came| came.set(1));

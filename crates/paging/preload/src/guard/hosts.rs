@@ -4,7 +4,7 @@
 
 use super::pieces::{self, BUFFERS, FOURTHS, File, Header, SMALLEST};
 use super::trap::{self, Limit, MOST_FOURTHS};
-use super::{copy, gate, is_active, is_on, pins};
+use super::{copy, gate, is_active, is_on, pins, vectors};
 use crate::arena::ARENA;
 use crate::{adopted, locked, setup, statics};
 use libc::{c_int, c_long, iovec};
@@ -18,6 +18,7 @@ const WHOLE: usize = 0;
 const BYTES: usize = 1;
 const VECTOR: usize = 2;
 const MESSAGE: usize = 3;
+const VECTORS: usize = 4;
 /// Added if the call reads from a stream: then one piece is enough.
 const ONE_PIECE: usize = 8;
 
@@ -114,6 +115,7 @@ fn way(number: c_long, given: &[usize; 6], most: usize) -> usize {
             Pieces::Vector(at) => {
                 (VECTOR, pieces::total(given[usize::from(at)], given[usize::from(at) + 1]) > most)
             }
+            Pieces::Vectors(..) => return if vectors::is_long(given, most) { VECTORS } else { WHOLE },
             Pieces::Whole => return WHOLE,
         },
     };
@@ -134,6 +136,13 @@ fn begin_piece(pins: &Pins, call: &mut GuardedCall) -> isize {
     let mut most = pieces::piece_bytes();
     let held = loop {
         call.arguments = call.given;
+        if call.way == VECTORS && call.done == 0 {
+            // SAFETY: nothing is copied, and the arguments lie on this stack, which is not paged.
+            let make = |arguments| unsafe { gate::call(call.number, arguments) };
+            if let Some(error) = vectors::refusal(&call.given, make) {
+                return error;
+            }
+        }
         if call.way != WHOLE {
             divide(call, most);
             if call.len == 0 && call.done > 0 {
@@ -193,6 +202,19 @@ fn divide(call: &mut GuardedCall, most: usize) {
             let (count, len) = buffers(call, call.given[at], call.given[at + 1], most);
             call.len = len;
             (call.arguments[at], call.arguments[at + 1]) = (call.buffers.as_ptr() as usize, count);
+        }
+        Pieces::Vectors(own, other) => {
+            let piece = vectors::piece(&call.given, call.done, most);
+            let all = piece.own.iter().chain(&piece.other);
+            for (place, buffer) in call.buffers.iter_mut().zip(all) {
+                *place = [buffer.iov_base as usize, buffer.iov_len];
+            }
+            for (at, first, count) in [(own, 0, piece.counts[0]), (other, vectors::BUFFERS, piece.counts[1])]
+            {
+                let place = call.buffers[first..].as_ptr() as usize;
+                call.arguments[usize::from(at)..][..2].copy_from_slice(&[place, count]);
+            }
+            call.len = piece.len;
         }
         Pieces::Whole => {}
     }

@@ -20,7 +20,10 @@ mod layout;
 mod machine;
 mod masks;
 mod pieces;
+#[cfg(not(target_env = "musl"))]
+mod tracing;
 mod trap;
+mod vectors;
 
 pub use copy::is_paged;
 #[cfg(target_env = "musl")]
@@ -220,6 +223,25 @@ pub unsafe fn transfer(number: c_long, arguments: [usize; 6]) -> ssize_t {
         }
         answer
     }
+}
+
+/// Executes a program without a trap: a tracer that changes calls takes a trapped exec for a
+/// successful one. It returns -1 with `errno` if the program goes on.
+///
+/// # Safety
+/// The same as for the system call.
+#[inline(never)]
+pub unsafe fn execute(number: c_long, arguments: [usize; 6]) -> c_int {
+    let [a, b, c, d, e, f] = arguments;
+    if !is_active() {
+        // SAFETY: the caller answers for the call.
+        return unsafe { libc::syscall(number, a, b, c, d, e, f) as c_int };
+    }
+    let depth = &raw const a as usize;
+    // SAFETY: as above.
+    let answer = unsafe { trap::execute(number, arguments, depth, 0) };
+    crate::set_errno(-answer as c_int);
+    -1
 }
 
 /// In the child of a fork, which has one thread.

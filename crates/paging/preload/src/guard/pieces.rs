@@ -3,7 +3,7 @@
 //! they may return less. Sockets that keep messages apart get the whole.
 
 use super::trap::{Limit, Origin};
-use super::{copy, trap};
+use super::{copy, trap, vectors};
 use crate::{direct, paged, setup};
 use libc::{c_long, iovec};
 use terapage_calls::{Direction, Pieces, Range};
@@ -129,7 +129,7 @@ fn named_from(start: usize, number: c_long, arguments: &[usize; 6]) -> Option<Ra
     let len = match terapage_calls::pieces(number as usize) {
         Pieces::Bytes(at) => arguments[usize::from(at) + 1],
         Pieces::Vector(at) => total(arguments[usize::from(at)], arguments[usize::from(at) + 1]),
-        Pieces::Whole => 0,
+        Pieces::Whole | Pieces::Vectors(..) => 0,
     };
     let len = len.min(start.wrapping_neg());
     (len > 0).then_some(Range { start, len, direction: Direction::InOut, kept: false })
@@ -145,13 +145,19 @@ pub unsafe fn serve(pins: &Pins, origin: Origin, number: c_long, arguments: [usi
         match number {
             libc::SYS_sendmsg | libc::SYS_recvmsg => message(pins, origin, number, arguments),
             libc::SYS_vmsplice => splice(pins, origin, arguments),
+            libc::SYS_process_vm_readv | libc::SYS_process_vm_writev => {
+                vectors::transfer(pins, origin, number, arguments)
+            }
             _ => transfer(pins, origin, number, arguments),
         }
     }
 }
 
 /// Makes a call for a piece of at most `most` bytes. `None` if the piece must be smaller.
-unsafe fn make(
+///
+/// # Safety
+/// The same as for the system call.
+pub(super) unsafe fn make(
     pins: &Pins,
     origin: Origin,
     number: c_long,
@@ -176,8 +182,10 @@ unsafe fn transfer(pins: &Pins, mut origin: Origin, number: c_long, arguments: [
     let (at, is_vector) = match terapage_calls::pieces(number as usize) {
         Pieces::Bytes(at) => (usize::from(at), false),
         Pieces::Vector(at) => (usize::from(at), true),
-        // SAFETY: the caller answers for the call.
-        Pieces::Whole => return unsafe { trap::whole(pins, origin, number, arguments) },
+        Pieces::Whole | Pieces::Vectors(..) => {
+            // SAFETY: the caller answers for the call.
+            return unsafe { trap::whole(pins, origin, number, arguments) };
+        }
     };
     let len = if is_vector { total(arguments[at], arguments[at + 1]) } else { arguments[at + 1] };
     if len <= most
@@ -317,7 +325,7 @@ pub(super) fn plain<T>(at: usize) -> Option<T> {
 }
 
 /// A buffer of the program's array.
-fn buffer(vector: usize, index: usize) -> Option<iovec> {
+pub(super) fn buffer(vector: usize, index: usize) -> Option<iovec> {
     plain(vector.checked_add(index.checked_mul(size_of::<iovec>())?)?)
 }
 

@@ -7,7 +7,7 @@
 use super::filter::MARK;
 use super::{cancel, copy, gate, is_on, layout, machine, masks, pieces, pins};
 use crate::arena::ARENA;
-use crate::{adopted, locked, paged, private, setup, statics};
+use crate::{adopted, exit, locked, paged, private, setup, statics};
 use libc::{c_int, c_long, c_void, siginfo_t, ucontext_t};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -101,20 +101,28 @@ unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut 
                 0 => masks::stack(&mut (*context).uc_stack, arguments, depth),
                 error => error,
             },
-            libc::SYS_execve | libc::SYS_execveat => {
-                let higher = layout::limit_stack();
-                let answer = call(number, arguments, depth, place);
-                // The program goes on.
-                if let Some(higher) = &higher {
-                    layout::set_stack(higher);
-                }
-                answer
-            }
+            libc::SYS_execve | libc::SYS_execveat => execute(number, arguments, depth, place),
             _ => call(number, arguments, depth, place),
         };
         *libc::__errno_location() = errno;
         machine::answer(&mut (*context).uc_mcontext, answer, (*trapped).place);
     }
+}
+
+/// Makes an exec as [`call`] does. It returns if the program goes on.
+///
+/// # Safety
+/// The same as for the system call.
+pub unsafe fn execute(number: c_long, arguments: [usize; 6], depth: usize, place: usize) -> isize {
+    #[cfg(not(target_env = "musl"))]
+    super::tracing::executes(number, arguments);
+    let higher = layout::limit_stack();
+    // SAFETY: the caller answers for the call.
+    let answer = unsafe { call(number, arguments, depth, place) };
+    if let Some(higher) = &higher {
+        layout::set_stack(higher);
+    }
+    answer
 }
 
 thread_local! {
@@ -362,8 +370,13 @@ impl Memory for Touched<'_> {
         copy::read(at, into)
     }
 
+    /// The number of each thread means the process, and a child of `vfork` means its parent's
+    /// memory by both their numbers.
     fn is_self(&mut self, pid: i32) -> bool {
-        pid as u32 == std::process::id() || pid as u32 == thread::id()
+        let owner = exit::owner() as usize;
+        // SAFETY: no signal is sent.
+        let has_thread = || unsafe { gate::call(libc::SYS_tgkill, [owner, pid as usize, 0, 0, 0, 0]) == 0 };
+        [std::process::id(), thread::id()].contains(&(pid as u32)) || pid > 0 && has_thread()
     }
 }
 
@@ -447,7 +460,9 @@ pub fn hold(
         // A device's command with other memory.
         Outcome::Unknown if !in_arena() => None,
         Outcome::Unknown if number == libc::SYS_ioctl => Some(libc::ENOTTY),
-        Outcome::Unknown if matches!(number, libc::SYS_setsockopt | libc::SYS_getsockopt) => {
+        Outcome::Unknown | Outcome::Asynchronous
+            if matches!(number, libc::SYS_setsockopt | libc::SYS_getsockopt) =>
+        {
             Some(pieces::kind_of_socket(arguments[0]).err().unwrap_or(libc::ENOPROTOOPT))
         }
         Outcome::Unknown | Outcome::Asynchronous => Some(libc::ENOSYS),

@@ -30,7 +30,11 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         return unsafe { kernel_madvise(from, len, advice) };
     }
     if is_beyond(from, len) {
-        return refuse(libc::EINVAL);
+        // Like the kernel, says that not all was mapped, if the advice concerns only performance.
+        // Other advice would reach the library's own memory.
+        let is_harmless = (libc::MADV_NORMAL..=libc::MADV_WILLNEED).contains(&advice);
+        let is_refused = !is_harmless || !from.is_multiple_of(page_bytes());
+        return refuse(if is_refused { libc::EINVAL } else { libc::ENOMEM });
     }
     if len == 0 || !paged::concerns(from, len) {
         untracked::moves(len);
@@ -201,20 +205,46 @@ pub unsafe extern "C" fn process_madvise(
     if flags != 0 {
         return refuse(libc::EINVAL) as isize;
     }
-    if !memory::are_readable(pieces, count) {
+    let Some(mut pieces) = memory::copied_pieces(pieces, count) else {
         return refuse(libc::EFAULT) as isize;
+    };
+    if let Some(errno) = refusal_of_pieces(&pieces, advice) {
+        return refuse(errno) as isize;
     }
+    let total = shorten(&mut pieces);
     let mut done = 0;
-    for index in 0..count {
-        // SAFETY: the caller passes `count` pieces.
-        let piece = unsafe { *pieces.add(index) };
+    for piece in pieces {
+        if done == total {
+            break;
+        }
         // SAFETY: the caller keeps the contract of `process_madvise`.
         if unsafe { madvise(piece.iov_base, piece.iov_len, advice) } != 0 {
-            return if done > 0 { done } else { -1 };
+            return if done > 0 { done as isize } else { -1 };
         }
-        done += piece.iov_len as isize;
+        done += piece.iov_len;
     }
-    done
+    done as isize
+}
+
+/// The error that the kernel finds in the pieces before it advises any of them.
+fn refusal_of_pieces(pieces: &[libc::iovec], advice: c_int) -> Option<c_int> {
+    const NOBODY: i64 = -1;
+    let (at, count) = (pieces.as_ptr(), pieces.len());
+    // SAFETY: there is no such process, so nothing is advised.
+    unsafe { libc::syscall(libc::SYS_process_madvise, NOBODY, at, count, i64::from(advice), 0_usize) };
+    std::io::Error::last_os_error().raw_os_error().filter(|errno| *errno != libc::EBADF)
+}
+
+/// Cuts pieces off behind the bytes that one call may concern (`MAX_RW_COUNT` in the kernel).
+/// Returns the bytes of all.
+fn shorten(pieces: &mut [libc::iovec]) -> usize {
+    let mut left = i32::MAX as usize / page_bytes() * page_bytes();
+    let most = left;
+    for piece in pieces {
+        piece.iov_len = piece.iov_len.min(left);
+        left -= piece.iov_len;
+    }
+    most - left
 }
 
 /// Numbers that name the calling thread or process without a descriptor, if the kernel knows them

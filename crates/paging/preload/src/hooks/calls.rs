@@ -6,7 +6,7 @@
 //! reports those of memory to the pager.
 
 use crate::real::Texts;
-use crate::{advise, arena, exec, exit, locked, maps, paged, remap, rights, shm};
+use crate::{advise, arena, exec, exit, locked, maps, paged, remap, rights, shm, zero_copy};
 use libc::{c_char, c_int, c_long, c_uint, c_void};
 use terapage_sys::{binding, opening};
 
@@ -51,6 +51,7 @@ fn may_be_served(number: c_long) -> bool {
             | libc::SYS_munlockall
             | libc::SYS_shmat
             | libc::SYS_shmdt
+            | libc::SYS_setsockopt
             | libc::SYS_seccomp
             | libc::SYS_prctl
             | libc::SYS_close
@@ -82,7 +83,7 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             libc::SYS_mprotect if meets(a, b) => rights::mprotect(at, b, c as c_int).into(),
             libc::SYS_munmap if meets(a, b) => maps::munmap(at, b).into(),
             libc::SYS_mremap if meets(a, b) || fixed(d, libc::MREMAP_FIXED) && meets(e, c) => {
-                remap::mremap(at, b, c, d as c_int, e as *mut c_void) as c_long
+                remap::by_number(at, b, c, d as c_int, e as *mut c_void) as c_long
             }
             libc::SYS_madvise if meets(a, b) => advise::madvise(at, b, c as c_int).into(),
             libc::SYS_process_madvise if arena::is_open() => {
@@ -101,6 +102,10 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
                 shm::shmat(a as c_int, b as *const c_void, c as c_int) as c_long
             }
             libc::SYS_shmdt if meets(a, 1) => shm::shmdt(at).into(),
+            libc::SYS_setsockopt if b as c_int == libc::SOL_SOCKET && c as c_int == libc::SO_ZEROCOPY => {
+                zero_copy::setsockopt(a as c_int, b as c_int, c as c_int, d as *const c_void, e as c_uint)
+                    .into()
+            }
             libc::SYS_prctl if a as c_int != libc::PR_SET_SECCOMP => return None,
             libc::SYS_prctl | libc::SYS_seccomp => {
                 opening::is_filtered();

@@ -4,7 +4,8 @@
 use crate::advise::madvise;
 use crate::arena::{self, ARENA};
 use crate::maps::{
-    LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, is_nowhere, is_served, map, munmap,
+    LEAST, READ_WRITE, after_refusal, exceeds, failed, first_hole, is_beyond, is_nowhere, is_served, map,
+    munmap,
 };
 use crate::rights::mprotect;
 use crate::{borrowed, paged, set_errno, setup, statics};
@@ -159,10 +160,66 @@ unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usi
     copy(next, from + len);
 }
 
+/// `mremap` with a range that ends beyond all addresses, which fails. If there is nothing at the
+/// old place, the kernel knows which error comes first.
+///
+/// # Safety
+/// The contract is that of `mremap`.
+unsafe fn mremap_beyond(
+    from: usize,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: usize,
+) -> *mut c_void {
+    let page = page_bytes();
+    if arena::contains(from) {
+        let wrong = refusal_of_arguments(from, whole_pages(old_len), whole_pages(new_len), flags, new);
+        let hole = || first_hole(from, from + page).map(|_| libc::EFAULT);
+        set_errno(wrong.or_else(hole).unwrap_or(libc::EINVAL));
+        return failed();
+    }
+    // Of something that is there the kernel may empty the new place before it fails.
+    let empties = flags & libc::MREMAP_FIXED != 0 && !is_beyond(new, new_len);
+    // SAFETY: nothing is changed; a page that keeps its size stays where it is.
+    unsafe {
+        if empties && kernel_mremap(from, page, page, 0, 0) != failed() {
+            set_errno(libc::EINVAL);
+            return failed();
+        }
+        kernel_mremap(from, old_len, new_len, flags, new)
+    }
+}
+
+/// Whole pages, as the kernel counts them: the largest lengths become 0.
+fn whole_pages(len: usize) -> usize {
+    len.checked_next_multiple_of(page_bytes()).unwrap_or(0)
+}
+
+/// Hook of the C library's function. Without `MREMAP_FIXED` its callers need not pass a place, so
+/// the last argument may be anything.
+///
 /// # Safety
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    let no_place = flags & libc::MREMAP_FIXED == 0 && arena::contains(old as usize);
+    let new = if no_place { std::ptr::null_mut() } else { new };
+    // SAFETY: the caller keeps the contract of `mremap`.
+    unsafe { by_number(old, old_len, new_len, flags, new) }
+}
+
+/// `mremap` as a system call, of which every argument counts.
+///
+/// # Safety
+/// The contract is that of the system call.
+pub unsafe fn by_number(
     old: *mut c_void,
     old_len: usize,
     new_len: usize,
@@ -185,8 +242,8 @@ pub unsafe extern "C" fn mremap(
         return unsafe { kernel_mremap(from, old_len, new_len, flags, new as usize) };
     }
     if is_beyond(from, old_len) || is_beyond(place, new_len) {
-        set_errno(libc::EINVAL);
-        return failed();
+        // SAFETY: the caller keeps the contract of `mremap`.
+        return unsafe { mremap_beyond(from, old_len, new_len, flags, new as usize) };
     }
     let more = if flags & libc::MREMAP_DONTUNMAP != 0 { new_len } else { new_len.saturating_sub(old_len) };
     if more > 0 && exceeds(more, arena::contains(from)) {
@@ -283,29 +340,70 @@ unsafe fn mremap_others(
     }
 }
 
-/// The error of a call on memory in the arena that the kernel would refuse at once. The lengths are
-/// whole pages.
-fn refusal(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> Option<c_int> {
+/// Whether a call names a place. (Without `MREMAP_FIXED`, the kernel only checks that place.)
+fn names_place(flags: c_int) -> bool {
+    flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0
+}
+
+/// The kernel's error for a new range, if it finds one before it looks at the old range: this
+/// depends on its version.
+fn refusal_of_new(new_len: usize, flags: c_int, new: usize) -> Option<c_int> {
+    const NOWHERE: usize = 1 << 62;
+    /// Fewer addresses than any process can have.
+    const FEW: usize = 1 << 38;
+    if !names_place(flags) && new_len < FEW {
+        return None;
+    }
+    // Unlike `MREMAP_FIXED`, this never empties the new place.
+    let keep = if names_place(flags) { libc::MREMAP_DONTUNMAP } else { 0 };
+    // SAFETY: nothing lies at the old place, so nothing is changed.
+    unsafe { kernel_mremap(NOWHERE, new_len, new_len, libc::MREMAP_MAYMOVE | keep, new) };
+    (std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)).then_some(libc::EINVAL)
+}
+
+/// The error of a call on memory in the arena whose arguments the kernel would refuse before it
+/// looks at that memory. The lengths are whole pages.
+fn refusal_of_arguments(
+    from: usize,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: usize,
+) -> Option<c_int> {
     let (fixed, keep) = (libc::MREMAP_FIXED, libc::MREMAP_DONTUNMAP);
-    let moves = flags & (fixed | keep) != 0;
     let is_wrong = flags & !(libc::MREMAP_MAYMOVE | fixed | keep) != 0
-        || moves && flags & libc::MREMAP_MAYMOVE == 0
+        || names_place(flags) && flags & libc::MREMAP_MAYMOVE == 0
         || !from.is_multiple_of(page_bytes())
         || new_len == 0
         || flags & keep != 0 && old_len != new_len;
     if is_wrong {
         return Some(libc::EINVAL);
     }
+    // A place beyond all addresses tells whether the kernel looks at places first.
+    let is_early = || refusal_of_new(page_bytes(), flags, 1 << 62).is_some();
+    refusal_of_new(new_len, flags, new)
+        .or_else(|| (overlaps(from, old_len, new_len, flags, new) && is_early()).then_some(libc::EINVAL))
+}
+
+/// Whether the new place that a call names overlaps the old one.
+fn overlaps(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> bool {
+    names_place(flags) && new < from.saturating_add(old_len) && from < new.saturating_add(new_len)
+}
+
+/// The error of a call on memory in the arena that the kernel would refuse at once. The lengths are
+/// whole pages.
+fn refusal(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> Option<c_int> {
+    if let Some(errno) = refusal_of_arguments(from, old_len, new_len, flags, new) {
+        return Some(errno);
+    }
     // A range that is shortened in place may end in a hole.
-    let needed = if moves || new_len > old_len { old_len.max(page_bytes()) } else { page_bytes() };
-    if ARENA.lock().first_hole(from, from + needed).is_some() {
+    let grows = names_place(flags) || new_len > old_len;
+    let needed = if grows { old_len.max(page_bytes()) } else { page_bytes() };
+    if first_hole(from, from + needed).is_some() {
         return Some(libc::EFAULT);
     }
-    if old_len == 0 {
-        return Some(libc::EINVAL);
-    }
-    let overlaps = new < from + old_len && from < new.saturating_add(new_len);
-    (flags & fixed != 0 && (!new.is_multiple_of(page_bytes()) || overlaps)).then_some(libc::EINVAL)
+    let misplaced = names_place(flags) && !new.is_multiple_of(page_bytes());
+    (old_len == 0 || misplaced || overlaps(from, old_len, new_len, flags, new)).then_some(libc::EINVAL)
 }
 
 /// Takes memory for a copy of paged memory: at `new`, with `MREMAP_FIXED`, or anywhere.

@@ -57,9 +57,14 @@ pub fn own() {
     opening::is_asked();
 }
 
+/// The process that owns the memory.
+pub fn owner() -> u32 {
+    OWNER.load(SeqCst)
+}
+
 /// Whether the calling process owns the memory.
 pub fn is_owner() -> bool {
-    OWNER.load(SeqCst) == std::process::id()
+    owner() == std::process::id()
 }
 
 #[cfg(not(target_env = "musl"))]
@@ -269,9 +274,8 @@ fn is_programs(number: c_int) -> bool {
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
 pub unsafe extern "C" fn close(number: c_int) -> c_int {
-    if fd::is_ours(number) || !is_programs(number) {
-        return refuse();
-    }
+    // The C library refuses to close what does not exist, and there a thread may be cancelled, too.
+    let number = if fd::is_ours(number) || !is_programs(number) { -1 } else { number };
     // SAFETY: the caller keeps the contract of `close`.
     unsafe { real::call!(close(number) or -1) }
 }
@@ -341,6 +345,26 @@ pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
     Some(flags & !own)
 }
 
+/// Closes what is open from `first` to `last` and is the program's: a call for all could close what
+/// the pager has for a moment. `None` if what is open cannot be listed.
+///
+/// # Safety
+/// The contract is that of `close_range`.
+unsafe fn close_one_by_one(first: c_uint, last: c_uint) -> Option<()> {
+    let (mut from, mut some) = (first, [0; 64]);
+    loop {
+        let found = file::open_numbers(from, &mut some)?;
+        for &number in some[..found].iter().take_while(|&&number| number <= last) {
+            // SAFETY: the caller keeps the contract of `close_range`.
+            unsafe { close(number as c_int) };
+        }
+        match some[..found].last() {
+            Some(&number) if found == some.len() && number < last => from = number + 1,
+            _ => return Some(()),
+        }
+    }
+}
+
 /// # Safety
 /// The contract is that of the C library's function.
 #[cfg_attr(not(target_env = "musl"), unsafe(no_mangle))]
@@ -348,11 +372,8 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let own = if first <= last { libc::CLOSE_RANGE_UNSHARE as c_int } else { 0 };
     let Some(flags) = without_own_descriptors(flags, own) else { return -1 };
     let may_ask = flags == 0 && first <= last && !borrowed::is_borrower() && opening::may_ask();
-    if may_ask && let Some(numbers) = file::numbers() {
-        for number in first..numbers.min(last.saturating_add(1)) {
-            // SAFETY: the caller keeps the contract of `close_range`.
-            unsafe { close(number as c_int) };
-        }
+    // SAFETY: the caller keeps the contract of `close_range`.
+    if may_ask && unsafe { close_one_by_one(first, last) }.is_some() {
         return 0;
     }
     let mut from = first;

@@ -80,7 +80,7 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
             Hook::Munmap => maps::munmap(at, b) as isize,
             Hook::Mprotect => rights::mprotect(at, b, c as c_int) as isize,
             Hook::PkeyMprotect => rights::pkey_mprotect(at, b, c as c_int, d as c_int) as isize,
-            Hook::Mremap => remap::mremap(at, b, c, d as c_int, e as *mut c_void) as isize,
+            Hook::Mremap => remap::by_number(at, b, c, d as c_int, e as *mut c_void) as isize,
             Hook::Madvise => advise::madvise(at, b, c as c_int) as isize,
             Hook::ProcessMadvise => advise::process_madvise(a as c_int, pieces, c, d as c_int, e as c_uint),
             Hook::Pread64 => direct::pread64(a as c_int, b as *mut c_void, c, d as i64),

@@ -9,8 +9,8 @@
 //! Each static has the name of its function. To add a function, add a line to the table.
 
 use libc::{
-    FILE, c_char, c_int, c_uint, c_void, epoll_event, iovec, mode_t, msghdr, nfds_t, off64_t, pid_t, pollfd,
-    size_t, sockaddr, socklen_t, ssize_t, uid_t,
+    FILE, c_char, c_int, c_long, c_uint, c_void, epoll_event, iovec, mode_t, msghdr, nfds_t, off64_t, pid_t,
+    pollfd, siginfo_t, size_t, sockaddr, socklen_t, ssize_t, uid_t,
 };
 #[cfg(not(target_env = "musl"))]
 use std::ffi::CStr;
@@ -188,6 +188,10 @@ table! {
     fn sendmsg(c_int, *const msghdr, c_int) -> ssize_t;
     fn epoll_wait(c_int, *mut epoll_event, c_int, c_int) -> c_int;
     fn poll(*mut pollfd, nfds_t, c_int) -> c_int;
+
+    fn ptrace(c_uint, pid_t, *mut c_void, *mut c_void) -> c_long;
+    fn wait4(pid_t, *mut c_int, c_int, *mut libc::rusage) -> pid_t;
+    fn waitid(libc::idtype_t, libc::id_t, *mut siginfo_t, c_int) -> c_int;
 
     fn __xpg_strerror_r(c_int, *mut c_char, size_t) -> c_int;
     fn strerrordesc_np(c_int) -> *const c_char;

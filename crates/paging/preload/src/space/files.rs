@@ -7,10 +7,10 @@
 //! does: a fork, a change of rights, a lock. Blocks that the program has changed stay paged
 //! ([`crate::private`]).
 
-use crate::arena::{ARENA, Arena};
+use crate::arena::{self, ARENA, Arena};
 use crate::maps::READ_WRITE;
 use crate::private::{Privates, map_file_over};
-use crate::{adopted, exit, hosted, maps, places, private, setup};
+use crate::{exit, hosted, maps, places, private, setup};
 use libc::{MAP_PRIVATE, MAP_SHARED, PROT_READ};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -155,7 +155,6 @@ pub fn may_page(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -
         && offset >= 0
         && maps::is_served()
         && exit::is_owner()
-        && !adopted::is_adopted()
 }
 
 /// The size of a regular file on a file system whose files can be leased.
@@ -211,7 +210,8 @@ pub fn serve(len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> O
     let (len, offset) = (len.checked_next_multiple_of(page_bytes())?, offset as u64);
     let (_, part) = part_of(fd, offset, len)?;
     let mut arena = ARENA.lock();
-    if arena.in_use() + arena.files.bytes + places::read_bytes() + part <= setup::budget() {
+    let kernels = places::read_bytes() + places::copied_bytes();
+    if arena.in_use() + arena.files.bytes + kernels + part <= setup::budget() || arena::is_without_budget() {
         return None;
     }
     let kind = flags & (MAP_SHARED | MAP_PRIVATE);
@@ -267,7 +267,7 @@ fn watcher() -> terapage_sys::Result<u32> {
             WATCHERS_USERS[1].store(saved, SeqCst);
             WATCHER.store(thread::id(), SeqCst);
             thread::wake(&WATCHER);
-            loop {
+            while !arena::is_released() {
                 lease::wait(LOOK_MS);
                 ARENA.lock().give_up_leases();
             }

@@ -230,6 +230,7 @@ impl<'a> Pager<'a> {
         if std::mem::replace(&mut entry.marker, false) {
             self.forecast.markers += 1;
             self.prefetch.outcome(1, 0);
+            self.policy.streamed();
             if late > 0.0 {
                 self.prefetch.late();
             }
@@ -344,6 +345,7 @@ impl<'a> Pager<'a> {
             let entry = &mut self.blocks[block as usize];
             if std::mem::replace(&mut entry.marker, false) {
                 self.prefetch.outcome(0, 1);
+                self.policy.unused(block);
             }
             if std::mem::replace(&mut entry.dirty, false) {
                 entry.stored = true;

@@ -160,6 +160,13 @@ pub unsafe fn site(context: &mcontext_t) -> Option<*const Site> {
     is_there.then_some(context.regs[19] as *const Site)
 }
 
+/// Lets a thread that was interrupted where unwinders know nothing be where they do: there is no
+/// such place that could be left.
+///
+/// # Safety
+/// None: nothing is done.
+pub unsafe fn settle(_context: &mut mcontext_t) {}
+
 /// Lets a context say that the thread is here.
 pub fn set_place(context: &mut mcontext_t, place: usize) {
     context.pc = place as u64;

@@ -175,6 +175,38 @@ pub unsafe fn site(context: &mcontext_t) -> Option<*const Site> {
     is_there.then_some(register(libc::REG_RBX) as *const Site)
 }
 
+unsafe extern "C" {
+    /// Where this library's code begins and ends: the linker says so.
+    static __ehdr_start: u8;
+    static etext: u8;
+}
+
+/// Lets a thread that was interrupted where unwinders know nothing be where they do, which changes
+/// nothing else: behind a jump of the table by which this library calls others, or at the beginning
+/// of [`restore`].
+///
+/// # Safety
+/// The kernel has made the context.
+pub unsafe fn settle(context: &mut mcontext_t) {
+    const JUMP: [u8; 2] = [0xff, 0x25];
+    const JUMP_BYTES: usize = 6;
+    const FIRST_BYTES: usize = 7;
+    let at = context.gregs[libc::REG_RIP as usize] as usize;
+    if at == restore as *const () as usize + FIRST_BYTES {
+        set_place(context, at - FIRST_BYTES);
+    } else if (&raw const __ehdr_start as usize..&raw const etext as usize - JUMP_BYTES).contains(&at) {
+        // SAFETY: the thread is about to execute this code, and to read the word that a jump names.
+        unsafe {
+            let code = at as *const u8;
+            if code.cast::<[u8; 2]>().read() == JUMP {
+                let distance = code.add(2).cast::<i32>().read_unaligned() as isize;
+                let word = at.wrapping_add(JUMP_BYTES).wrapping_add_signed(distance) as *const usize;
+                set_place(context, word.read());
+            }
+        }
+    }
+}
+
 /// Lets a context say that the thread is here.
 pub fn set_place(context: &mut mcontext_t, place: usize) {
     context.gregs[libc::REG_RIP as usize] = place as i64;

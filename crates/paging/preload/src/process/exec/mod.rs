@@ -110,7 +110,17 @@ pub fn leave(path: Option<&CStr>) -> bool {
 unsafe fn execute_host(path: Option<&CStr>, instead: &Instead, environment: Texts) -> c_int {
     let (host, arguments) = (instead.path.as_ptr(), instead.arguments);
     // SAFETY: the caller keeps the contract of `execve`.
-    leaving(path, || unsafe { libc::syscall(libc::SYS_execve, host, arguments, environment) as c_int })
+    leaving(path, || unsafe { execute(host, arguments, environment) })
+}
+
+/// Makes the system call.
+///
+/// # Safety
+/// The contract is that of `execve`.
+unsafe fn execute(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    let arguments = [path as usize, arguments as usize, environment as usize, 0, 0, 0];
+    // SAFETY: the caller keeps the contract of `execve`.
+    unsafe { guard::execute(libc::SYS_execve, arguments) }
 }
 
 unsafe extern "C" {
@@ -138,8 +148,33 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
         let known = (!path.is_null()).then(|| CStr::from_ptr(path));
         with_library(known, arguments, environment, |instead, environment| match instead {
             Some(instead) => execute_host(known, &instead, environment),
-            None => leaving(known, || libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int),
+            None => leaving(known, || execute(path, arguments, environment)),
         })
+    }
+}
+
+/// Executes a file that was found at a path. In guarded mode the C library's own call would be
+/// trapped; but that library knows where else to look, and what to do with a script that names no
+/// interpreter.
+///
+/// # Safety
+/// The contract is that of `execvpe`.
+unsafe fn execute_file(
+    path: Option<&CStr>,
+    file: *const c_char,
+    arguments: Texts,
+    environment: Texts,
+) -> c_int {
+    // SAFETY: the caller keeps the contract of `execvpe`.
+    unsafe {
+        if let Some(path) = path.filter(|path| guard::is_active() && !path.is_empty()) {
+            execute(path.as_ptr(), arguments, environment);
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            if std::ptr::eq(path.as_ptr(), file) && errno != Some(libc::ENOEXEC) {
+                return -1;
+            }
+        }
+        real::call!(execvpe(file, arguments, environment) or -1)
     }
 }
 
@@ -155,7 +190,7 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
         found_in_path(file, |path| {
             with_library(path, arguments, environment, |instead, environment| match instead {
                 Some(instead) => execute_host(path, &instead, environment),
-                None => leaving(path, || real::call!(execvpe(file, arguments, environment) or -1)),
+                None => leaving(path, || execute_file(path, file, arguments, environment)),
             })
         })
     }
@@ -215,10 +250,9 @@ pub unsafe extern "C" fn execveat(
             if let Some(instead) = instead {
                 return execute_host(None, &instead, environment);
             }
-            let (directory, flags) = (i64::from(directory), i64::from(flags));
-            leaving(None, || {
-                libc::syscall(libc::SYS_execveat, directory, path, arguments, environment, flags) as c_int
-            })
+            let (texts, environment) = (arguments as usize, environment as usize);
+            let arguments = [directory as usize, path as usize, texts, environment, flags as usize, 0];
+            leaving(None, || guard::execute(libc::SYS_execveat, arguments))
         };
         if path.is_null() || *path == 0 {
             return path_of_descriptor(directory, |path| with_library(path, arguments, environment, execute));

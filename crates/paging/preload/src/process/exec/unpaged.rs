@@ -18,12 +18,15 @@ pub(super) fn look(kept: &Kept, path: &CStr) -> Option<Seen> {
     let errno = std::io::Error::last_os_error().raw_os_error();
     let (mut first, mut last, mut files) = (None, Name::of(b""), 0);
     let mut is_dynamic = false;
+    let mut changes_calls = None;
     let why = executable::cannot_be_paged(path, &mut |file| {
         last = Name::of(file.to_bytes());
+        changes_calls = executable::cannot_be_guarded(file).filter(|_| crate::guard::is_active());
         first.get_or_insert(last);
         files += 1;
         is_dynamic = kept.hosts_all && executable::is_elf(file);
     });
+    let why = changes_calls.or(why);
     let is_hostable = why.map_or(is_dynamic, |why| why.is_hostable()) && last.bytes() != HOST;
     // Only the kernel can run a script whose interpreter is a script.
     let is_hosted = files <= 2 && is_hostable && kept.host.as_deref().is_some_and(instead::is_there);

@@ -130,7 +130,8 @@ static END: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether an address is in the arena.
 pub fn contains(at: usize) -> bool {
-    at >= START.load(Relaxed) && at < END.load(Acquire)
+    // The end first: whoever sees it sees the start, too.
+    at < END.load(Acquire) && at >= START.load(Relaxed)
 }
 
 /// Whether there is an arena.
@@ -150,7 +151,8 @@ fn is_wide(at: usize) -> bool {
 
 /// The part of a range that lies in the arena.
 pub fn part_of(from: usize, to: usize) -> Option<(usize, usize)> {
-    let (from, to) = (from.max(START.load(Relaxed)), to.min(END.load(Acquire)));
+    let to = to.min(END.load(Acquire));
+    let from = from.max(START.load(Relaxed));
     (from < to).then_some((from, to))
 }
 

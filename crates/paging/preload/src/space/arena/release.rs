@@ -54,6 +54,7 @@ enum Undone {
 
 const FEW_MAPPINGS: Undone = Undone::Refused("it may have no more mappings (vm.max_map_count)");
 const FILES: Undone = Undone::Refused("its mapped files are paged (--files)");
+const CHANGES: Undone = Undone::Refused("mapped files that it may change are paged (--files)");
 const COPIES: Undone = Undone::Refused("it has loaded libterapage, whose memory the same pager pages");
 
 /// A release that goes on.
@@ -178,6 +179,10 @@ impl Release {
         if self.undone.is_none() {
             self.undone = arena.refuses();
         }
+        if self.undone.is_none() && arena.files.any() {
+            // From now on, no more are paged.
+            arena.leave_all_files();
+        }
         if let Some(why) = self.undone {
             if arena.let_go_next() {
                 return Next::Step;
@@ -275,14 +280,16 @@ impl Arena {
         Ok(())
     }
 
-    /// Why a release is refused, if the pager's thread does it.
+    /// Why a release is refused.
     fn refuses(&self) -> Option<Undone> {
         if adopted::is_adopted() {
-            None
+            // What the program has changed in private mappings would no longer be known as such.
+            files::may_be_changed().then_some(CHANGES)
         } else if copies::use_the_pager() {
             Some(COPIES)
         } else {
-            files::were_paged().then_some(FILES)
+            // The child of a fork has inherited the changed blocks, but no other mapped file.
+            (files::were_paged() || files::may_be_changed()).then_some(FILES)
         }
     }
 

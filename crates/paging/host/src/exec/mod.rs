@@ -2,6 +2,8 @@
 //! library's answer is copied, and the thread makes the call on [its own
 //! stack](crate::own_stack): signals that the program has not blocked arrive then.
 
+pub mod tracing;
+
 use crate::calls::Outcome;
 use crate::guard;
 use crate::library::{self, Texts};
@@ -25,6 +27,29 @@ pub struct Prepared {
     environment: usize,
     /// The argument for the library if there is no exec after all.
     left: i32,
+    /// The stack pointer of the thread that makes the call.
+    depth: usize,
+}
+
+/// An exec that gives way to handlers.
+pub struct Delayed {
+    /// The stack pointer of the thread that makes the call.
+    depth: usize,
+    /// How often the call has given way.
+    times: u32,
+}
+
+/// How often one exec gives way. Otherwise a thread that gets signals faster than an exec is
+/// prepared would execute nothing.
+const DELAYS: u32 = 2;
+
+impl Delayed {
+    /// Whether the exec with this stack pointer gives way once more.
+    fn is_possible(&mut self, depth: usize) -> bool {
+        let times = if self.depth == depth { self.times } else { 0 };
+        *self = Delayed { depth, times: if times < DELAYS { times + 1 } else { 0 } };
+        times < DELAYS
+    }
 }
 
 /// The beginning of the mapping: what is needed if the exec fails. The slot may serve other calls
@@ -72,8 +97,13 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
     // SAFETY: the slot is this thread's, and has room for the context; the program's memory that
     // the work reads was checked above. The mapping begins with a header.
     unsafe {
+        let depth = (*Slot::context(slot)).depth();
+        if (*slot).exec.depth == depth {
+            // A handler has left an exec that was made in the same place.
+            forget(slot);
+        }
         (*slot).arguments = arguments;
-        (*slot).exec = Prepared { at: 0, len: 0, path: 0, arguments: 0, environment: 0, left: 0 };
+        (*slot).exec = Prepared { at: 0, len: 0, path: 0, arguments: 0, environment: 0, left: 0, depth };
         seat::with(prepare, slot as usize);
         let exec = (*slot).exec;
         if exec.at == 0 {
@@ -82,15 +112,21 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
         let context = &mut *Slot::context(slot);
         // A handler that runs now may leave by a long jump. So it runs before the call, as natively
         // it might have done, and the thread then makes the call again.
-        if raw::pending() & !context.blocked != 0 {
+        if raw::pending() & !context.blocked != 0 && (*slot).delayed.is_possible(depth) {
             seat::with(stay, slot as usize);
             forget(slot);
             context.repeat(number);
             return Outcome::Continues;
         }
+        let arguments = [exec.path, exec.arguments, exec.environment];
+        if tracing::begins(slot, exec.path) {
+            let answer = tracing::execute(slot, arguments);
+            seat::with(stay, slot as usize);
+            forget(slot);
+            return Outcome::Answer(answer);
+        }
         let header = exec.at as *mut Header;
         (*header).prepared = exec;
-        let arguments = [exec.path, exec.arguments, exec.environment];
         own_stack::continue_with_exec(context, &raw mut (*header).execution, arguments);
     }
     Outcome::Continues
@@ -112,6 +148,7 @@ unsafe fn failed(slot: *mut Slot) -> Outcome {
         (*slot).exec = prepared;
         seat::with(stay, slot as usize);
         forget(slot);
+        (*Slot::context(slot)).settle(execution.place);
         (*Slot::context(slot)).restore(&execution.saved);
         Outcome::Answer(answer as isize)
     }
@@ -262,7 +299,8 @@ unsafe extern "C" fn take(slot: usize, path: *const c_char, arguments: Texts, en
         }
         let path = put(path_bytes);
         let environment = first + (some.0 + 1) * word;
-        (*slot).exec = Prepared { at, len, path, arguments: first, environment, left: 0 };
+        let depth = (*slot).exec.depth;
+        (*slot).exec = Prepared { at, len, path, arguments: first, environment, left: 0, depth };
     }
 }
 
