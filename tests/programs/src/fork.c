@@ -313,6 +313,35 @@ static void no_files() {
     puts("no files: ok");
 }
 
+/* The same with many children that live: each has a pipe above the limit. */
+static void no_files_for_many() {
+    enum { MANY = 30 };
+    pid_t child = fork(), children[MANY];
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct rlimit few = {60, 2000};
+        int gate[2];
+        char end;
+        CHECK(pipe(gate) == 0 && setrlimit(RLIMIT_NOFILE, &few) == 0);
+        while (dup(0) >= 0)
+            ;
+        for (int i = 0; i < MANY; i++) {
+            children[i] = fork();
+            CHECK(children[i] >= 0);
+            if (children[i] == 0) {
+                close(gate[1]);
+                _exit(read(gate[0], &end, 1) != 0);
+            }
+        }
+        CHECK(close(gate[1]) == 0);
+        for (int i = 0; i < MANY; i++)
+            CHECK(ended(children[i]) == 0);
+        _exit(0);
+    }
+    CHECK(ended(child) == 0);
+    puts("no files for many children: ok");
+}
+
 static void *forks_on(void *limit) {
     for (int i = 0; i < 50; i++) {
         pid_t child = fork();
@@ -453,6 +482,9 @@ static void ends_with_thread() {
     puts("a child ends with its thread: ok");
 }
 
+/* Whether the thread that outlives `main` leaves one descriptor free. */
+static int leaves_one;
+
 static void *outlives_main(void *first) {
     CHECK(pthread_join(*(pthread_t *)first, NULL) == 0);
     memory = malloc(bytes);
@@ -464,13 +496,16 @@ static void *outlives_main(void *first) {
         _exit(differing(memory, bytes, 37) != 0);
     int status;
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
-    /* That nothing more can be opened does not keep it. */
+    /* That nothing more can be opened, or a single file, does not keep it. */
     struct rlimit few;
     CHECK(getrlimit(RLIMIT_NOFILE, &few) == 0);
     few.rlim_cur = 60;
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
-    while (dup(0) >= 0)
-        ;
+    int last = -1;
+    for (int number; (number = dup(0)) >= 0;)
+        last = number;
+    if (leaves_one)
+        close(last);
     return NULL;
 }
 
@@ -490,12 +525,14 @@ static void main_ends() {
 static void main_ends_first(char *program) {
     char amount[24];
     snprintf(amount, sizeof amount, "%zu", bytes >> 20);
-    pid_t child = vfork();
-    if (child == 0) {
-        execl(program, program, "--main-ends", amount, NULL);
-        _exit(127);
+    for (int one = 0; one < 2; one++) {
+        pid_t child = vfork();
+        if (child == 0) {
+            execl(program, program, "--main-ends", amount, one ? "one" : NULL, NULL);
+            _exit(127);
+        }
+        CHECK(ended(child) == 0);
     }
-    CHECK(ended(child) == 0);
 }
 
 /* In a program of its own: the child, whose memory is its parent's, grows before anything is
@@ -533,6 +570,7 @@ int main(int argc, char **argv) {
         return 7;
     if (argc > 2 && strcmp(argv[1], "--main-ends") == 0) {
         bytes = strtoull(argv[2], NULL, 10) << 20;
+        leaves_one = argc > 3;
         main_ends();
     }
     if (argc > 2 && strcmp(argv[1], "--vfork-grows") == 0) {
@@ -553,6 +591,7 @@ int main(int argc, char **argv) {
     children_close();
     few_files();
     no_files();
+    no_files_for_many();
     no_files_for_two();
     handlers_fork();
     cancelled();

@@ -67,7 +67,9 @@ impl Room {
         if was.rlim_cur >= RawFd::MAX as u64 || was.rlim_cur >= NEEDED && last.all(is_free) {
             return Ok(Room { raised: None });
         }
-        let rlim_cur = was.rlim_cur + NEEDED;
+        // Numbers above the limit are in use if there was room before: a pipe for each child.
+        let nth = (was.rlim_cur..).filter(|&fd| is_free(fd)).nth(NEEDED as usize - 1);
+        let rlim_cur = nth.map_or(was.rlim_cur + NEEDED, |last| last + 1);
         let is = libc::rlimit { rlim_cur, rlim_max: was.rlim_max.max(rlim_cur) };
         open_files(Some(&is))?;
         Ok(Room { raised: Some([was, is]) })

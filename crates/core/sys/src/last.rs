@@ -140,16 +140,29 @@ pub fn has_one_thread() -> bool {
 /// work for the pager's ring if a file system requires it (an overlay, in containers), and the last
 /// one stays even if it has no work. If a thread of the library begins or ends meanwhile, there may
 /// seem to be more threads.
+///
+/// # Errors
+/// As for [`look`]. A file for the list and one for a name are open at the same time.
 fn is_one() -> std::io::Result<bool> {
     let _opening = Opening::begin();
     let before = thread::ours();
-    let tasks = std::fs::read_dir("/proc/self/task")?;
-    let is_other = |task: &DirEntry| {
-        let name = std::fs::read(task.path().join("comm")).unwrap_or_default();
-        !name.starts_with(WORKER) && !name.starts_with(thread::FOR_NOW.to_bytes())
+    let mut others = 0;
+    // No more names are read than necessary: a program may have thousands of threads.
+    for task in std::fs::read_dir("/proc/self/task")?.filter_map(Result::ok) {
+        others += usize::from(is_other(&task)?);
+        if others > 1 + before {
+            return Ok(false);
+        }
+    }
+    Ok(others <= 1 + before.min(thread::ours()))
+}
+
+/// Whether a thread is neither the kernel's nor one of the library's for a moment. A thread that is
+/// just ending counts.
+fn is_other(task: &DirEntry) -> std::io::Result<bool> {
+    let name = match std::fs::read(task.path().join("comm")) {
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => return Err(error),
+        name => name.unwrap_or_default(),
     };
-    // No more names are read than necessary: a program may have thousands of threads. A thread that
-    // is just ending counts.
-    let tasks = tasks.filter_map(Result::ok).filter(is_other).take(2 + before).count();
-    Ok(tasks <= 1 + before.min(thread::ours()))
+    Ok(!name.starts_with(WORKER) && !name.starts_with(thread::FOR_NOW.to_bytes()))
 }
