@@ -85,7 +85,7 @@ SELECT t FROM (SELECT t, row_number() OVER (ORDER BY t) n FROM a) s WHERE n % 50
     Program("QEMU", "a machine that fills and reads 800 MiB", ["sh", "-c", "qemu-system-x86_64 -accel tcg -m 1200 -display none -monitor none -serial stdio -no-reboot "
             "-drive file={place}/disk,format=raw,if=ide,snapshot=on -device isa-debug-exit,iobase=0xf4,iosize=4; test $? = 33"],
             apt="qemu-system-x86 seabios binutils", tool="qemu-system-x86_64", prepare=(boot, 800), remark="code made at run time is not paged"),
-    Program("GCC", "compiles 350 functions of templates", ["g++", "-O2", "-g", "-fdebug-prefix-map={out}=.", "-c", "{place}/many.cpp", "-o", "{out}/many.o"], apt="g++", outputs=("many.o",),
+    Program("GCC", "compiles 350 functions of templates", ["g++", "-O2", "-g", "-fdebug-prefix-map={place}=.", "-fdebug-prefix-map={out}=.", "-c", "{place}/many.cpp", "-o", "{out}/many.o"], apt="g++", outputs=("many.o",),
             files={"many.cpp": "#include <map>\n#include <regex>\n#include <string>\n" + "".join(
                 f"int f{n}() {{ std::map<std::string, int> m; auto g = [&](auto x) {{ m[std::to_string(x + {n})]++; }}; g({n}); g({n}.0); return std::regex_match(\"a{n}\", std::regex(\"a.*\")) + m.size(); }}\n"
                 for n in range(350))}),
@@ -223,7 +223,7 @@ int main(void) { size_t n = 24000000, i; number *from = malloc(n * 8), *to = mal
     Program("minimap2", "maps 300,000 reads to a genome of 40 million bases", ["bash", "-o", "pipefail", "-c", "minimap2 -t2 -a {place}/genome.fa {place}/reads.fq 2>/dev/null | sed '/^@PG/d' | sha256sum"], apt="minimap2", tool="minimap2", prepare=(reads, 40_000_000, 300_000)),
     Program("BWA", "indexes a genome of 31 million bases", ["bash", "-o", "pipefail", "-c", "cp {place}/genome.fa {out}/g.fa && bwa index -a is {out}/g.fa 2>/dev/null && sha256sum < {out}/g.fa.sa"], apt="bwa", tool="bwa", prepare=(genome, 31_000_000), version=()),
     Program("SPAdes", "assembles a genome of 700,000 bases", ["bash", "-o", "pipefail", "-c", "spades.py --only-assembler -k 33 -t 2 -m 8 -s {place}/reads.fq -o {out}/a >/dev/null && sha256sum < {out}/a/contigs.fasta"], apt="spades", tool="spades.py", prepare=(reads, 700_000, 85_000)),
-    Program("Rust compiler", "compiles 900 generic functions, for a debugger", ["rustc", "-g", "-C", "codegen-units=1", "--remap-path-prefix={out}=.", "--crate-type", "lib", "{place}/many.rs", "-o", "{out}/many.rlib"], apt="rustc", outputs=("many.rlib",),
+    Program("Rust compiler", "compiles 900 generic functions, for a debugger", ["rustc", "-g", "-C", "codegen-units=1", "--remap-path-prefix={place}=.", "--remap-path-prefix={out}=.", "--crate-type", "lib", "{place}/many.rs", "-o", "{out}/many.rlib"], apt="rustc", outputs=("many.rlib",),
             files={"many.rs": "use std::collections::*;\n" + "".join(
                 f"pub fn f{n}(x: &[u{8 << n % 4}]) -> usize {{ let mut m = BTreeMap::new(); for (i, k) in x.iter().enumerate() {{ m.entry(*k as u64 + {n}).or_insert_with(Vec::new).push(i); }} m.values().map(|v| v.len()).sum() }}\n"
                 for n in range(900))}),
