@@ -1,5 +1,6 @@
 """Files that programs map once they were adopted with --files: paged as in other programs; and such programs, released."""
 
+import glob
 import json
 import os
 import random
@@ -8,7 +9,9 @@ import subprocess
 import adopt
 import adopt_guarded
 from adopt_guarded import USER
+from bench import TIMEOUT_S
 from harness import Child, check, need_root, wait_for
+from jobs import members
 from mapped import LARGE, MIB, prepared
 from release import check_released, release
 
@@ -95,6 +98,44 @@ def changes_guarded(bench):
     return changes(bench, user=True)
 
 
+def executes(bench, user=False):
+    """A program that has mapped the file executes itself, and maps it again; a second process maps it, too. Both write to it, and so does a process that is not paged."""
+    begin(bench, user)
+    seed = os.environ.get("TERAPAGE_SEED", str(random.randrange(1 << 30)))
+    seconds = os.environ.get("TERAPAGE_SECONDS", "6")
+    stats, begins, who, said = bench.path("stats"), bench.path("begins"), USER if user else [], []
+    left = []
+    for static in (False, True):
+        program, file = program_of(bench, "mapped_files.c", static, user)
+        with Child([*who, program, "executes", file, seed, seconds], bench.place, env={"WAITS_FOR": begins}) as child:
+            wait_for(lambda: os.readlink(f"/proc/{child.pid}/exe") == os.path.realpath(program), "it runs")
+            words, status = adopt.adopt(bench, child.pid, "32M", {"TERAPAGE_FILES": "true", "TERAPAGE_STATS": stats}, who)
+            check(status == 0, f"{words}; {child.last_words()}")
+            with open(begins, "w", encoding="ascii"):
+                pass
+            wait_for(lambda: len(members(child, "watch")) == 2 or child.process.poll() is not None, "both look at the file")
+            with Child([*who, program, "changes", file, seed, seconds], bench.place, stdout="writer") as writer:
+                status = bench.end(child)
+                check(status == 0 and child.output() == "ok\nok\n", f"seed {seed}: status {status}: {words}; {child.last_words()}")
+                check(writer.wait(TIMEOUT_S) == 0, f"seed {seed}: {writer.last_words()}")
+        os.remove(begins)
+        every = []
+        for path in glob.glob(f"{stats}*"):
+            with open(path, encoding="utf-8") as counters:
+                every.append(json.load(counters))
+            os.remove(path)
+        # Children that were forked, and map nothing, have counters, too.
+        mapped = [now for now in every if now["files_left"] > 0 and now["page_in_bytes"] > 0]
+        check(len(mapped) == 2 and child.pid in [now["pid"] for now in mapped], f"seed {seed}: {every}")
+        check(all(bool(user) == bool(now["guarded"]) for now in every), f"seed {seed}: {every}")
+        left.append([now["files_left"] for now in mapped])
+    return f"seed {seed}, given back {left} times"
+
+
+def executes_guarded(bench):
+    """The same for a user without rights."""
+    return executes(bench, user=True)
+
 def parts(bench, user=False):
     """A file that is mapped in parts, some of which the program changes privately."""
     return several(bench, "mapped_parts.c", ("parts", "6"), user=user)
@@ -174,6 +215,8 @@ BODIES = {
     "mapped-adopted-calls-guarded": calls_guarded,
     "mapped-adopted-changes": changes,
     "mapped-adopted-changes-guarded": changes_guarded,
+    "mapped-adopted-executes": executes,
+    "mapped-adopted-executes-guarded": executes_guarded,
     "mapped-adopted-parts": parts,
     "mapped-adopted-parts-guarded": parts_guarded,
     "mapped-adopted-private": private,

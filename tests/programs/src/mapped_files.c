@@ -3,6 +3,8 @@
 //   mapped_files make FILE MIB            makes a file
 //   mapped_files calls FILE SEED ROUNDS   calls on parts of the mapping, threads, forks
 //   mapped_files change FILE SEED S       another process changes the file for S seconds
+//   mapped_files watch FILE SEED S        others change it, for S seconds
+//   mapped_files executes FILE SEED S     the same by a second process, and by what this one executes
 //   mapped_files once FILE SEED           only reads it; `cached`: as it lies in the page cache
 //   mapped_files named FILE SEED          maps where free memory was named to the kernel
 //   mapped_files longer FILE SEED         maps more than the file has, as LMDB does
@@ -536,18 +538,17 @@ static void map_both(struct watched *it, size_t len) {
     }
 }
 
-static void change(const char *program, const char *path, const char *seed, const char *seconds) {
+// Looks at the file until the writer has ended, or, where others write, for some time.
+static void watch_until(const char *path, pid_t writer, int seconds) {
     expect();
     size_t len = size_of(path);
-    pid_t writer;
-    char *arguments[] = {(char *)program, "changes", (char *)path, (char *)seed, (char *)seconds, NULL};
-    CHECK(posix_spawn(&writer, program, NULL, NULL, arguments, environ) == 0);
     struct watched it = {.path = path, .words = len / 8};
     map_both(&it, len);
     pthread_t threads[2];
     for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, watch, &it) == 0);
-    int status;
-    while (waitpid(writer, &status, WNOHANG) == 0) {
+    int status = 0;
+    time_t until = time(NULL) + seconds;
+    while (writer ? waitpid(writer, &status, WNOHANG) == 0 : time(NULL) < until) {
         usleep(random_below(100000));
         if (random_below(10) == 0) {
             // This process writes to the file, too; O_NONBLOCK is for other files.
@@ -570,6 +571,27 @@ static void change(const char *program, const char *path, const char *seed, cons
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     it.over = 1;
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+}
+
+static pid_t start(const char *program, const char *what, const char *path, const char *seed, const char *more) {
+    pid_t started;
+    char *arguments[] = {(char *)program, (char *)what, (char *)path, (char *)seed, (char *)more, NULL};
+    CHECK(posix_spawn(&started, program, NULL, NULL, arguments, environ) == 0);
+    return started;
+}
+
+static void change(const char *program, const char *path, const char *seed, const char *seconds) {
+    watch_until(path, start(program, "changes", path, seed, seconds), 0);
+}
+
+static void executes(const char *program, const char *path, const char *seed, const char *seconds) {
+    size_t len = size_of(path);
+    char *paged = map(path, len, MAP_SHARED, 0), *right = twin(path, len, 0);
+    CHECK(memcmp(paged, right, len) == 0);
+    start(program, "watch", path, seed, seconds);
+    CHECK(memcmp(paged, right, len / 2) == 0);
+    execl(program, program, "watch", path, seed, seconds, NULL);
+    CHECK(!"executed");
 }
 
 int main(int count, char **arguments) {
@@ -599,6 +621,12 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "beside") == 0) beside(arguments[0], arguments[2], arguments[3]);
     if (strcmp(arguments[1], "change") == 0) change(arguments[0], arguments[2], arguments[3], arguments[4]);
     if (strcmp(arguments[1], "changes") == 0) changes(arguments[2], atoi(arguments[4]));
+    if (strcmp(arguments[1], "watch") == 0) {
+        watch_until(arguments[2], 0, atoi(arguments[4]));
+        // What was started before an exec.
+        for (int status; wait(&status) > 0;) CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    if (strcmp(arguments[1], "executes") == 0) executes(arguments[0], arguments[2], arguments[3], arguments[4]);
     puts("ok");
     return 0;
 }
