@@ -4,8 +4,12 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use terapage_pager::{Options, Pager, Tuning};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use terapage_pager::{Forking, Options, Pager, Tuning};
 use terapage_stats::Snapshot;
 use terapage_store::{
     Codec, Compressed, Encrypted, Faults, Faulty, FileStore, Mirror, Placement, Ram, Store, Striped, Tier,
@@ -102,28 +106,49 @@ impl Arena {
 }
 
 /// One thread's share of the arena, and its expected contents.
-fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
-    let block = arena.pager.block();
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut model = vec![0u8; len];
-    // SAFETY: each thread has a separate range, mapped for as long as the process lives.
-    let real = unsafe { memory::bytes(arena.base + from, len) };
-    let mut at = 0;
-    for step in 0..steps {
-        if step == steps / 2 {
-            arena.pager.split().unwrap();
-        }
+struct Share {
+    base: usize,
+    model: Vec<u8>,
+    at: usize,
+    random: StdRng,
+}
+
+impl Share {
+    fn new(base: usize, len: usize, seed: u64) -> Share {
+        Share { base, model: vec![0; len], at: 0, random: StdRng::seed_from_u64(seed) }
+    }
+
+    fn real(&self) -> &'static mut [u8] {
+        // SAFETY: each thread has a separate range, mapped for as long as the process lives.
+        unsafe { memory::bytes(self.base, self.model.len()) }
+    }
+
+    /// The first byte in a range that is not as expected.
+    fn wrong(&self, mut range: Range<usize>) -> Option<usize> {
+        let real = self.real();
+        range.find(|&offset| real[offset] != self.model[offset])
+    }
+
+    fn all(&self) -> Range<usize> {
+        0..self.model.len()
+    }
+
+    /// Reads or changes a few bytes. Returns the first that is wrong.
+    fn step(&mut self, pager: &Pager, block: usize) -> Option<usize> {
+        let (real, len) = (self.real(), self.model.len());
+        let Share { base, model, at, random } = self;
         // At a random place, or next to the previous one.
         if random.random_range(0..3) != 0 {
-            at = random.random_range(0..len);
+            *at = random.random_range(0..len);
         }
-        let most = [16, 4096, 3 * block][random.random_range(0..3)].min(len - at);
-        let size = random.random_range(1..=most.max(1)).min(len - at);
-        let range = at..at + size;
+        let most = [16, 4096, 3 * block][random.random_range(0..3)].min(len - *at);
+        let size = random.random_range(1..=most.max(1)).min(len - *at);
+        let range = *at..*at + size;
+        let mut wrong = None;
         match random.random_range(0..10) {
             0..4 => {
                 let value = random.random_range(0..=u8::MAX);
-                for (index, offset) in range.clone().enumerate() {
+                for (index, offset) in range.enumerate() {
                     let byte = value.wrapping_add((index / 7) as u8);
                     real[offset] = byte;
                     model[offset] = byte;
@@ -131,44 +156,50 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
             }
             4 => {
                 real[range.clone()].fill(0);
-                model[range.clone()].fill(0);
+                model[range].fill(0);
             }
             5 => {
                 let first = at.next_multiple_of(block);
                 let size = (block * random.random_range(1..4)).min(len.saturating_sub(first)) / block * block;
                 if size > 0 {
-                    arena.pager.discard(arena.base + from + first, size).unwrap();
+                    pager.discard(*base + first, size).unwrap();
                     model[first..first + size].fill(0);
                 }
             }
             6 => {
-                let first = at / block * block;
+                let first = *at / block * block;
                 let size = (block * random.random_range(1..8)).min(len - first) / block * block;
                 if size > 0 {
-                    arena.pager.will_need(arena.base + from + first, size).unwrap();
+                    pager.will_need(*base + first, size).unwrap();
                 }
             }
             // By a call that only the kernel reports to the pager's thread, if the kernel reports
             // it.
-            7 if arena.pager.moves() => {
-                let first = at / page_bytes() * page_bytes();
+            7 if pager.moves() => {
+                let first = *at / page_bytes() * page_bytes();
                 let size = (page_bytes() * random.random_range(1..20)).min(len - first);
                 // SAFETY: the range is this thread's own.
-                let done = unsafe {
-                    libc::madvise((arena.base + from + first) as *mut _, size, libc::MADV_DONTNEED)
-                };
+                let done = unsafe { libc::madvise((*base + first) as *mut _, size, libc::MADV_DONTNEED) };
                 assert_eq!(done, 0);
                 model[first..first + size].fill(0);
             }
-            _ => {
-                let wrong = range.clone().find(|&offset| real[offset] != model[offset]);
-                assert_eq!(wrong, None, "step {step}, seed {seed}");
-            }
+            _ => wrong = self.wrong(range),
         }
-        at = (at + size) % len;
+        self.at = (self.at + size) % len;
+        wrong
     }
-    let wrong = (0..len).find(|&offset| real[offset] != model[offset]);
-    assert_eq!(wrong, None, "at the end, seed {seed}");
+}
+
+fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
+    let block = arena.pager.block();
+    let mut share = Share::new(arena.base + from, len, seed);
+    for step in 0..steps {
+        if step == steps / 2 {
+            arena.pager.split().unwrap();
+        }
+        assert_eq!(share.step(&arena.pager, block), None, "step {step}, seed {seed}");
+    }
+    assert_eq!(share.wrong(share.all()), None, "at the end, seed {seed}");
 }
 
 /// One failure in a hundred: an operation is tried four times, so the store as a whole works.
@@ -406,6 +437,148 @@ fn forks(options: Options, len: usize) {
     }
     assert_eq!(has_bounced(&pager), bounces);
     memory::advise(base, len, libc::MADV_DONTFORK);
+}
+
+/// What a family of processes has done, in memory that they share.
+#[derive(Default, Debug)]
+struct Done {
+    splits: AtomicUsize,
+    splits_of_children: AtomicUsize,
+    forks: AtomicUsize,
+    forks_when_split: AtomicUsize,
+}
+
+impl Done {
+    fn new() -> &'static Done {
+        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, of zeros, that stays.
+        unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), size_of::<Done>(), rights, kind, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            &*at.cast()
+        }
+    }
+}
+
+/// Random work of a process that splits its blocks and forks at random moments, and goes on while
+/// its children do the same. Returns what was wrong.
+fn family(
+    pager: &mut Pager,
+    share: &mut Share,
+    generation: usize,
+    steps: usize,
+    done: &Done,
+) -> Result<(), String> {
+    const BLOCK: usize = 16 << 10;
+    let mut children = Vec::new();
+    for step in 0..steps >> generation {
+        if let Some(at) = share.step(pager, BLOCK) {
+            return Err(format!("byte {at}, step {step}"));
+        }
+        if share.random.random_range(0..100) == 0 && pager.split().map_err(|why| why.to_string())? {
+            let of = if generation == 0 { &done.splits } else { &done.splits_of_children };
+            of.fetch_add(1, Relaxed);
+        }
+        if generation < 2 && share.random.random_range(0..steps / 4) == 0 {
+            if share.random.random() {
+                pager.fork_is_near().map_err(|why| why.to_string())?;
+            }
+            let forking = pager.before_fork().map_err(|why| why.to_string())?;
+            // SAFETY: the child continues only in this thread and ends by _exit.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                descend(pager, share, forking, generation + 1, steps, done);
+            }
+            pager.after_fork_in_parent(forking);
+            children.push(child);
+            done.forks.fetch_add(1, Relaxed);
+            let is_split = pager.snapshot().block_bytes == page_bytes() as u64;
+            done.forks_when_split.fetch_add(usize::from(is_split), Relaxed);
+        }
+        // A process without children may split its blocks.
+        if share.random.random_range(0..steps / 8) == 0 {
+            ended(&mut children)?;
+        }
+    }
+    ended(&mut children)?;
+    share.wrong(share.all()).map_or(Ok(()), |at| Err(format!("byte {at}, at the end")))
+}
+
+/// Waits for children, and checks how they have ended.
+fn ended(children: &mut Vec<libc::pid_t>) -> Result<(), String> {
+    for child in children.drain(..) {
+        let mut status = 0;
+        // SAFETY: waits for a child of this process.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        if status != 0 {
+            return Err(format!("status {status:#x} of a child"));
+        }
+    }
+    Ok(())
+}
+
+/// The child of a fork: checks all bytes, or not, and works on.
+fn descend(
+    pager: &mut Pager,
+    share: &mut Share,
+    forking: Forking,
+    generation: usize,
+    steps: usize,
+    done: &Done,
+) -> ! {
+    let works = AssertUnwindSafe(|| {
+        pager.after_fork_in_child(forking).map_err(|why| why.to_string())?;
+        share.random = StdRng::seed_from_u64(share.random.random::<u64>() ^ generation as u64);
+        if share.random.random()
+            && let Some(at) = share.wrong(share.all())
+        {
+            return Err(format!("byte {at}, at the start"));
+        }
+        family(pager, share, generation, steps, done)
+    });
+    let found = catch_unwind(works).unwrap_or_else(|_| Err("a panic".to_owned()));
+    if let Err(why) = &found {
+        let why = format!("generation {generation}: {why}\n");
+        // SAFETY: writes bytes. The locks of Rust's stream may be another thread's, at the fork.
+        unsafe { libc::write(2, why.as_ptr().cast(), why.len()) };
+    }
+    // SAFETY: ends the child.
+    unsafe { libc::_exit(i32::from(found.is_err())) }
+}
+
+/// Blocks are split before forks, after them, and by children.
+#[test]
+fn blocks_that_are_split_across_forks_keep_every_byte() {
+    if !can_page() {
+        return;
+    }
+    let (seed, done) = (seed(), Done::new());
+    let kinds = [
+        Kept::File,
+        Kept::Failing(FAULTS),
+        Kept::Encrypted,
+        Kept::Mirrored,
+        Kept::Tiered,
+        Kept::Striped,
+        Kept::Compressed,
+    ];
+    for (at, kept) in (0..).zip(kinds) {
+        for (frames, copy) in [(16, false), (64, false), (64, true)] {
+            let seed = seed ^ (at << 8) ^ frames as u64 ^ u64::from(copy);
+            let options = Options { block: 16 << 10, splits: true, frames, copy, ..Options::default() };
+            let Arena { pager, base, len } = Arena::new(options, frames * 4 << 14, kept, seed);
+            let mut pager = Arc::into_inner(pager).unwrap();
+            let found = family(&mut pager, &mut Share::new(base, len, seed), 0, steps(600), done);
+            assert_eq!(found, Ok(()), "{kept:?}, {frames} frames, seed {seed}");
+            let stats = pager.snapshot();
+            assert!(stats.major_faults > 0, "{stats:?}");
+            memory::advise(base, len, libc::MADV_DONTFORK);
+        }
+    }
+    let (first, late) = (done.splits.load(Relaxed), done.splits_of_children.load(Relaxed));
+    assert!(first > 0 && late > 0, "{done:?}");
+    let (forks, split) = (done.forks.load(Relaxed), done.forks_when_split.load(Relaxed));
+    assert!(split > 0 && split < forks, "{done:?}");
 }
 
 #[test]
