@@ -1,6 +1,7 @@
 """Stores that are missing, full, slow, broken, or removed."""
 
 import contextlib
+import glob
 import json
 import os
 import random
@@ -10,7 +11,7 @@ import signal
 import subprocess
 
 from harness import Child, Skipped, check, need, need_root, wait_for
-from bench import C_HEADERS, TIMEOUT_S, goes_on, mount, mounted, paged_in
+from bench import C_HEADERS, TIMEOUT_S, goes_on, mount, mounted, paged_in, read_first
 
 
 def store_missing(bench):
@@ -288,6 +289,19 @@ def splits(bench):
         bench.refused("--memory", "64M", "--compress", "lz4", "--block", "4K", store=store, says="block: .*write 8K or more")
     sorts_alike(bench, "--memory", "32M", "--compress", "lz4", store=f"tier:ram:4M+{bench.store}")
     return ", ".join(f"{name}: {count} MiB" for name, count in read.items())
+
+
+def splits_forked(bench):
+    """The blocks of a child are split while those of its parent are not, then the parent's, and it forks again. All change scattered pages: the bytes are right, and each has counters of its own."""
+    stats = bench.path("stats")
+    goes_on(bench, [bench.build("split.c", "-pthread"), "48", "40000", "apart", "child"], "--memory", "16M", "--per-process", "--stats", stats)
+    every = sorted((json.loads(read_first(path)) for path in glob.glob(f"{stats}*")), key=lambda now: now["pid"])
+    check([(now["forks"], now["block_bytes"]) for now in every] == [(2, 4096), (0, 4096), (0, 4096)], f"{every}")
+    trials = [now["trials_together"] + now["trials_apart"] for now in every]
+    # The second child has its parent's single pages from the first.
+    check(trials[0] > 0 and trials[1] > 0 and trials[2] == 0, f"trials {trials}")
+    check(all(now["page_in_bytes"] > 16 << 20 and now["resident_peak_bytes"] <= 17 << 20 for now in every), f"{every}")
+    return f"trials {trials}, {[now['page_in_bytes'] >> 20 for now in every]} MiB read"
 
 
 def tiers(bench):

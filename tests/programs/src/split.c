@@ -1,8 +1,9 @@
 /* Single pages at random places, so that blocks are split while the program runs: with children
  * of forks that read the pages before and after that, and with memory that is discarded, moved and
  * given back afterwards.
- * usage: split MIB TOUCHES [apart]      apart: one page of each block of four, so that single pages
- *                                       need fewer reads, whatever a read costs on the disk */
+ * usage: split MIB TOUCHES [apart [child]]   apart: one page of each block of four, so that single
+ *                                            pages need fewer reads, whatever a read costs on the
+ *                                            disk; child: the first child is split, too */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -63,7 +64,7 @@ int main(int argc, char **argv) {
     for (size_t page = 0; page < pages; page++)
         fill(data + page * PAGE, PAGE, page);
     scatter(touches / 8, 1);
-    pid_t early = child(touches / 8, 2);
+    pid_t early = child(argc > 4 ? touches : touches / 8, 2);
     scatter(touches / 8, 3);
     ended(early);
     scatter(touches, 4);
