@@ -1,14 +1,15 @@
 """A budget that follows the free memory of a memory cgroup, which is what a container has."""
 
 import contextlib
+import glob
 import json
 import os
 import subprocess
 import sys
 import time
 
-from bench import TIMEOUT_S, for_everybody
-from harness import NOBODY, Child, Skipped, check, need_root, wait_for
+from bench import TIMEOUT_S, for_everybody, read_first
+from harness import NOBODY, Child, Skipped, check, need_restricted, need_root, wait_for
 
 MIB = 1 << 20
 # Programs in a cgroup without swap may be slow where other programs use the disk, too.
@@ -205,6 +206,34 @@ def elastic_users(bench):
     """A run of root and one of an ordinary user, with a handler and children."""
     os.chmod(bench.place, 0o777)
     return shares(bench, bench.build("share.c"), "sweep", "signalled", NOBODY)
+
+
+HOT, COLD, ROUNDS, LIMIT = 12, 60, 12, 144
+
+
+def elastic_family(bench):
+    """A parent, its child and what it executes each go about a part of their memory all the time, and pass over the rest, also without rights: nothing is killed, all bytes are right, and blocks in use are kept."""
+    program, stats, said = bench.build("share.c"), bench.path("stats"), []
+    words = [program, "family", str(HOT), str(COLD), str(ROUNDS)]
+    wanted = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+    # What the best policy reads if three quarters of the limit are for data.
+    least = ROUNDS * (3 * (HOT + COLD) - LIMIT * 3 // 4)
+    need_restricted()
+    everybody = for_everybody(bench)
+    os.chmod(bench.place, 0o777)
+    for who, command in (("root", bench.command), ("another user", [*NOBODY, *everybody])):
+        with group(LIMIT) as box, Child(box.enter([*command, "run", "--store", bench.store, "--stats", stats, "--", *words]), bench.place) as child:
+            status = child.wait(PATIENCE_S)
+            check(status == 0 and sorted(child.output().splitlines()) == sorted(wanted.splitlines()), f"{who}: status {status}: {child.output()}, not {wanted}: {child.last_words()}")
+            check(box.kills() == 0 and child.shared_peak_bytes <= LIMIT * MIB, f"{who}: {box.kills()} kills, {child.shared_peak_bytes // MIB} MiB")
+        every = [json.loads(text) for text in map(read_first, glob.glob(f"{stats}*"))]
+        check(len(every) == 3 and all(now["budget_auto"] and bool(now["guarded"]) == (who != "root") for now in every), f"{who}: {every}")
+        read, written = (sum(now[f"page_{way}_bytes"] for now in every) // MIB for way in ("in", "out"))
+        said.append(f"{read} MiB read, {written} written")
+        check(read <= 2 * least, f"{who}: {read} MiB were read, and {least} are the least: {every}")
+        for path in glob.glob(f"{stats}*"):
+            os.remove(path)
+    return f"{', '.join(said)}; {least} MiB are the least"
 
 
 def elastic_limit_lowered(bench):

@@ -6,6 +6,9 @@
    share hungry HOLDERS MIB SWEPT STOP  holders that fill their arrays and sleep, and one that goes
                                         about its own at random, until the file STOP is there
    share hold MIB STOP, share sweep MIB STOP, share exhaust MIB
+   share family HOT COLD ROUNDS         a parent, its child, and one by exec: each goes about HOT MiB of
+                                        its array all the time, and passes over COLD MiB of it
+   share alone HOT COLD ROUNDS          such a process
    share signalled MIB STOP             sweeps, while a handler goes about an array of its own, and
                                         now and then a child reads both */
 #include <signal.h>
@@ -185,6 +188,31 @@ static int hungry(char **arguments) {
     return all_ended(holders + 1);
 }
 
+enum { SLICES = 16, PAGE_WORDS = 512 };
+
+/* Changes words of the hot part, here and there, after each slice of the cold part, which it reads. */
+static int goes_about(uint64_t *array, char **arguments, uint64_t number) {
+    size_t hot = ((size_t)atoi(arguments[2]) << 20) / 8, cold = ((size_t)atoi(arguments[3]) << 20) / 8;
+    uint64_t found = number;
+    state = number * 2 + 88172645463325252u;
+    for (int i = 0; i < atoi(arguments[4]) * SLICES; i++) {
+        size_t slice = cold / SLICES;
+        found = found * 31 + sum(array + hot + i % SLICES * slice, slice * 8);
+        for (size_t page = 0; page < hot / PAGE_WORDS; page++) array[next() % hot] += number;
+    }
+    dprintf(1, "%lu %016lx %016lx\n", number, found, sum(array, (hot + cold) * 8));
+    return 0;
+}
+
+static int family(char **arguments) {
+    if (!fork()) run(arguments[0], (char *[]){0, "alone", arguments[2], arguments[3], arguments[4], 0});
+    uint64_t *array = filled((size_t)(atoi(arguments[2]) + atoi(arguments[3])), 1);
+    pid_t child = fork();
+    if (child < 0) return 1;
+    int bad = goes_about(array, arguments, child == 0 ? 2 : 3);
+    return child == 0 ? bad : bad | all_ended(2);
+}
+
 /* Takes arrays of 64 MiB up to `mib` MiB, or until there is no more memory. */
 static int exhaust(size_t mib) {
     for (size_t got = 0; got < mib; got += 64) {
@@ -202,6 +230,9 @@ static int exhaust(size_t mib) {
 int main(int count, char **arguments) {
     if (count == 6 && !strcmp(arguments[1], "work")) return start_workers(arguments);
     if (count == 6 && !strcmp(arguments[1], "hungry")) return hungry(arguments);
+    if (count == 5 && !strcmp(arguments[1], "family")) return family(arguments);
+    if (count == 5 && !strcmp(arguments[1], "alone"))
+        return goes_about(filled((size_t)(atoi(arguments[2]) + atoi(arguments[3])), 4), arguments, 4);
     if (count == 5 && !strcmp(arguments[1], "one")) {
         printf("worker %s %016lx\n", arguments[2],
                work(atoi(arguments[2]), (size_t)atoi(arguments[3]), atoi(arguments[4])));
