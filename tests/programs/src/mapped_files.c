@@ -4,7 +4,7 @@
 //   mapped_files calls FILE SEED ROUNDS   calls on parts of the mapping, threads, forks
 //   mapped_files change FILE SEED S       another process changes the file for S seconds
 //   mapped_files watch FILE SEED S        others change it, for S seconds
-//   mapped_files executes FILE SEED S     the same by a second process, and by what this one executes
+//   mapped_files executes FILE SEED S     so does a second process, and what this one executes
 //   mapped_files once FILE SEED           only reads it; `cached`: as it lies in the page cache
 //   mapped_files named FILE SEED          maps where free memory was named to the kernel
 //   mapped_files longer FILE SEED         maps more than the file has, as LMDB does
