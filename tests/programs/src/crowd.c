@@ -33,6 +33,14 @@ static int is_right(const char *from, size_t len, int number) {
     return 1;
 }
 
+/* A process that is stopped meanwhile writes only a part. */
+static int write_all(int to, const char *from, size_t len) {
+    for (ssize_t done; len > 0; from += done, len -= done)
+        if ((done = write(to, from, len)) <= 0)
+            return 1;
+    return 0;
+}
+
 static void *work(void *argument) {
     struct thread *t = argument;
     char *own = data + part * t->number;
@@ -96,7 +104,7 @@ int main(int count, char **arguments) {
     for (int i = threads - 1; i >= 0; i--) {
         for (size_t at = 0; at < SENT; at++)
             sent[at] = byte(i, at);
-        wrong += write(own[i].stream[1], sent, SENT) != SENT;
+        wrong += write_all(own[i].stream[1], sent, SENT);
     }
     pthread_barrier_wait(&all);
     usleep(300000);
