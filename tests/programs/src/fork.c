@@ -1,11 +1,15 @@
 /* Children of a process with paged memory: each sees memory as it was at the fork, whoever
  * writes afterwards. */
 #define _GNU_SOURCE
+#include <linux/capability.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -377,6 +381,57 @@ static void no_files_for_two() {
     puts("no files for two threads: ok");
 }
 
+static atomic_bool forked;
+
+/* Opens as many files as it may, and closes them, again and again. */
+static void *opens_all(void *unused) {
+    int open[256];
+    while (!forked) {
+        size_t count = 0;
+        while (count < 256 && (open[count] = dup(0)) >= 0)
+            count++;
+        while (count > 0)
+            CHECK(close(open[--count]) == 0);
+    }
+    return unused;
+}
+
+/* From now on this thread may not raise a hard limit. */
+static void cannot_raise() {
+    struct __user_cap_header_struct of = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct rights[2];
+    CHECK(syscall(SYS_capget, &of, rights) == 0);
+    rights[0].effective &= ~(1u << CAP_SYS_RESOURCE);
+    CHECK(syscall(SYS_capset, &of, rights) == 0);
+}
+
+/* Forks while another thread opens all that may be open: at any moment of a fork there may be no
+ * more. It fails then, where the limit cannot be raised, and stops nobody. */
+static void files_come_and_go() {
+    for (int may_raise = 0; may_raise < 2; may_raise++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            struct rlimit few = {100, may_raise ? 200 : 100};
+            CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+            cannot_raise();
+            pthread_t thread;
+            CHECK(pthread_create(&thread, NULL, opens_all, NULL) == 0);
+            for (int i = 0; i < 100; i++) {
+                pid_t inner = fork();
+                if (inner == 0)
+                    _exit(0);
+                CHECK(inner > 0 ? ended(inner) == 0 : errno == EAGAIN);
+            }
+            forked = true;
+            CHECK(pthread_join(thread, NULL) == 0);
+            _exit(differing(memory, bytes, 31) != 0);
+        }
+        CHECK(ended(child) == 0);
+    }
+    puts("files come and go: ok");
+}
+
 static volatile sig_atomic_t handled;
 
 static void forks_in_handler(int signal) {
@@ -593,6 +648,7 @@ int main(int argc, char **argv) {
     no_files();
     no_files_for_many();
     no_files_for_two();
+    files_come_and_go();
     handlers_fork();
     cancelled();
     ends_with_thread();

@@ -498,7 +498,7 @@ impl Child {
         // SAFETY: its thread is parked until `unpark`.
         let engine = || unsafe { &mut *running.engine.get() };
         assert_settled(engine());
-        let lifeline = engine().freeze().unwrap();
+        let lifeline = engine().freeze(Fd::pipe().unwrap()).unwrap();
         // Acts like the C library during a fork.
         for _ in 0..choose(4) {
             let at = base + choose(BLOCKS) * BLOCK;

@@ -425,12 +425,20 @@ impl Pager {
     /// # Errors
     /// No pipe for the child can be made: the pager continues.
     pub fn before_fork(&self) -> Result<Forking, Error> {
+        self.before_fork_by(Fd::pipe()?)
+    }
+
+    /// As [`before_fork`](Self::before_fork), with a pipe that was made before.
+    ///
+    /// # Errors
+    /// A store cannot be shared: the pager continues.
+    pub fn before_fork_by(&self, pipe: (Fd, Fd)) -> Result<Forking, Error> {
         // A signal would let the thread continue before its fault is served completely.
         let signals = thread::block_signals();
         let asking = self.mailbox.lock();
         self.mailbox.stop_pager(&asking);
         // SAFETY: the pager's thread is parked.
-        match unsafe { (*self.engine).freeze() } {
+        match unsafe { (*self.engine).freeze(pipe) } {
             Ok(lifeline) => Ok(Forking { lifeline, asking, signals }),
             Err(error) => {
                 self.mailbox.unpark();

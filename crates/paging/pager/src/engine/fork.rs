@@ -88,8 +88,7 @@ impl Engine {
 
     /// Before the fork, while the pager's thread is parked: freezes the slots. Returns the end of
     /// the pipe that the child has to keep open.
-    pub(crate) fn freeze(&mut self) -> Result<Fd, Error> {
-        let (read, write) = Fd::pipe()?;
+    pub(crate) fn freeze(&mut self, (read, write): (Fd, Fd)) -> Result<Fd, Error> {
         let id = self.io.slots.freeze();
         self.children.push((id, read));
         self.io.share(id)?;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_pager::{Forking, Pager};
 use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
-use terapage_sys::{binding, last, memory, opening, page_bytes};
+use terapage_sys::{Result, binding, last, memory, opening, page_bytes};
 
 /// The data of a fork between its two halves. Only the forking thread, which holds the arena's
 /// lock, uses it.
@@ -24,10 +24,39 @@ static FORKING: Lock<Option<InHand>> = Lock::new(None);
 
 struct InHand {
     pager: Option<Forking>,
+    kept: Option<Kept>,
     /// The heaps' locks that the fork has taken, a bit for each.
     heaps: u32,
     /// The signals that were already blocked.
     signals: Signals,
+}
+
+/// What is kept for threads that are about to fork. Only a thread that holds the arena's lock uses
+/// it.
+static KEPT: Lock<Vec<Kept>> = Lock::new(Vec::new());
+
+/// Descriptors for a fork: another thread may open as many files as it may meanwhile.
+struct Kept {
+    thread: u32,
+    /// The pipe between the two pagers.
+    pipe: Option<(Fd, Fd)>,
+    /// The child closes these, and can open others.
+    _spare: Vec<Fd>,
+}
+
+impl Kept {
+    fn new() -> Result<Kept> {
+        let pipe = Fd::pipe()?;
+        let spare = (0..SPARE).map(|_| Fd::copy(pipe.1.file())).collect::<Result<_>>()?;
+        Ok(Kept { thread: thread::id(), pipe: Some(pipe), _spare: spare })
+    }
+
+    /// What is kept for the calling thread. The caller holds the arena's lock.
+    fn take() -> Option<Kept> {
+        let mut all = KEPT.lock();
+        let mine = all.iter().position(|kept| kept.thread == thread::id())?;
+        Some(all.swap_remove(mine))
+    }
 }
 
 /// The threads that have rehearsed and are about to fork.
@@ -82,7 +111,7 @@ pub unsafe extern "C" fn fork() -> libc::pid_t {
 /// Rehearses and forks. Steps that may take memory from the program's own `malloc` are done here:
 /// later, such a `malloc` may already hold its locks for the fork.
 fn rehearsed_fork() -> libc::pid_t {
-    if let Some(errno) = lacks() {
+    if let Err(errno) = prepare() {
         return refuse(errno);
     }
     let me = thread::id();
@@ -107,7 +136,7 @@ fn rehearsed_fork() -> libc::pid_t {
     if child < 0 && had_room && std::io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) {
         // The threads of the rehearsal may not have ended yet.
         thread::sleep_ms(1);
-        return fork();
+        return prepare().map_or_else(refuse, |()| fork());
     }
     child
 }
@@ -119,26 +148,33 @@ fn refuse(errno: c_int) -> libc::pid_t {
 
 /// The number of mappings that the pager of a child makes, with some to spare.
 const MAPPINGS: usize = 20;
-/// The number of descriptors that it opens before the parent's are closed: its pipe, and some more.
-const PIPES: usize = 4;
+/// The number of descriptors that it opens before the parent's are closed, with some to spare.
+const SPARE: usize = 6;
+/// How often room for descriptors is made: other threads may use it up.
+const TRIES: usize = 4;
 
-/// The error with which a fork must be refused, because the pager, or the child's, would lack
-/// something: descriptors (the pipe between them, and those that the child opens before it closes
-/// its parent's), mappings, or a number. `None` if nothing is lacking, or if there is no pager.
-fn lacks() -> Option<c_int> {
+/// Keeps what the pager and the child's need for a fork, if there is a pager.
+///
+/// # Errors
+/// The error with which the fork must be refused: there are not enough descriptors, mappings, or
+/// numbers.
+fn prepare() -> std::result::Result<(), c_int> {
     // Room is always made under the lock: otherwise a fork by another thread would give its child
     // the limit of that moment.
     let arena = ARENA.lock();
-    let pager = arena.pager.as_ref()?;
+    let Some(pager) = arena.pager.as_ref() else { return Ok(()) };
     if !pager.may_fork() {
-        return Some(libc::EAGAIN);
+        return Err(libc::EAGAIN);
     }
     if !memory::has_room_for_mappings(MAPPINGS) {
-        return Some(libc::ENOMEM);
+        return Err(libc::ENOMEM);
     }
-    let pipes = || -> Vec<_> { (0..PIPES).map(|_| Fd::pipe()).collect() };
-    let is_short = Room::make().is_err() && pipes().iter().any(Result::is_err);
-    is_short.then_some(libc::EAGAIN)
+    let kept = (0..TRIES).find_map(|_| {
+        let _room = Room::make();
+        Kept::new().ok()
+    });
+    KEPT.lock().push(kept.ok_or(libc::EAGAIN)?);
+    Ok(())
 }
 
 /// Whether the calling thread has rehearsed in [`fork`]. The second call says no.
@@ -170,13 +206,14 @@ unsafe extern "C" fn before() {
         let _internal = thread::Internal::enter();
         arena.leave_all_files();
     }
+    let mut kept = Kept::take();
     let pager = arena.pager.as_ref().map(|pager| {
-        let _room = Room::make();
+        let pipe = kept.as_mut().and_then(|kept| kept.pipe.take());
         opening::forks(true);
-        setup::or_fail(pager.before_fork())
+        begin(pager, pipe)
     });
     let is_paged = pager.is_some();
-    *FORKING.lock() = Some(InHand { pager, heaps, signals });
+    *FORKING.lock() = Some(InHand { pager, kept, heaps, signals });
     if is_paged {
         if STREAMS.load(SeqCst) == thread::id() {
             // Twice: in a small budget, the last pages may have evicted the first.
@@ -184,6 +221,16 @@ unsafe extern "C" fn before() {
         }
         arena.set_forkable(true);
     }
+}
+
+/// Parks the pager for a fork, with the pipe that is kept for it. The C library's own forks have
+/// kept none.
+fn begin(pager: &Pager, pipe: Option<(Fd, Fd)>) -> Forking {
+    let _room = pipe.is_none().then(Room::make);
+    setup::or_fail(match pipe {
+        Some(pipe) => pager.before_fork_by(pipe),
+        None => pager.before_fork(),
+    })
 }
 
 /// From now on, until the fork, only blocks that must leave the program do. Returns whether there
@@ -198,9 +245,9 @@ fn say_fork_is_near() -> bool {
 /// There is no fork after all: the pager may take blocks out again.
 fn let_go() {
     let arena = ARENA.lock();
+    let pipe = Kept::take().and_then(|kept| kept.pipe);
     if let Some(pager) = &arena.pager {
-        let _room = Room::make();
-        pager.after_fork_in_parent(setup::or_fail(pager.before_fork()));
+        pager.after_fork_in_parent(begin(pager, pipe));
     }
 }
 
@@ -289,7 +336,8 @@ fn in_hand() -> InHand {
 unsafe extern "C" fn in_parent() {
     // SAFETY: the lock was taken in `before`.
     let arena = unsafe { ARENA.value() };
-    let InHand { pager: forking, heaps, signals } = in_hand();
+    let InHand { pager: forking, kept, heaps, signals } = in_hand();
+    drop(kept);
     if let (Some(pager), Some(forking)) = (&arena.pager, forking) {
         pager.after_fork_in_parent(forking);
         opening::forks(false);
@@ -319,7 +367,9 @@ unsafe extern "C" fn in_child() {
     let internal = thread::Internal::enter();
     // SAFETY: the lock was taken in `before`.
     let arena = unsafe { ARENA.value() };
-    let InHand { pager: forking, heaps, signals } = in_hand();
+    let InHand { pager: forking, kept, heaps, signals } = in_hand();
+    drop(kept);
+    KEPT.lock().clear();
     crate::job::in_child();
     arena.begin_child();
     crate::rereads::in_child(arena);
