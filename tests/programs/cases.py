@@ -692,5 +692,5 @@ ALWAYS = ("numpy", "forks", "mappings", "reservations", "mapping-walk-wide", "he
 GUARDED = (
     *("sort", "xz", "sqlite", "redis", "openmp", "workers", "heap-walk", "transfer-walk", "thread-walk", "begin"),
     *("static", "musl", "waits-static", "cancels", "cancels-static", "cancels-musl", "vforks-static"),
-    *("own-memory-static", "own-malloc", "malloc-library", "bad-calls"),
+    *("own-memory-static", "own-malloc", "malloc-library", "bad-calls", "refusals"),
 )

@@ -283,11 +283,18 @@ unsafe fn message(pins: &Pins, mut origin: Origin, number: c_long, mut arguments
     }
 }
 
+/// The most buffers that a call takes.
+const BUFFERS_MOST: usize = 1024;
+
 /// `vmsplice` would leave pages in a pipe for any time, so paged memory is copied.
 unsafe fn splice(pins: &Pins, origin: Origin, arguments: [usize; 6]) -> isize {
     let [fd, vector, count, flags, ..] = arguments;
+    if count > BUFFERS_MOST || (0..count).any(|index| buffer(vector, index).is_none()) {
+        // SAFETY: the kernel refuses this.
+        return unsafe { trap::make(libc::SYS_vmsplice, arguments, origin.place) };
+    }
     let is_paged = |buffer: iovec| paged::meets(buffer.iov_base as usize, buffer.iov_len);
-    if !(0..count.min(1024)).filter_map(|index| buffer(vector, index)).any(is_paged) {
+    if !(0..count).filter_map(|index| buffer(vector, index)).any(is_paged) {
         let mut buffers = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BUFFERS];
         let (used, _) = part(vector, count, 0, ALL, &mut buffers);
         let whole = [fd, buffers.as_ptr() as usize, used, flags, 0, 0];
@@ -331,7 +338,6 @@ pub(super) fn buffer(vector: usize, index: usize) -> Option<iovec> {
 
 /// Bytes of all buffers; 0 if the kernel will refuse them.
 pub(super) fn total(vector: usize, count: usize) -> usize {
-    const BUFFERS_MOST: usize = 1024;
     if count > BUFFERS_MOST {
         return 0;
     }
