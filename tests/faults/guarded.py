@@ -529,15 +529,20 @@ def traced_valgrind(bench):
     return "as root, and as another user"
 
 
+# A child of vfork whose handler runs before the exec. Natively it would stop, and nobody could let it go on.
+HANDLED = "vfork, handled: TRAP USR2 status 3\n - 1 - - - - - - - - - - 1 -\n"
+
+
 def hosted_tracer(bench):
-    """A hosted tracer sees the same stops of children of fork and vfork as natively, which stop themselves before the exec, or whose execs fail first; with the right to page, and without."""
+    """A hosted tracer sees the same stops of children of fork and vfork as natively, also of several threads at once: their execs fail early or late, they execute in handlers, signals wait for the program, or handlers run before the exec; with the right to page, and without."""
     need_root()
-    program = bench.build("traces.c", "-static")
+    program = bench.build("traces.c", "-pthread", "-static")
     native = subprocess.run([program, "24"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     for env in (None, {"TERAPAGE_GUARD": "force"}):
-        with bench.start([program, "24"], "--memory", "16M", "--require", env=env) as child:
-            status = bench.end(child)
-            check((status, child.output()) == (0, native.stdout), f"{env}: status {status}: {child.output()}{child.last_words()}")
+        for words, expected in (((), native.stdout), (("handled",), HANDLED * 8)):
+            with bench.start([program, "24", *words], "--memory", "16M", "--require", env=env) as child:
+                status = bench.end(child)
+                check((status, child.output()) == (0, expected), f"{env}, {words}: status {status}: {child.output()}{child.last_words()}")
     return native.stdout.splitlines()[0]
 
 

@@ -25,6 +25,7 @@ pub mod runtimes;
 pub mod seccomp;
 pub mod shared;
 pub mod thread;
+pub mod trial;
 pub mod userfaultfd;
 
 /// Bytes of the smallest page that a processor has.

@@ -56,6 +56,39 @@ pub unsafe fn call_at(place: usize, number: i64, [a, b, c, d, e, f]: [usize; 6])
     answer
 }
 
+/// Begins a process, which continues in `begin`, with an argument, on a stack of its own. Returns
+/// its number, or the kernel's error.
+///
+/// # Safety
+/// The upper end of the stack is aligned, and nobody else uses the stack. What the flags share
+/// with the process, it may use.
+#[inline(always)]
+pub unsafe fn begin_process(
+    flags: usize,
+    stack: usize,
+    begin: unsafe extern "C" fn(usize) -> !,
+    argument: usize,
+) -> isize {
+    let answer;
+    // SAFETY: only the new process uses the stack; here only these registers change.
+    unsafe {
+        asm!(
+            "svc #0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x0, x21",
+            "blr x20",
+            "brk #1",
+            "2:",
+            in("x8") libc::SYS_clone,
+            inlateout("x0") flags => answer,
+            in("x1") stack, in("x2") 0_usize, in("x3") 0_usize, in("x4") 0_usize,
+            in("x20") begin, in("x21") argument,
+        );
+    }
+    answer
+}
+
 /// Makes code that was just written, within one cache line, visible to the processor.
 ///
 /// # Safety

@@ -50,6 +50,40 @@ pub unsafe fn call_at(place: usize, number: i64, [a, b, c, d, e, f]: [usize; 6])
     answer
 }
 
+/// Begins a process, which continues in `begin`, with an argument, on a stack of its own. Returns
+/// its number, or the kernel's error.
+///
+/// # Safety
+/// The upper end of the stack is aligned, and nobody else uses the stack. What the flags share
+/// with the process, it may use.
+#[inline(always)]
+pub unsafe fn begin_process(
+    flags: usize,
+    stack: usize,
+    begin: unsafe extern "C" fn(usize) -> !,
+    argument: usize,
+) -> isize {
+    let answer;
+    // SAFETY: only the new process uses the stack; here only these registers change.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone as isize => answer,
+            in("rdi") flags, in("rsi") stack, in("rdx") 0_usize, in("r10") 0_usize, in("r8") 0_usize,
+            in("r12") begin, in("r13") argument,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    answer
+}
+
 /// Makes code that was just written visible to the processor: it sees that itself.
 ///
 /// # Safety

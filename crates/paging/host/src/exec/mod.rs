@@ -119,7 +119,7 @@ pub unsafe fn serve(slot: *mut Slot) -> Outcome {
             return Outcome::Continues;
         }
         let arguments = [exec.path, exec.arguments, exec.environment];
-        if tracing::begins(slot, exec.path) {
+        if tracing::is_later(slot) {
             let answer = tracing::execute(slot, arguments);
             seat::with(stay, slot as usize);
             forget(slot);
