@@ -350,7 +350,7 @@ def guarded_together(bench):
 
 
 def guarded_process_memory(bench):
-    """Copies between arrays of buffers of two processes, or of one: those that are longer than may be in memory at once, overlap, are partly not there, or are refused; dynamic and static; TERAPAGE_SEED says which, TERAPAGE_RUNS how many runs."""
+    """Copies between arrays of buffers of two processes, or of one: those that are longer than may be in memory at once, overlap, are partly not there, or are refused, and those whose arrays or data change meanwhile; dynamic and static; TERAPAGE_SEED says which, TERAPAGE_RUNS how many runs."""
     return each_seed(lambda seed: [same_as_natively(bench, "process_memory.c", "16", "150", seed, flags=flags) for flags in ((), ("-static",))])
 
 
@@ -533,8 +533,18 @@ def traced_valgrind(bench):
 HANDLED = "vfork, handled: TRAP USR2 status 3\n - 1 - - - - - - - - - - 1 -\n"
 
 
+def traced_vfork(bench):
+    """A tracer's children of fork and vfork, also of several threads at once: their execs fail early or late, they execute in handlers, signals wait for the program, or handlers run before the exec."""
+    said = same_as_natively(bench, "traces.c", "24", memory="16M")
+    run = [*NOBODY, *for_everybody(bench), "run", "--store", bench.store, "--memory", "16M", "--require", "--"]
+    with Child([*run, bench.path("traces"), "24", "handled"], bench.place) as child:
+        status = bench.end(child)
+        check((status, child.output()) == (0, HANDLED * 8), f"status {status}: {child.output()}{child.last_words()}")
+    return said
+
+
 def hosted_tracer(bench):
-    """A hosted tracer sees the same stops of children of fork and vfork as natively, also of several threads at once: their execs fail early or late, they execute in handlers, signals wait for the program, or handlers run before the exec; with the right to page, and without."""
+    """The same of a hosted tracer, with the right to page, and without."""
     need_root()
     program = bench.build("traces.c", "-pthread", "-static")
     native = subprocess.run([program, "24"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
@@ -577,6 +587,7 @@ TRACED = {
     "traced-strace": traced_strace,
     "traced-proot": traced_proot,
     "traced-valgrind": traced_valgrind,
+    "traced-vfork": traced_vfork,
     "traced-by-hosted": hosted_tracer,
     "traced-by-hosted-gdb": hosted_gdb,
 }

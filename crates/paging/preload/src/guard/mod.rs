@@ -35,6 +35,8 @@ pub use hosts::{
     terapage_hosted_thread, terapage_hosted_unpin,
 };
 pub use layout::{executing, stays};
+#[cfg(not(target_env = "musl"))]
+pub use tracing::forget as forget_traced;
 pub use trap::forget_ended;
 
 #[cfg(target_env = "musl")]
@@ -248,6 +250,8 @@ pub unsafe fn execute(number: c_long, arguments: [usize; 6]) -> c_int {
 pub fn in_child() {
     trap::in_child();
     masks::in_child();
+    #[cfg(not(target_env = "musl"))]
+    tracing::in_child();
     if let Some(pins) = pins() {
         let owner = if hosted::is_host() { hosts::forking() } else { thread::own_name() };
         pins.in_child(owner, thread::id() as usize);

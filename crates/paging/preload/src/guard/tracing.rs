@@ -16,6 +16,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_sys::file::Early;
 use terapage_sys::hosting::{GUARD_MARK, at_gate, is_traced};
+use terapage_sys::trial;
 
 /// Children that borrow the memory and are to be traced from their exec on; 0 is free.
 static LATER: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
@@ -39,6 +40,10 @@ const FROM_FILTER: c_int = 1;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptrace(request: c_uint, pid: pid_t, at: *mut c_void, data: *mut c_void) -> c_long {
     match request {
+        libc::PTRACE_TRACEME if is_noted(std::process::id()) => {
+            crate::set_errno(libc::EPERM);
+            return -1;
+        }
         libc::PTRACE_TRACEME if is_later() => return 0,
         libc::PTRACE_CONT | libc::PTRACE_SYSCALL | libc::PTRACE_SINGLESTEP | SYSEMU | SYSEMU_SINGLESTEP => {
             note(pid, request as u8)
@@ -64,8 +69,13 @@ fn noted(pid: pid_t) -> u8 {
     if word >> 8 == u64::from(pid as u32) { word as u8 } else { LAST.load(Relaxed) }
 }
 
-/// Whether the calling process is traced only from its exec on. One that has a tracer already is
-/// refused by the kernel now.
+/// Whether a process is traced only from its exec on.
+fn is_noted(process: u32) -> bool {
+    LATER.iter().any(|place| place.load(Relaxed) == process)
+}
+
+/// Notes that the calling process is traced only from its exec on, if it is such a child. One that
+/// has a tracer already is refused by the kernel now.
 fn is_later() -> bool {
     let me = std::process::id();
     let take = |place: &AtomicU32| place.compare_exchange(0, me, Relaxed, Relaxed).is_ok();
@@ -74,28 +84,33 @@ fn is_later() -> bool {
     guard::is_active() && borrowed::is_borrower() && !has_tracer() && LATER.iter().any(take)
 }
 
-/// The calling process is about to execute a program, by a call at the gate. No more trap follows,
-/// unless the call fails.
-pub fn executes(number: c_long, arguments: [usize; 6]) {
-    let me = std::process::id();
-    let Some(place) = LATER.iter().find(|place| place.load(Relaxed) == me) else { return };
-    if !borrowed::is_borrower() {
-        // A child of this number has ended before it executed anything.
-        place.store(0, Relaxed);
-        return;
+/// The calling process is about to execute a program, by a call at the gate whose memory is there.
+/// No trap follows: nobody can undo the tracing, so an exec that fails in a trial is not made, and
+/// this is its error.
+pub fn executes(number: c_long, arguments: [usize; 6]) -> Option<isize> {
+    if !is_noted(std::process::id()) {
+        return None;
     }
-    let refused = |errno: c_int| errno != -libc::EFAULT && errno < 0;
-    let (path, right) = (arguments[0], libc::X_OK as usize);
-    // SAFETY: the kernel checks the address; the other call has no memory.
+    // SAFETY: the gate is open, and the program answers for the call. The child has one thread.
     unsafe {
-        let looks = [libc::AT_FDCWD as usize, path, right, 0, 0, 0];
-        // Programs are looked for in one directory after another.
-        if number == libc::SYS_execve && refused(at_gate(libc::SYS_faccessat, looks) as c_int) {
-            return;
+        let refused = trial::refusal(at_gate, number, arguments);
+        if refused.is_none() {
+            at_gate(libc::SYS_ptrace, [libc::PTRACE_TRACEME as usize, 0, 0, 0, 0, 0]);
         }
-        place.store(0, Relaxed);
-        at_gate(libc::SYS_ptrace, [libc::PTRACE_TRACEME as usize, 0, 0, 0, 0, 0]);
+        refused
     }
+}
+
+/// A child that has borrowed the memory has gone.
+pub fn forget(child: u32) {
+    for place in &LATER {
+        place.compare_exchange(child, 0, Relaxed, Relaxed).ok();
+    }
+}
+
+/// In the child of a fork, which is no such child.
+pub fn in_child() {
+    LATER.iter().for_each(|place| place.store(0, Relaxed));
 }
 
 /// Whether a traced process is stopped.

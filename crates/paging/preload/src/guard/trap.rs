@@ -114,8 +114,6 @@ unsafe extern "C" fn on_trap(signal: c_int, what: *mut siginfo_t, context: *mut 
 /// # Safety
 /// The same as for the system call.
 pub unsafe fn execute(number: c_long, arguments: [usize; 6], depth: usize, place: usize) -> isize {
-    #[cfg(not(target_env = "musl"))]
-    super::tracing::executes(number, arguments);
     let higher = layout::limit_stack();
     // SAFETY: the caller answers for the call.
     let answer = unsafe { call(number, arguments, depth, place) };
@@ -213,6 +211,12 @@ pub unsafe fn pass(number: c_long, arguments: [usize; 6]) -> isize {
 pub unsafe fn make(number: c_long, mut arguments: [usize; 6], place: usize) -> isize {
     let mut waiting = masks::Waiting::default();
     waiting.edit(number, &mut arguments);
+    #[cfg(not(target_env = "musl"))]
+    if matches!(number, libc::SYS_execve | libc::SYS_execveat)
+        && let Some(refused) = super::tracing::executes(number, arguments)
+    {
+        return refused;
+    }
     // SAFETY: the caller answers for the call.
     unsafe { cancel::call(number, arguments, place) }
 }

@@ -117,6 +117,7 @@ fn unmap_later(at: usize, len: usize) -> c_int {
 #[cfg(all(target_arch = "x86_64", not(target_env = "musl")))]
 unsafe extern "C" fn after(answer: isize) -> c_int {
     is_back();
+    crate::guard::forget_traced(answer as u32);
     if answer < 0 { refuse(-answer as c_int) } else { answer as c_int }
 }
 
