@@ -1,8 +1,11 @@
 /* Copies between arrays of buffers by process_vm_readv and process_vm_writev, drawn from a seed:
- * within this process, named by any of its threads, and with a child. The arrays and buffers are
- * of all sizes, overlap, are not there, or are refused. What the kernel answers natively, it must
- * answer here, and the same bytes must arrive. The output lists the answers, and hashes of what
- * was written to.
+ * within this process, named by any of its threads, and with a child, which does the same with its
+ * parent. The arrays and buffers are of all sizes, overlap, are not there, or are refused. What the
+ * kernel answers natively, it must answer here, and the same bytes must arrive. The output lists
+ * the answers, and hashes of what was written to.
+ *
+ * The kernel reads both arrays before it copies. So it changes nothing if the copies reach them, or
+ * if a thread or a handler changes them after the first byte has arrived.
  *
  * usage: process_memory MIB CALLS SEED
  */
@@ -11,6 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -130,6 +134,82 @@ static void borrows(void) {
     printf("borrowed: %ld %ld %zu\n", answers[0], answers[1], differing(zone, 3 << 20, 77));
 }
 
+/* What happens while a long call is made: another thread changes its arrays, or this thread's
+ * handler does so and makes calls, or the other thread changes what is copied, and uses so much
+ * other memory that it is paged out. */
+enum change { NONE, ARRAYS, HANDLER, DATA, CHANGES };
+static const char *const changes[] = {"over its arrays", "arrays by a thread", "arrays by a handler", "data"};
+
+#define LONG (6ul << 20)
+#define PART (1ul << 20)
+
+static struct iovec *arrays[2];
+static volatile enum change change;
+static volatile int is_over;
+static volatile long by_handler;
+static uint64_t *target, *source, series;
+static char *extra;
+static pthread_t main_thread;
+
+static void forget_arrays(void) {
+    for (int which = 0; which < 2; which++)
+        for (int i = 0; i < 3; i++)
+            arrays[which][i] = (struct iovec){(void *)8, PAGE};
+}
+
+/* Of this call, nothing is changed. */
+static void on_signal(int unused) {
+    struct iovec from = {zone + bytes - PART, PART}, to = {zone + bytes / 2 - PART, PART};
+    forget_arrays();
+    by_handler = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+    by_handler += process_vm_writev(getpid(), &from, 1, &to, 1, 0);
+    (void)unused;
+}
+
+static void *changes_it(void *unused) {
+    volatile uint64_t *first = target;
+    while (*first != series)
+        ;
+    if (change == ARRAYS)
+        forget_arrays();
+    if (change == HANDLER)
+        CHECK(pthread_kill(main_thread, SIGUSR1) == 0);
+    while (change == DATA && !is_over) {
+        for (size_t i = 1; i < LONG / 8; i += 61)
+            ((volatile uint64_t *)source)[i] ^= 1ul << 63;
+        for (size_t at = 0; at < bytes; at += PAGE)
+            ((volatile char *)extra)[at]++;
+    }
+    return unused;
+}
+
+/* A long call, whose arrays lie in its own target, or aside. */
+static void changes_between(enum change what, int writes) {
+    static struct iovec aside[2][3];
+    pthread_t thread;
+    target = (uint64_t *)zone, source = (uint64_t *)(zone + bytes - PART - LONG);
+    series = word(state, what * 2 + (uint64_t)writes) | 1, change = what, is_over = 0, by_handler = 0;
+    for (size_t i = 0; i < LONG / 8; i++)
+        source[i] = (series + i) & ~(1ul << 63), target[i] = 0;
+    series = source[0];
+    arrays[0] = what == NONE ? (void *)(zone + PART) : aside[0];
+    arrays[1] = what == NONE ? (void *)(zone + 2 * PART + PAGE - 8) : aside[1];
+    for (int i = 0; i < 3; i++) {
+        arrays[writes][i] = (struct iovec){(char *)target + i * LONG / 3, LONG / 3};
+        arrays[!writes][i] = (struct iovec){(char *)source + i * LONG / 2, i < 2 ? LONG / 2 : 0};
+    }
+    if (what != NONE)
+        CHECK(pthread_create(&thread, NULL, changes_it, NULL) == 0);
+    long answer = (writes ? process_vm_writev : process_vm_readv)(getpid(), arrays[0], 3, arrays[1], 3, 0);
+    is_over = 1;
+    if (what != NONE)
+        CHECK(pthread_join(thread, NULL) == 0);
+    size_t wrong = 0;
+    for (size_t i = 0; i < LONG / 8; i++)
+        wrong += (target[i] & ~(1ul << 63)) != ((series + i) & ~(1ul << 63)) || (what != DATA && target[i] != source[i]);
+    printf("%s, %s: %ld, %zu words are wrong, handler: %ld\n", writes ? "write" : "read", changes[what], answer, wrong, by_handler);
+}
+
 static void *waits(void *unused) {
     char byte;
     other_thread = (pid_t)syscall(SYS_gettid);
@@ -137,6 +217,29 @@ static void *waits(void *unused) {
     while (read(begins[0], &byte, 0) == 0)
         pause();
     return unused;
+}
+
+/* A child makes calls with its parent. */
+static void from_child(long calls, uint64_t seed, pid_t ended) {
+    int status, begin[2];
+    char byte;
+    CHECK(fflush(stdout) == 0 && pipe(begin) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(read(begin[0], &byte, 1) == 1);
+        other_thread = getpid();
+        for (long call = 0; call < calls; call++) {
+            state = word(seed, (uint64_t)~call), drawn = 0;
+            copies(call, getppid(), ended);
+        }
+        CHECK(fflush(stdout) == 0);
+        _exit(0);
+    }
+    /* Yama lets only parents read their children, unless they say so. */
+    prctl(PR_SET_PTRACER, child, 0, 0, 0);
+    CHECK(write(begin[1], "b", 1) == 1 && close(begin[0]) == 0 && close(begin[1]) == 0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 int main(int argc, char **argv) {
@@ -167,6 +270,16 @@ int main(int argc, char **argv) {
     }
     int status;
     CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
+    from_child(calls / 3, seed, ended);
     borrows();
+    struct sigaction action = {.sa_handler = on_signal};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    CHECK(munmap(zone, bytes) == 0);
+    zone = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    extra = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(zone != MAP_FAILED && extra != MAP_FAILED);
+    main_thread = pthread_self();
+    for (int i = 0; i < CHANGES * 4; i++)
+        changes_between((enum change)(i % CHANGES), i / CHANGES % 2);
     return 0;
 }

@@ -225,7 +225,8 @@ pub unsafe fn make(slot: *mut Slot, call: &Call) -> Outcome {
 }
 
 /// While other calls have pinned too much memory for a record's call: waits, without the seat, and
-/// tries again. The wait has an end, because the other calls may be waiting for this one.
+/// tries again. The wait has an end, because the other calls may be waiting for this one. If the
+/// library has made a piece of the call itself, there is no wait before the next.
 ///
 /// # Safety
 /// As for [`make`].
@@ -235,15 +236,15 @@ unsafe fn wait_for_room(record: &mut Record) {
         // SAFETY: the record is the calling thread's.
         unsafe { (*record).answer = library::pin(&raw mut (*record).call) };
     }
-    for look in 0..LOOKS {
-        if record.answer != IS_CROWDED {
-            return;
-        }
+    let mut look = 0;
+    while record.answer == IS_CROWDED && look < LOOKS {
         if look > 0 {
             raw::sleep_ms(1);
         }
+        let done = record.call.done;
         // SAFETY: the caller keeps the seat's contract.
         unsafe { seat::with(pin, std::ptr::from_mut(record) as usize) };
+        look = if record.call.done > done { 0 } else { look + 1 };
     }
     if record.answer == IS_CROWDED {
         record.answer = if record.call.done > 0 { record.call.done as isize } else { error(libc::ENOMEM) };

@@ -1,10 +1,12 @@
 //! Guarded calls of hosted programs. A thread of the program makes its call itself, on its own
 //! stack (crate `host`: `guard.rs`): this part pins before and unpins after. It is called in the
-//! host's seat, with all signals blocked, by one thread at a time.
+//! host's seat, with all signals blocked, by one thread at a time. Calls between [two
+//! arrays](vectors) in pieces are made here.
 
 use super::pieces::{self, BUFFERS, FOURTHS, File, Header, SMALLEST};
 use super::trap::{self, Limit, MOST_FOURTHS};
-use super::{copy, gate, is_active, is_on, pins, vectors};
+use super::vectors::{self, Arrays};
+use super::{copy, gate, is_active, is_on, pins};
 use crate::arena::ARENA;
 use crate::{adopted, locked, setup, statics};
 use libc::{c_int, c_long, iovec};
@@ -44,7 +46,7 @@ pub extern "C" fn terapage_hosted_guards() -> bool {
 }
 
 /// Pins what a call touches, or its next piece. The answer is the call's, or [`MADE_BY_THREAD`], or
-/// [`IS_CROWDED`].
+/// [`IS_CROWDED`]: also if a piece was made, and there is another.
 ///
 /// # Safety
 /// The call has no other user.
@@ -59,7 +61,7 @@ pub unsafe extern "C" fn terapage_hosted_pin(call: *mut GuardedCall) -> isize {
     call.arguments = call.given;
     call.words = NOTHING.each_ref().map(|word| word.as_ptr() as usize);
     let Some(pins) = pins().filter(|_| is_on()) else { return MADE_BY_THREAD };
-    begin_piece(pins, call)
+    if call.way == VECTORS { make_piece(pins, call) } else { begin_piece(pins, call) }
 }
 
 /// Unpins after the call, or a piece of it, with the kernel's answer. The answer is the call's, or,
@@ -73,19 +75,55 @@ pub unsafe extern "C" fn terapage_hosted_unpin(call: *mut GuardedCall, answer: i
     let call = unsafe { &mut *call };
     let _near = copy::near(call.depth);
     let Some(pins) = pins() else { return answer };
+    end_piece(pins, call, answer).unwrap_or_else(|| begin_piece(pins, call))
+}
+
+/// Unpins after the call, or a piece of it. `None` if there is another piece.
+fn end_piece(pins: &Pins, call: &mut GuardedCall, answer: isize) -> Option<isize> {
     pins.forget(call.owner, |_, depth| depth == call.depth);
     if call.way == WHOLE {
-        return answer;
+        return Some(answer);
     }
     if answer < 0 {
-        return if call.done > 0 { call.done as isize } else { answer };
+        return Some(if call.done > 0 { call.done as isize } else { answer });
     }
     call.done += answer as usize;
     if call.number == libc::SYS_recvmsg {
-        return if received(call) { answer } else { -(libc::EFAULT as isize) };
+        return Some(if received(call) { answer } else { -(libc::EFAULT as isize) });
     }
     let is_over = call.way & ONE_PIECE != 0 || (answer as usize) < call.len || call.len == 0;
-    if is_over { call.done as isize } else { begin_piece(pins, call) }
+    is_over.then_some(call.done as isize)
+}
+
+/// Makes a call between two arrays, or its next piece. The answer is the call's, or [`IS_CROWDED`]
+/// if there is another piece: other threads may have the seat before.
+fn make_piece(pins: &Pins, call: &mut GuardedCall) -> isize {
+    let given = call.given;
+    if call.done == 0 {
+        // SAFETY: nothing is copied, and the arguments lie on this stack, which is not paged.
+        let make = |arguments| unsafe { gate::call(call.number, arguments) };
+        if let Some(error) = vectors::refusal(&call.given, make) {
+            return error;
+        }
+        // There is no message.
+        call.header[..2].copy_from_slice(&Arrays::copy(&mut call.given).words());
+    }
+    let answer = match begin_piece(pins, call) {
+        MADE_BY_THREAD => {
+            // SAFETY: the program answers for the call, whose memory is there.
+            let answer = unsafe { gate::call(call.number, call.arguments) };
+            end_piece(pins, call, answer)
+        }
+        answer => Some(answer),
+    };
+    match answer.unwrap_or(IS_CROWDED) {
+        IS_CROWDED if call.done > 0 => IS_CROWDED,
+        answer => {
+            Arrays::of([call.header[0], call.header[1]]).free();
+            call.given = given;
+            answer
+        }
+    }
 }
 
 /// Unpins for a call that a handler has left.
@@ -136,13 +174,6 @@ fn begin_piece(pins: &Pins, call: &mut GuardedCall) -> isize {
     let mut most = pieces::piece_bytes();
     let held = loop {
         call.arguments = call.given;
-        if call.way == VECTORS && call.done == 0 {
-            // SAFETY: nothing is copied, and the arguments lie on this stack, which is not paged.
-            let make = |arguments| unsafe { gate::call(call.number, arguments) };
-            if let Some(error) = vectors::refusal(&call.given, make) {
-                return error;
-            }
-        }
         if call.way != WHOLE {
             divide(call, most);
             if call.len == 0 && call.done > 0 {
@@ -165,6 +196,9 @@ fn begin_piece(pins: &Pins, call: &mut GuardedCall) -> isize {
         most = (most / 2).max(SMALLEST);
         if call.way == WHOLE {
             call.way = way(call.number, &call.given, most);
+            if call.way == VECTORS {
+                return make_piece(pins, call);
+            }
         }
     };
     call.hint = held.call.hint();

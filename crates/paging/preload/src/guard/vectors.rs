@@ -1,13 +1,16 @@
 //! `process_vm_readv` and `process_vm_writev` in pieces, with the result of the whole call. The
 //! bytes of an array of own buffers are those of an array of buffers of another process, which may
 //! be this one, too. Each piece has buffers for the same bytes of both.
+//!
+//! Natively the kernel reads both arrays before it copies, and no handler runs until the call has
+//! ended. So pieces are made from copies of the arrays, with the signals blocked.
 
+use super::copy;
 use super::pieces::{self, ALL, SMALLEST};
 use super::trap::{self, Origin};
 use libc::{c_long, iovec};
 use terapage_pager::pins::Pins;
-use terapage_sys::hosting;
-use terapage_sys::page_bytes;
+use terapage_sys::{hosting, memory, page_bytes, thread};
 
 /// The most buffers of a piece in each array.
 pub(super) const BUFFERS: usize = hosting::BUFFERS / 2;
@@ -79,6 +82,47 @@ pub(super) fn refusal(given: &[usize; 6], mut make: impl FnMut([usize; 6]) -> is
     None
 }
 
+/// Copies of the arrays of a call, which the call names instead.
+#[derive(Clone, Copy)]
+pub(super) struct Arrays {
+    at: usize,
+    len: usize,
+}
+
+impl Arrays {
+    /// Copies the arrays of a [long](is_long) call. If there is no memory, the call names its own.
+    pub(super) fn copy(given: &mut [usize; 6]) -> Arrays {
+        let [_, own, own_count, other, other_count, _] = *given;
+        let split = own_count * size_of::<iovec>();
+        let len = split + other_count * size_of::<iovec>();
+        let Ok(at) = memory::reserve(len) else { return Arrays { at: 0, len: 0 } };
+        let arrays = Arrays { at: at as usize, len };
+        // SAFETY: the memory was mapped just now.
+        let (first, second) = unsafe { memory::bytes(arrays.at, len) }.split_at_mut(split);
+        if copy::read(own, first) && copy::read(other, second) {
+            (given[1], given[3]) = (arrays.at, arrays.at + split);
+        }
+        arrays
+    }
+
+    /// Frees the copies. The call has ended.
+    pub(super) fn free(self) {
+        if self.len > 0 {
+            // SAFETY: the memory was reserved, and nobody uses it any more.
+            unsafe { memory::unmap(self.at as *mut u8, self.len) }.ok();
+        }
+    }
+
+    /// The same in words, and back.
+    pub(super) fn words(self) -> [usize; 2] {
+        [self.at, self.len]
+    }
+
+    pub(super) fn of([at, len]: [usize; 2]) -> Arrays {
+        Arrays { at, len }
+    }
+}
+
 /// Shortens buffers to `len` bytes. Returns their number.
 fn cut(buffers: &mut [iovec], mut len: usize) -> usize {
     let shorten = |buffer: &mut iovec| {
@@ -118,9 +162,9 @@ pub(super) fn piece(given: &[usize; 6], done: usize, most: usize) -> Piece {
 /// The same as for the system call.
 pub(super) unsafe fn transfer(
     pins: &Pins,
-    mut origin: Origin,
+    origin: Origin,
     number: c_long,
-    arguments: [usize; 6],
+    mut arguments: [usize; 6],
 ) -> isize {
     let mut most = pieces::piece_bytes();
     if !is_long(&arguments, most)
@@ -134,9 +178,25 @@ pub(super) unsafe fn transfer(
     if let Some(error) = refusal(&arguments, make) {
         return error;
     }
+    let signals = thread::block_signals();
+    let arrays = Arrays::copy(&mut arguments);
+    // SAFETY: the caller answers for the call.
+    let answer = unsafe { by_pieces(pins, origin, number, &arguments, most) };
+    arrays.free();
+    thread::restore_signals(&signals);
+    answer
+}
+
+unsafe fn by_pieces(
+    pins: &Pins,
+    mut origin: Origin,
+    number: c_long,
+    arguments: &[usize; 6],
+    mut most: usize,
+) -> isize {
     let mut done = 0;
     loop {
-        let Piece { own, other, counts, len } = piece(&arguments, done, most);
+        let Piece { own, other, counts, len } = piece(arguments, done, most);
         if len == 0 {
             return done as isize;
         }
