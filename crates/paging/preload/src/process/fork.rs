@@ -149,7 +149,7 @@ fn refuse(errno: c_int) -> libc::pid_t {
 /// The number of mappings that the pager of a child makes, with some to spare.
 const MAPPINGS: usize = 20;
 /// The number of descriptors that it opens before the parent's are closed, with some to spare.
-const SPARE: usize = 6;
+const SPARE: usize = 12;
 /// How often room for descriptors is made: other threads may use it up.
 const TRIES: usize = 4;
 
