@@ -529,7 +529,8 @@ def traced_valgrind(bench):
     return "as root, and as another user"
 
 
-# A child of vfork whose handler runs before the exec. Natively it would stop, and nobody could let it go on.
+# A child of vfork whose handler runs before the exec. Natively it would stop, and nobody could
+# let it go on.
 HANDLED = "vfork, handled: TRAP USR2 status 3\n - 1 - - - - - - - - - - 1 -\n"
 
 

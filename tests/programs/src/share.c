@@ -190,7 +190,8 @@ static int hungry(char **arguments) {
 
 enum { SLICES = 16, PAGE_WORDS = 512 };
 
-/* Changes words of the hot part, here and there, after each slice of the cold part, which it reads. */
+/* Changes words of the hot part, here and there, after each slice of the cold part, which it
+ * reads. */
 static int goes_about(uint64_t *array, char **arguments, uint64_t number) {
     size_t hot = ((size_t)atoi(arguments[2]) << 20) / 8, cold = ((size_t)atoi(arguments[3]) << 20) / 8;
     uint64_t found = number;

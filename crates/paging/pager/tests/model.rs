@@ -566,7 +566,7 @@ fn blocks_that_are_split_across_forks_keep_every_byte() {
         for (frames, copy) in [(16, false), (64, false), (64, true)] {
             let seed = seed ^ (at << 8) ^ frames as u64 ^ u64::from(copy);
             let options = Options { block: 16 << 10, splits: true, frames, copy, ..Options::default() };
-            let Arena { pager, base, len } = Arena::new(options, frames * 4 << 14, kept, seed);
+            let Arena { pager, base, len } = Arena::new(options, (frames * 4) << 14, kept, seed);
             let mut pager = Arc::into_inner(pager).unwrap();
             let found = family(&mut pager, &mut Share::new(base, len, seed), 0, steps(600), done);
             assert_eq!(found, Ok(()), "{kept:?}, {frames} frames, seed {seed}");
