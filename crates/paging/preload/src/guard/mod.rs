@@ -35,7 +35,7 @@ pub use hosts::{
     terapage_hosted_thread, terapage_hosted_unpin,
 };
 pub use layout::{executing, stays};
-#[cfg(not(target_env = "musl"))]
+#[cfg(all(target_arch = "x86_64", not(target_env = "musl")))]
 pub use tracing::forget as forget_traced;
 pub use trap::forget_ended;
 

@@ -102,6 +102,7 @@ pub fn executes(number: c_long, arguments: [usize; 6]) -> Option<isize> {
 }
 
 /// A child that has borrowed the memory has gone.
+#[cfg(target_arch = "x86_64")]
 pub fn forget(child: u32) {
     for place in &LATER {
         place.compare_exchange(child, 0, Relaxed, Relaxed).ok();
