@@ -77,6 +77,21 @@ def ended_by_itself(bench):
     return ""
 
 
+def ended_by_two(bench):
+    """Two threads end a program at the same moment: the counters are complete."""
+    program, stats = bench.build("ending.c", "-pthread"), bench.path("stats")
+    for turns in range(0, 2_000_000, 50_000):
+        with bench.start([program, str(turns), "40"], "--memory", "24M", "--stats", stats) as child:
+            status = bench.end(child)
+        check(status == 3, f"{turns}: status {status}: {child.last_words()}")
+        with open(stats, encoding="utf-8") as file:
+            text = file.read()
+        check(text.endswith("}\n") or text.endswith("}"), f"{turns}: {len(text)} bytes of counters")
+        check(json.loads(text)["page_out_bytes"] > 0, f"{turns}: {text}")
+        os.remove(stats)
+    return "40 ends"
+
+
 def ended_by_signals(bench):
     """Counters and the summary are written if SIGTERM or SIGINT ends the program, and the program does not notice."""
     stats = bench.path("stats")

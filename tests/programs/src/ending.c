@@ -1,10 +1,21 @@
 /* Fills and checks memory, and ends with status 3 in one of the ways that C has.
  *
- * ending HOW MIB     HOW is return, exit, _exit, _Exit or quick_exit
+ * ending HOW MIB     HOW is return, exit, _exit, _Exit or quick_exit; or a number: two threads end
+ *                    it, one by exit, the other by _exit so many turns of a loop later
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "check.h"
+
+static atomic_int ends;
+
+static void *end_by_exit(void *argument) {
+    (void)argument;
+    atomic_store(&ends, 1);
+    exit(3);
+}
 
 int main(int argc, char **argv) {
     if (argc != 3)
@@ -23,5 +34,14 @@ int main(int argc, char **argv) {
         _Exit(3);
     if (strcmp(how, "quick_exit") == 0)
         quick_exit(3);
+    if (how[0] >= '0' && how[0] <= '9') {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, end_by_exit, NULL) == 0);
+        while (!atomic_load(&ends)) {
+        }
+        for (volatile long turn = strtol(how, NULL, 10); turn > 0; turn--) {
+        }
+        _exit(3);
+    }
     return strcmp(how, "return") == 0 ? 3 : 2;
 }

@@ -134,15 +134,43 @@ pub fn stay() {
     }
 }
 
-/// The process that has written its files.
+/// The process that has begun to write its files, its thread that does so, and the process that has
+/// written them.
+static FINISHING: AtomicU32 = AtomicU32::new(0);
+static FINISHER: AtomicU32 = AtomicU32::new(0);
 static FINISHED: AtomicU32 = AtomicU32::new(0);
+
+/// The longest time that a thread that ends the process waits for another that does so already.
+/// Chosen, not measured.
+const FINISH_MS: u32 = 2000;
 
 /// Writes the counters and ends the trace, once in a process: a signal may end a process that is
 /// just ending.
 pub fn finish() {
-    if !is_owner() || FINISHED.swap(std::process::id(), SeqCst) == std::process::id() {
+    let process = std::process::id();
+    if !is_owner() {
         return;
     }
+    if FINISHING.swap(process, SeqCst) == process {
+        return finished_by_another();
+    }
+    FINISHER.store(thread::id(), SeqCst);
+    write_all();
+    FINISHED.store(process, SeqCst);
+}
+
+/// Waits until another thread has written the files. Not for ever: that thread may wait for a lock
+/// of this one, and this one may be the same, in a handler.
+fn finished_by_another() {
+    for _ in 0..FINISH_MS / LOOK_MS {
+        if FINISHED.load(SeqCst) == std::process::id() || FINISHER.load(SeqCst) == thread::id() {
+            return;
+        }
+        thread::sleep_ms(LOOK_MS.into());
+    }
+}
+
+fn write_all() {
     // Files are opened here: a cancelled thread would end itself, and not the process.
     let _internal = thread::Internal::enter();
     if let Some(pager) = &ARENA.lock().pager {
