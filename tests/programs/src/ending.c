@@ -1,7 +1,7 @@
 /* Fills and checks memory, and ends with status 3 in one of the ways that C has.
  *
  * ending HOW MIB     HOW is return, exit, _exit, _Exit or quick_exit; or a number: two threads end
- *                    it, one by exit, the other by _exit so many turns of a loop later
+ *                    it, one by exit, the other by _exit as many turns of a loop later
  */
 #include <pthread.h>
 #include <stdatomic.h>
