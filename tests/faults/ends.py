@@ -109,8 +109,11 @@ def ended_by_signals(bench):
     asks = "import signal, sys; sys.exit(signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL or signal.signal(signal.SIGHUP, signal.SIG_IGN) != signal.SIG_DFL)"
     with bench.start(["/usr/bin/python3", "-c", asks], "--memory", "32M", "--summary") as child:
         check(bench.end(child) == 0, f"the program sees a handler: {child.errors()}")
-    pool = "import multiprocessing as m, signal\ndef w(k): return len(list(range(k, k + 1_000_000)))\n" \
-        "if __name__ == '__main__':\n    with m.get_context('spawn').Pool(2) as p: print(sum(p.map(w, range(4))))\n"
+    # Each worker has a part: the first waits for the second.
+    pool = "import multiprocessing as m\ndef begin(b): global both; both = b\n" \
+        "def w(k):\n    big = list(range(k, k + 1_000_000)); both.wait(); return len(big)\n" \
+        "if __name__ == '__main__':\n    c = m.get_context('spawn')\n" \
+        "    with c.Pool(2, begin, (c.Barrier(2),)) as p: print(sum(p.map(w, range(2), 1)))\n"
     with open(bench.path("pool.py"), "w", encoding="ascii") as file:
         file.write(pool)
     with bench.start(["/usr/bin/python3", bench.path("pool.py")], "--memory", "80M", "--summary") as child:

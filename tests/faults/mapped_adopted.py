@@ -125,7 +125,8 @@ def executes(bench, user=False):
                 every.append(json.load(counters))
             os.remove(path)
         # Children that were forked, and map nothing, have counters, too.
-        mapped = [now for now in every if now["files_left"] > 0 and now["page_in_bytes"] > 0]
+        mapped = [now for now in every if now["mapped_file_bytes"] > 0 and now["page_in_bytes"] > 0]
+        check(any(now["files_left"] > 0 for now in mapped), f"seed {seed}: {every}")
         check(len(mapped) == 2 and child.pid in [now["pid"] for now in mapped], f"seed {seed}: {every}")
         check(all(bool(user) == bool(now["guarded"]) for now in every), f"seed {seed}: {every}")
         left.append([now["files_left"] for now in mapped])
