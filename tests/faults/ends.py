@@ -85,9 +85,7 @@ def ended_by_two(bench):
             status = bench.end(child)
         check(status == 3, f"{turns}: status {status}: {child.last_words()}")
         with open(stats, encoding="utf-8") as file:
-            text = file.read()
-        check(text.endswith("}\n") or text.endswith("}"), f"{turns}: {len(text)} bytes of counters")
-        check(json.loads(text)["page_out_bytes"] > 0, f"{turns}: {text}")
+            check(json.load(file)["page_out_bytes"] > 0, f"{turns}: the counters")
         os.remove(stats)
     return "40 ends"
 
