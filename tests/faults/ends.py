@@ -78,15 +78,17 @@ def ended_by_itself(bench):
 
 
 def ended_by_two(bench):
-    """Two threads end a program at the same moment: the counters are complete."""
-    program, stats = bench.build("ending.c", "-pthread"), bench.path("stats")
-    for turns in range(0, 2_000_000, 50_000):
-        with bench.start([program, str(turns), "40"], "--memory", "24M", "--stats", stats) as child:
-            status = bench.end(child)
-        check(status == 3, f"{turns}: status {status}: {child.last_words()}")
-        with open(stats, encoding="utf-8") as file:
-            check(json.load(file)["page_out_bytes"] > 0, f"{turns}: the counters")
-        os.remove(stats)
+    """Two threads end a program at the same moment, also a static one: the counters are complete."""
+    stats = bench.path("stats")
+    for flags in ((), ("-static",)):
+        program = bench.build("ending.c", "-pthread", *flags)
+        for turns in range(0, 2_000_000, 100_000):
+            with bench.start([program, str(turns), "40"], "--memory", "24M", "--stats", stats) as child:
+                status = bench.end(child)
+            check(status == 3, f"{flags}, {turns}: status {status}: {child.last_words()}")
+            with open(stats, encoding="utf-8") as file:
+                check(json.load(file)["page_out_bytes"] > 0, f"{flags}, {turns}: the counters")
+            os.remove(stats)
     return "40 ends"
 
 
