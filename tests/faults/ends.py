@@ -1,5 +1,7 @@
 """Ends: signals, faults of the program's own, dumps, processes that are killed."""
 
+import glob
+import itertools
 import json
 import os
 import re
@@ -78,18 +80,21 @@ def ended_by_itself(bench):
 
 
 def ended_by_two(bench):
-    """Two threads end a program at the same moment, also a static one: the counters are complete."""
+    """Two threads end a program, or a forked child, at the same moment, also a static one: the counters are complete."""
     stats = bench.path("stats")
-    for flags in ((), ("-static",)):
+    for flags, words in itertools.product(((), ("-static",)), ((), ("fork",))):
         program = bench.build("ending.c", "-pthread", *flags)
-        for turns in range(0, 2_000_000, 100_000):
-            with bench.start([program, str(turns), "40"], "--memory", "24M", "--stats", stats) as child:
+        for turns in range(0, 2_000_000, 200_000 if words else 100_000):
+            with bench.start([program, str(turns), "40", *words], "--memory", "24M", "--stats", stats) as child:
                 status = bench.end(child)
-            check(status == 3, f"{flags}, {turns}: status {status}: {child.last_words()}")
-            with open(stats, encoding="utf-8") as file:
-                check(json.load(file)["page_out_bytes"] > 0, f"{flags}, {turns}: the counters")
-            os.remove(stats)
-    return "40 ends"
+            check(status == 3, f"{flags}, {words}, {turns}: status {status}: {child.last_words()}")
+            files = glob.glob(f"{stats}*")
+            check(len(files) == 1 + len(words), f"{flags}, {words}, {turns}: {files}")
+            for path in files:
+                with open(path, encoding="utf-8") as file:
+                    check(json.load(file)["page_out_bytes"] > 0, f"{flags}, {words}, {turns}: {path}")
+                os.remove(path)
+    return "40 ends, and 20 of children"
 
 
 def ended_by_signals(bench):

@@ -1,10 +1,12 @@
 /* Fills and checks memory, and ends with status 3 in one of the ways that C has.
  *
- * ending HOW MIB     HOW is return, exit, _exit, _Exit or quick_exit; or a number: two threads end
- *                    it, one by exit, the other by _exit as many turns of a loop later
+ * ending HOW MIB [fork]    HOW is return, exit, _exit, _Exit or quick_exit; or a number: two
+ *                          threads end it, one by exit, the other by _exit as many turns of a
+ *                          loop later. fork: a child ends so, and the program with its status
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -18,13 +20,21 @@ static void *end_by_exit(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3)
+    if (argc != 3 && argc != 4)
         return 2;
     size_t bytes = strtoull(argv[2], NULL, 10) << 20;
     char *memory = malloc(bytes);
     CHECK(memory != NULL);
     fill(memory, bytes, 1);
     CHECK(differing(memory, bytes, 1) == 0);
+    if (argc == 4) {
+        int status = 0;
+        pid_t child = fork();
+        CHECK(child >= 0 && (child == 0 || waitpid(child, &status, 0) == child));
+        if (child > 0)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+        CHECK(differing(memory, bytes, 1) == 0);
+    }
     const char *how = argv[1];
     if (strcmp(how, "exit") == 0)
         exit(3);
