@@ -492,7 +492,12 @@ struct watched {
     volatile int over;
 };
 
+// Who maps the file anew does not wait for ever for two threads that look at it in turns.
+#ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+static pthread_rwlock_t mapped = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+#else
 static pthread_rwlock_t mapped = PTHREAD_RWLOCK_INITIALIZER;
+#endif
 
 // If the twin has the same word before and after, the paged mapping must have the word, too. While
 // a file is truncated, the kernel takes pages from one mapping after the other; in that case the
