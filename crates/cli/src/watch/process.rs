@@ -142,17 +142,25 @@ pub fn some_are_hidden() -> bool {
         .any(|path| look(&path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied))
 }
 
+/// When a process started, in ticks since the machine did; the greatest number if it is gone.
+fn started(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in brackets, may contain anything; the first field after it is the third.
+    let field = stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(22 - 3));
+    field.and_then(|ticks| ticks.parse().ok()).unwrap_or(u64::MAX)
+}
+
 /// All paged processes that this user may inspect, by id. A process that only inherited another's
-/// counters does not count.
+/// counters does not count: it started later, though its number may be smaller.
 pub fn all() -> Vec<Paged> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    pids.sort_unstable();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut paged: Vec<Paged> = pids.filter_map(|pid| Paged::find(pid).ok()?).collect();
+    paged.sort_by_cached_key(|paged| (started(paged.pid), paged.pid));
     let mut seen = HashSet::new();
-    let paged = pids.into_iter().filter_map(|pid| Paged::find(pid).ok()?);
+    paged.retain(|paged| paged.counters.metadata().is_ok_and(|file| seen.insert((file.dev(), file.ino()))));
+    paged.sort_unstable_by_key(|paged| paged.pid);
     paged
-        .filter(|paged| paged.counters.metadata().is_ok_and(|file| seen.insert((file.dev(), file.ino()))))
-        .collect()
 }
 
 #[cfg(test)]
@@ -174,8 +182,19 @@ mod tests {
         let paged = Paged::find(me).unwrap().expect("counters");
         assert_eq!(paged.snapshot().unwrap().budget_bytes, 3);
         assert!(paged.is_alive() && !paged.name.is_empty());
+        // A child of a test beside this one may have the descriptor, too, until it executes.
         assert_eq!(all().iter().filter(|paged| paged.pid == me).count(), 1);
         drop(memory);
+    }
+
+    #[test]
+    fn processes_start_in_turn() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(started(1) < started(std::process::id()));
+        assert!(started(std::process::id()) <= started(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(started(child.id()), u64::MAX);
     }
 
     #[test]
