@@ -8,7 +8,6 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::rc::Rc;
@@ -450,8 +449,12 @@ fn compare(groups: &[&'static [Case]], seed: u64, rounds: u64) -> Vec<String> {
 }
 
 /// Says a line at once: what `println` says in a test is kept in memory, and lost with the child.
+/// Another thread may have held the lock of `stdout` when the child was forked.
 fn say(line: &str) {
-    writeln!(std::io::stdout(), "{line}").expect("standard output");
+    let line = format!("{line}\n");
+    // SAFETY: the pointer and the length are those of the line.
+    let written = unsafe { libc::write(libc::STDOUT_FILENO, line.as_ptr().cast(), line.len()) };
+    assert_eq!(written, line.len() as isize, "standard output");
 }
 
 /// Runs the comparison in a child, whose descriptors and directory are its own.
