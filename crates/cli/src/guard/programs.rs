@@ -2,6 +2,7 @@
 
 use super::choice::{Candidate, matches};
 use crate::adopt::used_bytes;
+use crate::watch::process;
 use std::fs;
 
 /// A program that the list allows.
@@ -49,7 +50,7 @@ fn program(pid: u32, allow: &[String]) -> Option<Program> {
     if !allow.iter().any(|pattern| names.iter().any(|name| matches(pattern, name))) {
         return None;
     }
-    let began = began(&read("stat")?)?;
+    let began = process::began(pid)?;
     let candidate =
         Candidate { who: (pid, began), bytes: used_bytes(pid), is_paged: is_paged(pid)?, is_short: false };
     let name = names[0].chars().filter(|c| !c.is_control()).collect();
@@ -57,12 +58,6 @@ fn program(pid: u32, allow: &[String]) -> Option<Program> {
     // A program that has just begun has taken little, in a time that is not known well.
     let age_s = (now_s - began as f64 / TICKS).max(BRIEF_S);
     Some(Program { candidate, name, place: read("cgroup")?, age_s })
-}
-
-/// When a process began, by the text of `/proc/PID/stat`. Its name, in brackets, may have any
-/// characters.
-fn began(stat: &str) -> Option<u64> {
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// Whether a process has a pager, or the table of a run. A released program has its counters still.
@@ -75,13 +70,6 @@ fn is_paged(pid: u32) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_start_of_a_process_is_read_past_its_name() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
-        assert_eq!(began(stat), Some(4711));
-        assert_eq!(began("7"), None);
-    }
 
     #[test]
     fn a_program_is_found_by_its_file_and_by_its_name_but_not_this_one() {

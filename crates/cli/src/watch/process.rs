@@ -142,25 +142,38 @@ pub fn some_are_hidden() -> bool {
         .any(|path| look(&path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied))
 }
 
-/// When a process started, in ticks since the machine did; the greatest number if it is gone.
-fn started(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in brackets, may contain anything; the first field after it is the third.
-    let field = stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(22 - 3));
-    field.and_then(|ticks| ticks.parse().ok()).unwrap_or(u64::MAX)
+/// When a process began, in the kernel's ticks since the boot.
+pub fn began(pid: u32) -> Option<u64> {
+    began_by(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The same, by the text of `/proc/PID/stat`. The name, in brackets, may have any characters.
+fn began_by(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// All paged processes that this user may inspect, by id. A process that only inherited another's
-/// counters does not count: it started later, though its number may be smaller.
+/// counters does not count.
 pub fn all() -> Vec<Paged> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut paged: Vec<Paged> = pids.filter_map(|pid| Paged::find(pid).ok()?).collect();
-    paged.sort_by_cached_key(|paged| (started(paged.pid), paged.pid));
+    let found = pids.filter_map(|pid| {
+        let paged = Paged::find(pid).ok()??;
+        let file = paged.counters.metadata().ok()?;
+        Some((began(pid)?, pid, (file.dev(), file.ino()), paged))
+    });
+    owners(found.collect())
+}
+
+/// Of the processes that have the same file open, the one that began first: a child may have the
+/// smaller number. `found`: when each process began, its number, its file, and the process itself.
+/// The processes are returned in the order of their numbers.
+fn owners<P>(mut found: Vec<(u64, u32, (u64, u64), P)>) -> Vec<P> {
+    found.sort_unstable_by_key(|&(began, pid, ..)| (began, pid));
     let mut seen = HashSet::new();
-    paged.retain(|paged| paged.counters.metadata().is_ok_and(|file| seen.insert((file.dev(), file.ino()))));
-    paged.sort_unstable_by_key(|paged| paged.pid);
-    paged
+    found.retain(|&(_, _, file, _)| seen.insert(file));
+    found.sort_unstable_by_key(|&(_, pid, ..)| pid);
+    found.into_iter().map(|(.., process)| process).collect()
 }
 
 #[cfg(test)]
@@ -188,13 +201,18 @@ mod tests {
     }
 
     #[test]
-    fn processes_start_in_turn() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(started(1) < started(std::process::id()));
-        assert!(started(std::process::id()) <= started(child.id()));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(started(child.id()), u64::MAX);
+    fn the_start_of_a_process_is_read_past_its_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
+        assert_eq!(began_by(stat), Some(4711));
+        assert_eq!(began_by("7"), None);
+        assert!(began(1) < began(std::process::id()) && began(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn counters_belong_to_the_process_that_began_first() {
+        let (one, other) = ((1, 1), (1, 2));
+        let found = vec![(7, 3, one, "child"), (5, 9, one, "parent"), (6, 4, other, "other")];
+        assert_eq!(owners(found), ["other", "parent"]);
     }
 
     #[test]
