@@ -3,7 +3,7 @@
 //   mapped_files make FILE MIB            makes a file
 //   mapped_files calls FILE SEED ROUNDS   calls on parts of the mapping, threads, forks
 //   mapped_files change FILE SEED S       another process changes the file for S seconds
-//   mapped_files watch FILE SEED S        others change it, for S seconds
+//   mapped_files watch FILE SEED S BYTES  others change the file of BYTES, for S seconds
 //   mapped_files executes FILE SEED S     so does a second process, and what this one executes
 //   mapped_files once FILE SEED           only reads it; `cached`: as it lies in the page cache
 //   mapped_files named FILE SEED          maps where free memory was named to the kernel
@@ -543,10 +543,10 @@ static void map_both(struct watched *it, size_t len) {
     }
 }
 
-// Looks at the file until the writer has ended, or, where others write, for some time.
-static void watch_until(const char *path, pid_t writer, int seconds) {
+// Looks at the file until the writer has ended, or, where others write, for some time. `len` is the
+// file's length before anybody writes, who may truncate the file.
+static void watch_until(const char *path, size_t len, pid_t writer, int seconds) {
     expect();
-    size_t len = size_of(path);
     struct watched it = {.path = path, .words = len / 8};
     map_both(&it, len);
     pthread_t threads[2];
@@ -578,24 +578,28 @@ static void watch_until(const char *path, pid_t writer, int seconds) {
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
 }
 
-static pid_t start(const char *program, const char *what, const char *path, const char *seed, const char *more) {
+static pid_t start(const char *program, const char *what, const char *path, const char *seed, const char *more,
+                   const char *most) {
     pid_t started;
-    char *arguments[] = {(char *)program, (char *)what, (char *)path, (char *)seed, (char *)more, NULL};
+    char *arguments[] = {(char *)program, (char *)what, (char *)path, (char *)seed, (char *)more, (char *)most, NULL};
     CHECK(posix_spawn(&started, program, NULL, NULL, arguments, environ) == 0);
     return started;
 }
 
 static void change(const char *program, const char *path, const char *seed, const char *seconds) {
-    watch_until(path, start(program, "changes", path, seed, seconds), 0);
+    size_t len = size_of(path);
+    watch_until(path, len, start(program, "changes", path, seed, seconds, NULL), 0);
 }
 
 static void executes(const char *program, const char *path, const char *seed, const char *seconds) {
     size_t len = size_of(path);
     char *paged = map(path, len, MAP_SHARED, 0), *right = twin(path, len, 0);
     CHECK(memcmp(paged, right, len) == 0);
-    start(program, "watch", path, seed, seconds);
+    char bytes[24];
+    snprintf(bytes, sizeof bytes, "%zu", len);
+    start(program, "watch", path, seed, seconds, bytes);
     CHECK(memcmp(paged, right, len / 2) == 0);
-    execl(program, program, "watch", path, seed, seconds, NULL);
+    execl(program, program, "watch", path, seed, seconds, bytes, NULL);
     CHECK(!"executed");
 }
 
@@ -627,7 +631,7 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "change") == 0) change(arguments[0], arguments[2], arguments[3], arguments[4]);
     if (strcmp(arguments[1], "changes") == 0) changes(arguments[2], atoi(arguments[4]));
     if (strcmp(arguments[1], "watch") == 0) {
-        watch_until(arguments[2], 0, atoi(arguments[4]));
+        watch_until(arguments[2], strtoull(arguments[5], NULL, 10), 0, atoi(arguments[4]));
         // What was started before an exec.
         for (int status; wait(&status) > 0;) CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
