@@ -7,8 +7,9 @@
 //! others wait outside. What blocks of one page would need follows from these trials
 //! ([`Refaults`]).
 //!
-//! The costs decide: the reads' on this disk ([`Disk`]), those of a fault, and those of pages that
-//! are read ahead. On a disk where one page takes as long as four, blocks are split only if pages
+//! The costs decide: the reads' on this disk ([`Disk`]), those of a fault, those of pages that are
+//! read ahead, and those of bytes that are written again: of a block all, though the program has
+//! changed one page. On a disk where one page takes as long as four, blocks are split only if pages
 //! need fewer faults. The decision is made once for all of the program's memory, and on much
 //! evidence, since it cannot be reversed.
 
@@ -56,6 +57,9 @@ pub struct Splitting {
     /// Since the last window: major faults, and blocks that came in.
     demands: u64,
     came: u64,
+    /// Since the last window: blocks that the store had, and that are written again, and their
+    /// pages that have changed.
+    rewritten: [u64; 2],
     /// Windows in a row in which splitting would have paid, and in which it would not.
     paying: u32,
     calm: u32,
@@ -98,6 +102,12 @@ impl Splitting {
     /// `blocks` blocks have come in, because of a major fault or ahead of need.
     pub fn come(&mut self, blocks: usize) {
         self.came += blocks as u64;
+    }
+
+    /// A block that the store has is written again: `pages` of its pages have changed.
+    pub fn rewritten(&mut self, pages: u32) {
+        self.rewritten[0] += 1;
+        self.rewritten[1] += u64::from(pages);
     }
 
     /// A thread waits for a page, 0 to 3, of `block`, which must be read. Returns whether the block
@@ -148,11 +158,16 @@ impl Splitting {
         let demands = self.demands as f64;
         let ahead = self.came.saturating_sub(self.demands) as f64;
         (self.demands, self.came) = (0, 0);
+        // Many are written by one operation, so only the bytes count.
+        let [blocks, pages] = std::mem::take(&mut self.rewritten).map(|count| count as f64);
+        let rewritten = [(blocks, BLOCK), (pages, SPLIT_BLOCK)];
+        let [of_blocks, of_pages] = rewritten.map(|(count, bytes)| disk.cost_ns(0.0, count * bytes as f64));
         let demanded = demands / (demands + ahead).max(1.0);
         let Some(faults) = self.refaults.judge(demanded) else { return false };
-        let of_pages =
-            demands * faults * (FAULT_NS + disk.cost_ns(1.0, SPLIT_BLOCK as f64)) + ahead * AHEAD_NS;
-        let of_blocks = demands * (FAULT_NS + disk.cost_ns(1.0, BLOCK as f64));
+        let of_pages = of_pages
+            + demands * faults * (FAULT_NS + disk.cost_ns(1.0, SPLIT_BLOCK as f64))
+            + ahead * AHEAD_NS;
+        let of_blocks = of_blocks + demands * (FAULT_NS + disk.cost_ns(1.0, BLOCK as f64));
         let pays = of_pages * 100.0 <= of_blocks * PAYS_PERCENT;
         (self.paying, self.calm) = if pays { (self.paying + 1, 0) } else { (0, self.calm + 1) };
         self.paying >= WINDOWS
@@ -186,6 +201,12 @@ mod tests {
     /// Simulates touches of pages until blocks should be split or the touches end. Returns whether
     /// they should be.
     fn play(touches: impl Iterator<Item = u32>, ahead: u32, disk: &Disk) -> bool {
+        play_changes(touches, ahead, disk, 0)
+    }
+
+    /// The same, if each block that leaves is written again, since `changed` of its pages have
+    /// changed; none is if that is 0.
+    fn play_changes(touches: impl Iterator<Item = u32>, ahead: u32, disk: &Disk, changed: u32) -> bool {
         let mut splitting = Splitting::new(FRAMES);
         let mut memory = VecDeque::new();
         // The pages that are in the program, a bit each, for each block on trial.
@@ -215,6 +236,9 @@ mod tests {
                     }
                     splitting.leaves(gone);
                     splitting.gone(gone);
+                    if changed > 0 {
+                        splitting.rewritten(changed);
+                    }
                 }
             }
             if splitting.judge(disk) {
@@ -241,6 +265,14 @@ mod tests {
         assert!(!play(scattered(8), 0, &flat()));
         let one_page = random(80_000, 2 * FRAMES as u32).map(|block| PAGES * block + block % PAGES);
         assert!(play(one_page, 0, &flat()));
+    }
+
+    #[test]
+    fn pages_of_blocks_that_are_written_again_save_bytes() {
+        let disk = Disk::assumed(100_000.0, 0.6);
+        assert!(!play(scattered(8), 0, &disk));
+        assert!(play_changes(scattered(8), 0, &disk, 1));
+        assert!(!play_changes(scattered(8), 0, &disk, PAGES));
     }
 
     #[test]

@@ -240,6 +240,9 @@ impl Engine {
             self.record(Kind::PageOutClean, [block]);
             return true;
         }
+        if slot.is_some() && !self.trials.are_off() {
+            self.trials.splitting.rewritten(self.table.changed_pages(block, &hashed.parts));
+        }
         self.table.set_hash(block, hash, hashed.parts);
         Counters::add(&self.counters.dirty_page_outs, 1);
         self.record(Kind::PageOutDirty, [block]);

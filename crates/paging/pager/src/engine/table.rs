@@ -289,6 +289,14 @@ impl Table {
         unsafe { *region.parts.add((block - region.first) as usize) }
     }
 
+    /// How many pages of a block differ from the noted ones; 0 if none are noted.
+    pub fn changed_pages(&self, block: u32, parts: &Parts) -> u32 {
+        match self.splits {
+            true => self.parts_of(block).iter().zip(parts).map(|(old, new)| u32::from(old != new)).sum(),
+            false => 0,
+        }
+    }
+
     /// Notes the hashes of a block's bytes, which its slot will have, and of its pages.
     pub fn set_hash(&mut self, block: u32, hash: u128, parts: Parts) {
         let entry = self.get_mut(block);
