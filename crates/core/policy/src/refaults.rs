@@ -96,6 +96,11 @@ impl Refaults {
         if !std::mem::take(&mut note.is_whole) {
             note.used = 0;
         }
+        for (page, end) in note.ends.iter_mut().enumerate() {
+            if note.used >> page & 1 == 1 {
+                *end = Some(self.now);
+            }
+        }
         (note.left, note.on_trial) = (Some(self.now), false);
     }
 
@@ -135,10 +140,9 @@ impl Refaults {
         (note.on_trial, note.is_whole) = (false, true);
         self.stays += 1;
         self.pages += note.used.count_ones();
-        for (page, &age) in note.ages.iter().enumerate().filter(|(page, _)| note.used >> page & 1 == 1) {
+        for (_, &age) in note.ages.iter().enumerate().filter(|(page, _)| note.used >> page & 1 == 1) {
             let ages = if note.is_before_known { &mut self.again } else { &mut self.perhaps };
             ages[usize::from(age)] += 1;
-            note.ends[page] = Some(self.now);
         }
         Some(note.used.count_ones())
     }
@@ -149,7 +153,6 @@ impl Refaults {
             && note.used >> page & 1 == 0
         {
             note.used |= 1 << page;
-            note.ends[page] = Some(self.now);
             self.pages += 1;
         }
     }
