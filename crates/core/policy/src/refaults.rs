@@ -35,7 +35,7 @@ const FIRST: u64 = 2;
 struct Note {
     /// The pages that were used in the present or the last stay, a bit each. 0: not known.
     used: u8,
-    /// Those of the stay before it are known.
+    /// Whether the pages that were used in the stay before the present one are known.
     is_before_known: bool,
     /// The block is in memory, and all uses of its pages are seen.
     on_trial: bool,
@@ -43,8 +43,8 @@ struct Note {
     is_whole: bool,
     /// For each page: when the last stay in which it was used ended.
     ends: [Option<u64>; PAGES],
-    /// For each used page: the steps from then to the page's first use in this stay; if nothing is
-    /// known of the stay before, from that stay's end.
+    /// For each page that is used in this stay: the steps from `ends` to its first use. If the
+    /// pages of the stay before are not known, the steps from that stay's end.
     ages: [u8; PAGES],
     /// When the block left memory last. `None`: never.
     left: Option<u64>,
@@ -62,8 +62,7 @@ pub struct Refaults {
     /// Since the last judgement: stays that ended, and the pages that were used in them.
     stays: u32,
     pages: u32,
-    /// Those of the pages that were used before, by the time since then, and those of which that is
-    /// not known.
+    /// The pages, by their age: those of blocks whose stay before is known, and the others.
     again: [u32; AGES],
     perhaps: [u32; AGES],
     /// The time that blocks on trial spent in memory, and that their used pages did.

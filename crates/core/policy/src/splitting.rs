@@ -8,10 +8,10 @@
 //! ([`Refaults`]).
 //!
 //! The costs decide: the reads' on this disk ([`Disk`]), those of a fault, those of pages that are
-//! read ahead, and those of bytes that are written again: of a block all, though the program has
-//! changed one page. On a disk where one page takes as long as four, blocks are split only if pages
-//! need fewer faults. The decision is made once for all of the program's memory, and on much
-//! evidence, since it cannot be reversed.
+//! read ahead, and those of bytes that are written again. A block is written whole, though the
+//! program has changed one page. On a disk where one page takes as long as four, blocks are split
+//! only if pages need fewer faults, or if much fewer bytes are written. The decision is made once
+//! for all of the program's memory, and on much evidence, since it cannot be reversed.
 
 use crate::disk::Disk;
 use crate::refaults::Refaults;
@@ -57,8 +57,8 @@ pub struct Splitting {
     /// Since the last window: major faults, and blocks that came in.
     demands: u64,
     came: u64,
-    /// Since the last window: blocks that the store had, and that are written again, and their
-    /// pages that have changed.
+    /// Since the last window: the number of blocks that were written again, and the number of their
+    /// pages that had changed.
     rewritten: [u64; 2],
     /// Windows in a row in which splitting would have paid, and in which it would not.
     paying: u32,
@@ -158,16 +158,15 @@ impl Splitting {
         let demands = self.demands as f64;
         let ahead = self.came.saturating_sub(self.demands) as f64;
         (self.demands, self.came) = (0, 0);
-        // Many are written by one operation, so only the bytes count.
         let [blocks, pages] = std::mem::take(&mut self.rewritten).map(|count| count as f64);
-        let rewritten = [(blocks, BLOCK), (pages, SPLIT_BLOCK)];
-        let [of_blocks, of_pages] = rewritten.map(|(count, bytes)| disk.cost_ns(0.0, count * bytes as f64));
         let demanded = demands / (demands + ahead).max(1.0);
         let Some(faults) = self.refaults.judge(demanded) else { return false };
-        let of_pages = of_pages
-            + demands * faults * (FAULT_NS + disk.cost_ns(1.0, SPLIT_BLOCK as f64))
-            + ahead * AHEAD_NS;
-        let of_blocks = of_blocks + demands * (FAULT_NS + disk.cost_ns(1.0, BLOCK as f64));
+        // Many blocks are written by one operation, so only their bytes count.
+        let of_pages = demands * faults * (FAULT_NS + disk.cost_ns(1.0, SPLIT_BLOCK as f64))
+            + ahead * AHEAD_NS
+            + disk.cost_ns(0.0, pages * SPLIT_BLOCK as f64);
+        let of_blocks =
+            demands * (FAULT_NS + disk.cost_ns(1.0, BLOCK as f64)) + disk.cost_ns(0.0, blocks * BLOCK as f64);
         let pays = of_pages * 100.0 <= of_blocks * PAYS_PERCENT;
         (self.paying, self.calm) = if pays { (self.paying + 1, 0) } else { (0, self.calm + 1) };
         self.paying >= WINDOWS
