@@ -44,27 +44,26 @@ impl Host {
 /// With Docker's default seccomp profile, only the device is needed.
 const DOCKER: &str = "\
 docker run --device /dev/userfaultfd -v /mnt/nvme:/store --memory 8g IMAGE terapage run --memory 85% --store /store -- PROGRAM
-if the user in the container is not root, or the host has no such device: --security-opt seccomp=unconfined instead (x86-64)";
+if the user in the container is not root, or the host has no such device: --security-opt seccomp=unconfined instead";
 
 const PODMAN: &str = "\
 podman run --security-opt seccomp=unconfined -v /mnt/nvme:/store IMAGE terapage run --memory 6G --store /store -- PROGRAM
 or with --device /dev/userfaultfd: without root, the host's user must be in the device's group, and --group-add keep-groups";
 
 const KUBERNETES: &str = "\
-in the pod: securityContext: {seccompProfile: {type: Unconfined}} (x86-64), or a plugin that lends /dev/userfaultfd; an emptyDir or local volume at /store
+in the pod: securityContext: {seccompProfile: {type: Unconfined}}, or a plugin that lends /dev/userfaultfd; an emptyDir or local volume at /store
 its command: [terapage, run, --memory, 85%, --store, /store, --store-size, 56G, --, PROGRAM]";
 
 const APPTAINER: &str = "\
-apptainer exec --bind /mnt/nvme:/store IMAGE terapage run --memory 85% --store /store -- PROGRAM
-on Arm, the host's user must be in the device's group: sudo terapage doctor --fix on the host";
+apptainer exec --bind /mnt/nvme:/store IMAGE terapage run --memory 85% --store /store -- PROGRAM";
 
 const SLURM: &str = "\
 #SBATCH --mem=8G
-srun terapage run --memory 85% --store \"$TMPDIR\" -- PROGRAM
-on Arm, the user must be in the device's group on the nodes: sudo terapage doctor --fix there";
+srun terapage run --memory 85% --store \"$TMPDIR\" -- PROGRAM";
 
 /// What gives a container the device.
-pub const GIVE_DEVICE: &str = "start it with --device /dev/userfaultfd or, on x86-64, --security-opt seccomp=unconfined (docs/containers.md)";
+pub const GIVE_DEVICE: &str =
+    "start it with --device /dev/userfaultfd or --security-opt seccomp=unconfined (docs/containers.md)";
 
 /// The numbers of the first namespaces of processes and of users, in all kernels.
 const FIRST_PIDS: u64 = 0xEFFF_FFFC;

@@ -89,7 +89,7 @@ impl Run {
         };
         if limit < budget && !is_auto {
             bail!(
-                "--enforce: {limit} is less than --memory, {budget} (the least possible is {})",
+                "--enforce: {limit} is less than --memory, {budget} (without a size it is {})",
                 enforce::limit_of(budget)
             );
         }

@@ -176,9 +176,10 @@ settings! {
         kind: Kind::List,
         choices: Choices::Path,
         help: "Where paged-out data is stored: a directory, an empty file, a block device (its \
-               content is lost) or a memory server, as in valkey://HOST:6379. mirror:A+B writes to \
-               each of them, tier:A+B to the first with room; a tier can be memory, as in \
-               tier:ram:2G+/mnt/nvme0. Repeat it for several stores",
+               content is lost) or, except for adopted programs, a memory server, as in \
+               valkey://HOST:6379. mirror:A+B writes to each of them, tier:A+B to the first with \
+               room; a tier can be memory, as in tier:ram:2G+/mnt/nvme0. Repeat it for several \
+               stores",
     }
 
     /// How blocks are spread over the stores.

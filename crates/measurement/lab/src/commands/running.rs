@@ -25,7 +25,7 @@ pub struct Running {
     /// Where results are kept; by default ~/.local/share/terapage-lab
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
-    /// Less data, fewer cells, two rounds: a first impression
+    /// Less data, fewer cells, two rounds (of `program`: one): a first impression
     #[arg(long)]
     pub quick: bool,
     /// Say how long the run would take and how much it would write, and do nothing
