@@ -642,6 +642,10 @@ CASES = [
     Case("raw-end", Scale(32, 96), Scale(256, 512), c_program("raw_end.c")["prepare"], raw_end),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server, per_process=True),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
+    *(
+        Case(name, Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic", "-DRESERVES=" + rights))
+        for name, rights in (("malloc-reserves", "PROT_NONE"), ("malloc-maps-all", "PROT_READ|PROT_WRITE"))
+    ),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),
     *HEAPS,
     Case("brk", Scale(16, 64), Scale(128, 512), **c_program("brk.c")),
@@ -692,5 +696,5 @@ ALWAYS = ("numpy", "forks", "mappings", "reservations", "mapping-walk-wide", "he
 GUARDED = (
     *("sort", "xz", "sqlite", "redis", "openmp", "workers", "heap-walk", "transfer-walk", "thread-walk", "begin"),
     *("static", "musl", "waits-static", "cancels", "cancels-static", "cancels-musl", "vforks-static"),
-    *("own-memory-static", "own-malloc", "malloc-library", "bad-calls", "refusals"),
+    *("own-memory-static", "own-malloc", "malloc-reserves", "malloc-maps-all", "malloc-library", "bad-calls", "refusals"),
 )

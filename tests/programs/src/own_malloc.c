@@ -3,7 +3,8 @@
  * library's inner names, too. Like jemalloc, it registers for forks when it is first called.
  *
  * usage: own_malloc MIB. With -DLIBRARY only the malloc, to be linked to a program (-DPROGRAM) that
- * has none.
+ * has none. With -DRESERVES=RIGHTS the malloc maps all its addresses at its first call, with these
+ * rights.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -58,21 +59,50 @@ static void forkable(void)
         pthread_atfork(take, give, give_in_child);
 }
 
+#ifdef RESERVES
+
+/* As mimalloc does: all addresses are mapped at the first call, at a place that is named. If they
+ * are only reserved, small parts are opened when they are needed. */
+static int more(size_t whole)
+{
+    size_t all = (size_t)2 << 30, part = (size_t)1 << 16, bytes = (whole + part - 1) / part * part;
+    if (at == NULL) {
+        char *place = (char *)((uintptr_t)6 << 40);
+        char *map = mmap(place, all, RESERVES, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (map == MAP_FAILED)
+            return 0;
+        at = end = map;
+    }
+    if ((RESERVES) == PROT_NONE && mprotect(end, bytes, PROT_READ | PROT_WRITE) != 0)
+        return 0;
+    end += bytes;
+    return 1;
+}
+
+#else
+
+static int more(size_t whole)
+{
+    size_t bytes = (whole + CHUNK - 1) / CHUNK * CHUNK;
+    char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return 0;
+    at = map;
+    end = map + bytes;
+    return 1;
+}
+
+#endif
+
 /* Each piece has its size before it; none is given out again. */
 void *malloc(size_t size)
 {
     size_t whole = (size + 16 + 15) / 16 * 16;
     forkable();
     pthread_mutex_lock(&lock);
-    if ((size_t)(end - at) < whole) {
-        size_t bytes = (whole + CHUNK - 1) / CHUNK * CHUNK;
-        char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (map == MAP_FAILED) {
-            pthread_mutex_unlock(&lock);
-            return NULL;
-        }
-        at = map;
-        end = map + bytes;
+    if ((size_t)(end - at) < whole && !more(whole)) {
+        pthread_mutex_unlock(&lock);
+        return NULL;
     }
     char *piece = at;
     at += whole;

@@ -10,7 +10,7 @@
 use crate::arena::{self, ARENA};
 use crate::elf::{is_defined, object_of};
 use crate::lock::Lock;
-use crate::{caches, callers, family, limits, locked, next_malloc, own_heap, set_errno};
+use crate::{caches, callers, family, limits, locked, maps, next_malloc, own_heap, set_errno};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, SIZES_BYTES as BYTES, SMALL, Table, size_of_small};
@@ -165,6 +165,28 @@ pub fn stands_in() -> bool {
         .find_map(used);
     // `malloc` itself could mean the program's, too.
     used.is_none_or(|used| used == object_of(stands_in as *const c_void))
+}
+
+/// Has the program's own `malloc`, if there is one, make its first mappings now, and not when the
+/// pager's threads begin: mappings that are made then are not paged, and mimalloc reserves 256 MiB
+/// or more at once.
+pub fn map_early() {
+    if stands_in() {
+        return;
+    }
+    type Calloc = unsafe extern "C" fn(usize, usize) -> *mut libc::c_void;
+    type Free = unsafe extern "C" fn(*mut libc::c_void);
+    // SAFETY: the names end in zero bytes. Functions of these names are those of the C library, or
+    // replace them. `pthread_create` calls the same ones as early.
+    unsafe {
+        let [calloc, free] = [c"calloc", c"free"].map(|name| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()));
+        if calloc.is_null() || free.is_null() {
+            return;
+        }
+        let calloc = std::mem::transmute::<*mut libc::c_void, Calloc>(calloc);
+        let free = std::mem::transmute::<*mut libc::c_void, Free>(free);
+        maps::early(|| free(calloc(1, 1)));
+    }
 }
 
 /// Takes the heaps' locks in order, for a fork. Returns a bit for each lock that was taken. A lock

@@ -6,6 +6,7 @@ use crate::elf::each_segment;
 use crate::{borrowed, files, limits, paged, places, rereads, set_errno, setup, untracked};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_sys::runtimes::JAVA;
 use terapage_sys::{memory, page_bytes, thread};
 
@@ -136,16 +137,21 @@ pub unsafe fn map(
         return unsafe { mmap_fixed(at as usize, len, prot, flags, fd, offset) };
     }
     let closed = is_reservation(len, prot, flags);
-    if (closed || pages(len, prot, flags))
+    let early = is_early();
+    if (closed || pages(len, prot, flags) && (!early || len >= EARLY_LEAST))
         && is_served()
         && let Some(whole) = len.checked_next_multiple_of(page_bytes())
     {
         let hint = at as usize & !(page_bytes() - 1);
         // SAFETY: the place is taken only if it is free.
-        if hint != 0 && !is_beyond(hint, whole) && unsafe { honour(hint, whole, prot, flags) } {
+        if hint != 0 && !early && !is_beyond(hint, whole) && unsafe { honour(hint, whole, prot, flags) } {
             return hint as *mut c_void;
         }
-        let taken = if closed { reserve(hint, whole) } else { take(hint, whole) };
+        let taken = match (closed, early) {
+            (true, _) => reserve(hint, whole),
+            (false, true) => ARENA.lock().take_early(whole, page_bytes().max(places::alignment(hint, whole))),
+            (false, false) => take(hint, whole),
+        };
         if let Some(at) = taken {
             return at as *mut c_void;
         }
@@ -168,6 +174,26 @@ pub unsafe fn map(
         rereads::note(mapped as usize, len, fd);
     }
     mapped
+}
+
+/// Whether the program's own `malloc` makes its first mappings now.
+static EARLY: AtomicBool = AtomicBool::new(false);
+
+/// An early mapping of fewer bytes is left to the kernel.
+const EARLY_LEAST: usize = 16 << 20;
+
+/// Whether the only thread of the process is in [`early`].
+pub fn is_early() -> bool {
+    EARLY.load(Relaxed)
+}
+
+/// Calls the program's own `malloc` before the pager begins. What `malloc` maps and opens meanwhile
+/// is not paged, since the pager's threads may need it; of what it reserves, and of large mappings,
+/// the rest is paged later ([`Arena::open_early`](crate::arena::Arena::open_early)).
+pub fn early(call: impl FnOnce()) {
+    EARLY.store(true, Relaxed);
+    call();
+    EARLY.store(false, Relaxed);
 }
 
 /// Reservations of at least this many bytes come from the arena's wide part.

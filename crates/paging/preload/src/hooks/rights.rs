@@ -1,10 +1,10 @@
 //! Hooks of `mprotect` and `pkey_mprotect`.
 
 use crate::arena::{ARENA, Arena};
-use crate::maps::{READ_WRITE, first_hole, is_beyond, is_nowhere, refuse, undo, up_to_hole};
+use crate::maps::{READ_WRITE, first_hole, is_beyond, is_early, is_nowhere, refuse, undo, up_to_hole};
 use crate::{borrowed, paged};
 use std::ffi::{c_int, c_void};
-use terapage_sys::{memory, page_bytes};
+use terapage_sys::{memory, page_bytes, thread};
 
 unsafe fn kernel_mprotect(from: usize, len: usize, prot: c_int) -> c_int {
     // SAFETY: the caller keeps the contract of `mprotect`.
@@ -30,7 +30,10 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
         return refuse(if wrong { libc::EINVAL } else { libc::ENOMEM });
     }
     let to = from + len.next_multiple_of(page_bytes());
-    if len == 0 || !paged::concerns(from, to - from) {
+    // What the program's own `malloc` opens before or while the pager's threads begin stays
+    // unpaged. In the latter case the arena's lock is held.
+    let begins = is_early() || thread::is_internal(thread::own_name());
+    if len == 0 || begins || !paged::concerns(from, to - from) {
         // SAFETY: the caller keeps the contract of `mprotect`.
         return unsafe { kernel_mprotect(from, len, prot) };
     }

@@ -100,7 +100,7 @@ pub unsafe fn begin(environment: Texts) {
 }
 
 /// The steps of the start, in order.
-const ORDER: [fn(&Start); 17] = [
+const ORDER: [fn(&Start); 18] = [
     // Forks: this library must be the first that registers for them, so that it takes its locks
     // last. The program's own `malloc`, which later steps call, may register in its first call.
     |_| crate::fork::open(),
@@ -138,6 +138,9 @@ const ORDER: [fn(&Start); 17] = [
     |_| open_arena(),
     // `malloc`: needs the arena.
     |_| heap::open(settings().map_or(terapage_config::Heap::Off, |settings| settings.heap)),
+    // The first mappings of the program's own `malloc`: needs the arena, and all later steps may
+    // call `malloc`.
+    |_| heap::map_early(),
     // What guarded calls need `malloc` for.
     |_| crate::guard::end_start(),
     // The end of the process: registered first, so called last.
@@ -260,9 +263,10 @@ fn start_paging() {
     if !heap::stands_in() {
         // Beginning a thread takes memory from the program's own `malloc`. If the pager started
         // later, such a `malloc` might ask for memory while it holds a lock that the new thread
-        // needs. Its mappings until now are not paged, so the pager's threads do not wait for
+        // needs. What it uses by now is not paged, so the pager's threads do not wait for
         // themselves.
         arena.start();
+        arena.open_early();
     }
     arena.start_if_due();
 }

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The parts in which an early mapping is paged; [`memory::is_begun`] inspects as much.
+const EARLY_PART: usize = 1 << 20;
+
 impl Arena {
     /// Takes `len` bytes of the wide part, which cannot be touched yet. This only makes a note.
     pub fn take_wide(&mut self, len: usize) -> Option<usize> {
@@ -24,9 +27,46 @@ impl Arena {
         None
     }
 
+    /// Takes a range for a mapping that the program's own `malloc` makes before the pager begins.
+    /// It can be used, but is not paged until [`open_early`](Self::open_early).
+    pub fn take_early(&mut self, len: usize, align: usize) -> Option<usize> {
+        let at = self.take_closed(len, align)?;
+        let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: the range was taken just now.
+        if unsafe { libc::syscall(libc::SYS_mprotect, at, len, rights) } != 0 {
+            self.give(at, at + len, false);
+            return None;
+        }
+        self.early.push((at, at + len));
+        Some(at)
+    }
+
+    /// Pages those parts of early mappings that are not in use by now. The pager's threads may need
+    /// the others.
+    pub fn open_early(&mut self) {
+        for (at, end) in std::mem::take(&mut self.early) {
+            if !self.ranges.unused(at, end).is_empty() {
+                // A part was unmapped. The rest stays as it is.
+                continue;
+            }
+            let mut from = at;
+            for part in (at..end).step_by(EARLY_PART) {
+                let next = end.min(part + EARLY_PART);
+                if memory::is_begun(part, next - part) {
+                    self.open_pages(from, part);
+                    from = next;
+                }
+            }
+            self.open_pages(from, end);
+        }
+    }
+
     /// Makes closed pages of a range in use readable and writable. Returns whether that was
     /// possible.
     pub fn open_pages(&mut self, at: usize, to: usize) -> bool {
+        if at == to {
+            return true;
+        }
         if !self.is_backed(to - at) {
             return false;
         }

@@ -89,6 +89,8 @@ pub struct Arena {
     pub rereads: Vec<Mapped>,
     /// Mapped files that are paged.
     pub files: Files,
+    /// Large mappings that the program's own `malloc` made before the pager began.
+    early: Vec<(usize, usize)>,
     /// The range of `brk` and `sbrk`.
     pub program_break: Break,
     /// Whether the kernel uses huge pages.
@@ -111,6 +113,7 @@ pub static ARENA: Lock<Arena> = Lock::leading(Arena {
     reads: Places::of_read_files(),
     rereads: Vec::new(),
     files: Files::none(),
+    early: Vec::new(),
     program_break: Break::new(),
     huge: false,
     dumped: 0,
