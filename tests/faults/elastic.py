@@ -236,6 +236,42 @@ def elastic_family(bench):
     return f"{', '.join(said)}; {least} MiB are the least"
 
 
+# Takes memory, opens as many files as it may, and takes more.
+OPENS = """
+import resource, time
+def take(mib):
+    taken = []
+    for step in range(mib // 2):
+        taken.append(b"x" * (2 << 20))
+        time.sleep(0.01)
+    return taken
+first = take(100)
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+files = []
+try:
+    while True:
+        files.append(open("/dev/null"))
+except OSError:
+    pass
+second = take(150)
+assert all(part.count(b"x") == 2 << 20 for part in first + second)
+print("whole", len(files) > 100)
+"""
+
+
+def elastic_no_descriptors(bench):
+    """A program that has opened as many files as it may still gets the memory that is free."""
+    stats = bench.path("stats")
+    with group(512) as box, paged(bench, box, sys.executable, "-c", OPENS, options=["--stats", stats]) as child:
+        ended(child, "whole True\n")
+        check(box.kills() == 0, f"{box.kills()} kills")
+    with open(stats, encoding="utf-8") as file:
+        now = json.load(file)
+    peak, written = now["resident_peak_bytes"] // MIB, now["page_out_bytes"] // MIB
+    check(peak > 240 and written == 0, f"a peak of {peak} MiB, {written} MiB written")
+    return f"a peak of {peak} MiB"
+
+
 def elastic_limit_lowered(bench):
     """The limit of the cgroup is lowered and raised while a program runs: its lease follows, and the output is right."""
     program = bench.build("share.c")

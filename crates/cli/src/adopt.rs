@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use terapage_adopt::{Adopted, Ending, Failure, Look, Progress, Table, Wish, adopt};
-use terapage_config::{Group, Machine, Settings, Size, StoreSpec};
+use terapage_config::{Budget, Group, Machine, Settings, Size, StoreSpec, machine_bytes};
 use terapage_lease::{File, Inherited, JOB_VARIABLE};
 
 /// The arguments of `terapage adopt`.
@@ -112,8 +112,11 @@ impl Plan {
     /// Finds the host, and makes the table.
     pub fn make(settings: &Settings) -> anyhow::Result<Plan> {
         let (host, texts) = (library::static_host()?, texts(settings)?);
+        let Budget { size: Size(budget), is_auto } = settings.memory;
+        // The limits of this command's cgroups are not those of the program's.
+        let most = if is_auto { machine_bytes().unwrap_or(budget) } else { budget };
         let table = (!settings.per_process)
-            .then(|| Inherited::make(settings.memory.size.0, settings.memory.is_auto))
+            .then(|| Inherited::make(most, is_auto))
             .transpose()
             .context("the table of the memory of all processes (--per-process needs none)")?;
         Ok(Plan { host, texts, table })

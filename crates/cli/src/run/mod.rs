@@ -20,7 +20,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use terapage_config::{
-    Budget, Group, Hosted, Io, PATH_VARIABLES, SETTINGS, Settings, Size, UnknownVariable, memory_bytes,
+    Budget, Group, Hosted, Io, PATH_VARIABLES, SETTINGS, Settings, Size, UnknownVariable, is_limit_hidden,
+    memory_bytes,
 };
 use terapage_lease::JOB_VARIABLE;
 use terapage_sys::executable;
@@ -109,6 +110,7 @@ impl Run {
         if let Some(all) = memory_bytes().map(Size).filter(|&all| !settings.memory.is_auto && budget > all) {
             bail!("--memory: {budget} is more than the available memory, {all} (try without --memory)");
         }
+        name_hidden_limit(&settings);
         let Some((name, arguments)) = self.command.split_first() else { bail!("no program is named") };
         if name.is_empty() {
             complain("the program's name is empty (write terapage run -- PROGRAM)");
@@ -171,6 +173,16 @@ impl Run {
         // This step is the last that can fail: once made, a cgroup is either entered or removed.
         limit.map(|limit| enforce::Cage::make(limit)?.enter()).transpose()?;
         Ok(not_executed(name, &command.exec()))
+    }
+}
+
+/// Warns if the budget follows the free memory, and a limit on it is unknown.
+fn name_hidden_limit(settings: &Settings) {
+    if settings.memory.is_auto && is_limit_hidden() {
+        complain(
+            "warning: this cgroup's limit on memory cannot be seen, since /sys/fs/cgroup is not mounted \
+             (give a budget by --memory)",
+        );
     }
 }
 

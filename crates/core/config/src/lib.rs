@@ -21,7 +21,7 @@ mod variables;
 
 pub use choices::{Heap, Hosted, Io, Mechanism, Placement};
 pub use faults::Faults;
-pub use machine::{Machine, Read, memory_bytes};
+pub use machine::{Machine, Read, is_limit_hidden, machine_bytes, memory_bytes};
 pub use output::can_be_written;
 pub use partial::{Budget, Memory};
 pub use resolve::check_block;

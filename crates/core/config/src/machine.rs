@@ -15,6 +15,30 @@ pub fn memory_bytes() -> Option<u64> {
     machine.map(|level| level.limit).into_iter().chain(limits).min()
 }
 
+/// Bytes of the machine's memory, without the limits of cgroups. `None` if `/proc` is missing.
+pub fn machine_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    machine_level(&meminfo).map(|level| level.limit)
+}
+
+/// Whether this process is in a memory cgroup whose limit cannot be seen: no hierarchy of cgroups
+/// is mounted where it should be.
+pub fn is_limit_hidden() -> bool {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    is_hidden(Path::new("/sys/fs/cgroup"), &groups)
+}
+
+fn is_hidden(root: &Path, groups: &str) -> bool {
+    let is_mounted = ["cgroup.controllers", "unified", "memory"].iter().any(|name| root.join(name).exists());
+    let is_in_group = groups.lines().any(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let controllers = fields.next().unwrap_or_default();
+        let is_of_memory = controllers.is_empty() || controllers.split(',').any(|name| name == "memory");
+        is_of_memory && fields.next().is_some_and(|group| group != "/")
+    });
+    is_in_group && !is_mounted
+}
+
 /// Reads a file as text; `None` if it cannot be read.
 pub type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
@@ -190,6 +214,16 @@ mod tests {
         );
         assert!(memory_bytes().is_some_and(|bytes| bytes > 1 << 20));
         assert!(!Machine::here(&read).levels(&read).is_empty());
+    }
+
+    #[test]
+    fn limits_are_hidden_if_no_hierarchy_is_mounted() {
+        let root = tempfile::tempdir().unwrap();
+        let hidden = |groups| is_hidden(root.path(), groups);
+        assert!(hidden("0::/slice/unit\n") && hidden("4:cpu,memory:/a\n0::/\n"));
+        assert!(!hidden("0::/\n") && !hidden("4:cpu:/a\n0::/\n") && !hidden(""));
+        fs::write(root.path().join("cgroup.controllers"), "memory\n").unwrap();
+        assert!(!hidden("0::/slice/unit\n"));
     }
 
     #[test]

@@ -234,8 +234,13 @@ impl<'a> Table<'a> {
 
     /// Sets the budget by what the machine has now. If two processes look at once, the budget of
     /// one of them remains.
+    ///
+    /// Without levels, which means that nothing could be read, the budget stays as it is.
     pub fn look(&self, levels: &[Level], now_ns: u64) {
-        self.words[HEAD_LOOKED].store(now_ns, SeqCst);
+        let looked = self.words[HEAD_LOOKED].swap(now_ns, SeqCst) > 0;
+        if levels.is_empty() && looked {
+            return self.words[HEAD_FOUND].store(NEAR, SeqCst);
+        }
         let mut held = Held { ceiling: self.words[HEAD_CEILING].load(SeqCst), ..Held::default() };
         for used in self.used() {
             held.frames += used.claimant.resident;
@@ -413,6 +418,13 @@ impl<'a> Table<'a> {
         Some(allowed)
     }
 
+    /// The share of a process, computed without the lock: for the case that whoever holds the lock
+    /// is stopped. Nothing in the table changes, so only a share that is smaller than the process's
+    /// lease may be used.
+    pub fn share_without_lock(&self, own: Slot, needs: &Needs) -> u64 {
+        self.reckon(own, needs).max(needs.least + needs.held)
+    }
+
     /// Notes how much memory the processes of a job, and of its outer jobs, have together.
     fn note_peaks(&self, job: usize) {
         let (bounds, used) = (self.bounds(), self.used());
@@ -441,10 +453,11 @@ impl<'a> Table<'a> {
         // While there is memory for more, nobody makes room for others, and each may take the step
         // of the run: the law allows for sixteen that take one at the same time.
         // Since the look, others may have taken what it found, but there was enough for a step.
-        let all = used.iter().map(|one| one.claimant.resident + one.claim).sum();
+        let all: u64 = used.iter().map(|one| one.claimant.resident + one.claim).sum();
         let step = bounds[0].bytes.saturating_sub(all).max(elastic::STEP_LEAST);
         if grows {
-            bounds[0].bytes = self.words[HEAD_CEILING].load(SeqCst);
+            // Forked processes count memory twice, so all together may have more than the ceiling.
+            bounds[0].bytes = self.words[HEAD_CEILING].load(SeqCst).max(all + step);
         }
         let free = free(&bounds, &used, used[mine].claimant.job);
         // Memory that cannot be returned is not shared.

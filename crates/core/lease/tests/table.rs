@@ -398,6 +398,57 @@ fn a_process_takes_a_step_although_another_has_taken_what_the_look_found() {
 }
 
 #[test]
+fn forked_processes_that_share_memory_take_more_while_some_is_free() {
+    with_machine(1000 * MIB, |machine| {
+        machine.table.follow_machine();
+        for at in 0..2 {
+            machine.start(0);
+            machine.processes[at].resident = 600 * MIB;
+            machine.update(at, 600 * MIB, false, 0.0);
+        }
+        machine.table.look(&[level(400)], 1);
+        assert!(machine.table.grows());
+        machine.update(0, u64::MAX / 4, false, 0.0);
+        assert!(machine.processes[0].allowed >= 600 * MIB + STEP_LEAST, "{:?}", machine.processes);
+    });
+}
+
+#[test]
+fn a_budget_stays_as_it_is_if_nothing_can_be_read() {
+    with_machine(1000 * MIB, |machine| {
+        machine.table.follow_machine();
+        machine.start(0);
+        machine.processes[0].resident = 300 * MIB;
+        machine.update(0, u64::MAX / 4, false, 0.0);
+        machine.table.look(&[level(700)], 1);
+        let found = machine.table.budget(0);
+        machine.processes[0].resident = 100 * MIB;
+        machine.update(0, u64::MAX / 4, false, 0.0);
+        machine.table.look(&[], 2);
+        assert_eq!((machine.table.budget(0), machine.table.grows()), (found, false));
+    });
+}
+
+#[test]
+fn without_the_lock_a_process_learns_that_it_has_too_much() {
+    with_machine(1000 * MIB, |machine| {
+        machine.table.follow_machine();
+        machine.start(0);
+        machine.processes[0].resident = 800 * MIB;
+        machine.update(0, u64::MAX / 4, false, 0.0);
+        let needs = Needs { least: LEAST, resident: 800 * MIB, wants: u64::MAX / 4, ..Needs::default() };
+        machine.table.look(&[level(0)], 1);
+        machine.way(SOMEBODY).take(TABLE_BYTE);
+        let (way, slot) = (machine.way(1), machine.processes[0].slot);
+        assert_eq!(machine.table.share(&way, slot, &needs), None);
+        let share = machine.table.share_without_lock(slot, &needs);
+        assert!(share < 800 * MIB, "{} MiB", share / MIB);
+        machine.way(SOMEBODY).give(TABLE_BYTE);
+        assert_eq!(machine.table.share(&way, slot, &needs), Some(share));
+    });
+}
+
+#[test]
 fn who_waits_longest_gets_what_it_wishes_and_nobody_has_too_much() {
     const BUDGET: u64 = 64 * MIB;
     with_machine(BUDGET, |machine| {

@@ -72,7 +72,8 @@ pub struct Held {
     pub frames: u64,
     /// Bytes beside them, which it cannot return.
     pub fixed: u64,
-    /// The most bytes that it may have.
+    /// The most bytes that it may have, except for those that count twice: processes that were
+    /// forked share memory.
     pub ceiling: u64,
 }
 
@@ -122,7 +123,9 @@ pub fn decide(levels: &[Level], held: &Held, caution: u64) -> Verdict {
         used + step
     };
     let near = excess < NEAR_LEAST.max(NEAR * level.reserve() as i64);
-    Verdict { budget: budget.min(held.ceiling.max(held.fixed)), near, grows: step >= STEP_LEAST }
+    // What is free decides, not the sum of what processes count.
+    let most = if excess < 0 { held.ceiling.max(held.fixed) } else { held.ceiling.max(used + step) };
+    Verdict { budget: budget.min(most), near, grows: step >= STEP_LEAST }
 }
 
 /// The bytes that a run returns if `lack` bytes are lacking: its share, so that all runs together
@@ -196,7 +199,9 @@ mod tests {
     fn what_cannot_be_returned_and_a_floor_remain() {
         let all = Held { frames: 10 * MIB, fixed: 300 * MIB, ceiling: 4096 * MIB };
         assert_eq!(decide(&[level(4096, 0)], &all, CALM).budget, 310 * MIB);
-        assert!(decide(&[level(1 << 20, 1 << 20)], &all, CALM).budget <= all.ceiling);
+        let shared = Held { frames: 1200 * MIB, fixed: 0, ceiling: 1024 * MIB };
+        let verdict = decide(&[level(1024, 300)], &shared, CALM);
+        assert!(verdict.grows && verdict.budget > shared.frames, "memory that counts twice: {verdict:?}");
         assert_eq!(decide(&[], &held(500), CALM).budget, 500 * MIB, "nothing could be read");
     }
 

@@ -260,6 +260,17 @@ static FRAME_NEED: Mutex<FrameNeed> = Mutex::new(FrameNeed::new());
 /// stopped.
 const LOCK_TRIES: u32 = 3;
 
+/// When the table's lock was held last, ns.
+static SHARED_NS: AtomicU64 = AtomicU64::new(0);
+/// If that was longer ago than this, whoever holds the lock is stopped, and this process gives
+/// memory back without it.
+const STUCK_NS: u64 = 500_000_000;
+
+fn is_stuck(now_ns: u64) -> bool {
+    let shared_ns = SHARED_NS.load(Relaxed);
+    shared_ns > 0 && now_ns.saturating_sub(shared_ns) > STUCK_NS
+}
+
 /// The budget of the job at the last tick, if it follows the machine; 0 before.
 static IN_FORCE: AtomicU64 = AtomicU64::new(0);
 
@@ -316,11 +327,21 @@ impl Share for Member {
                 thread::sleep_ms(1);
                 share()
             };
-            share().or_else(|| (0..tries).find_map(again))
+            let shared = share().or_else(|| (0..tries).find_map(again));
+            let without_lock = || job.table.share_without_lock(slot, &needs);
+            match shared {
+                Some(_) => SHARED_NS.store(needs.now_ns, Relaxed),
+                None if is_stuck(needs.now_ns) => return Err(Some(without_lock())),
+                None => {}
+            }
+            shared.ok_or(None)
         });
         // If another process uses the table, the value read last remains valid.
         let allowed = match said {
-            Some(Some(allowed)) => allowed,
+            Some(Ok(allowed)) => allowed,
+            Some(Err(Some(share))) => {
+                ALLOWED.load(Relaxed).max(step_without_table(needs.resident)).min(share)
+            }
             None if SLOT.load(SeqCst) == 0 => needs.least + needs.held,
             _ => {
                 let before = ALLOWED.load(Relaxed).max(step_without_table(needs.resident));

@@ -3,8 +3,9 @@
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use terapage_config::Machine;
+use terapage_config::{Level, Machine};
 use terapage_lease::Table;
+use terapage_sys::fd::Room;
 use terapage_sys::file::Early;
 use terapage_sys::thread::now_ns;
 
@@ -26,6 +27,10 @@ impl Known {
     pub const fn new() -> Known {
         Known { machine: None, found_ns: 0 }
     }
+
+    fn levels(&self) -> Vec<Level> {
+        self.machine.as_ref().map(|machine| machine.levels(&read)).unwrap_or_default()
+    }
 }
 
 /// Looks at the machine, if the table's budget follows it and no process has looked for `pause_ns`.
@@ -34,20 +39,26 @@ pub fn look(table: &Table<'_>, known: Option<&mut Known>, pause_ns: u64) {
     if !table.is_due(now, pause_ns) {
         return;
     }
-    let here;
-    let machine = match known {
-        Some(known) => {
-            if now.saturating_sub(known.found_ns) > FIND_NS {
-                *known = Known { machine: None, found_ns: now };
-            }
-            known.machine.get_or_insert_with(|| Machine::here(&read))
-        }
-        None => {
-            here = Machine::here(&read);
-            &here
-        }
-    };
-    table.look(&machine.levels(&read), now);
+    let mut none = Known::new();
+    let known = known.unwrap_or(&mut none);
+    if now.saturating_sub(known.found_ns) > FIND_NS {
+        *known = find(now);
+    }
+    let mut levels = known.levels();
+    if levels.is_empty() {
+        // The program may have opened as many files as it may.
+        let _room = Room::make();
+        *known = find(now);
+        levels = known.levels();
+    }
+    table.look(&levels, now);
+}
+
+/// Looks for the places that say how much memory there is.
+fn find(now_ns: u64) -> Known {
+    // Without room the cgroups would seem to have no limits.
+    let _room = Room::make();
+    Known { machine: Some(Machine::here(&read)), found_ns: now_ns }
 }
 
 /// The text of a file, read without the C library, whose functions the program may have replaced.
