@@ -46,8 +46,7 @@ pub fn look(table: &Table<'_>, known: Option<&mut Known>, pause_ns: u64) {
     }
     let mut levels = known.levels();
     if levels.is_empty() {
-        // The program may have opened as many files as it may.
-        let _room = Room::make();
+        let _room = room();
         *known = find(now);
         levels = known.levels();
     }
@@ -57,8 +56,13 @@ pub fn look(table: &Table<'_>, known: Option<&mut Known>, pause_ns: u64) {
 /// Looks for the places that say how much memory there is.
 fn find(now_ns: u64) -> Known {
     // Without room the cgroups would seem to have no limits.
-    let _room = Room::make();
+    let _room = room();
     Known { machine: Some(Machine::here(&read)), found_ns: now_ns }
+}
+
+/// Room for descriptors, if the program has opened as many files as it may.
+fn room() -> Option<Room> {
+    if read(Path::new("/proc/meminfo")).is_some() { None } else { Room::make().ok() }
 }
 
 /// The text of a file, read without the C library, whose functions the program may have replaced.
