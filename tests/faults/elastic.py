@@ -1,9 +1,11 @@
 """A budget that follows the free memory of a memory cgroup, which is what a container has."""
 
 import contextlib
+import fcntl
 import glob
 import json
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -12,6 +14,8 @@ from bench import TIMEOUT_S, for_everybody, read_first
 from harness import NOBODY, Child, Skipped, check, need_restricted, need_root, wait_for
 
 MIB = 1 << 20
+# Python has no name for it.
+F_OFD_SETLK = 37
 # Programs in a cgroup without swap may be slow where other programs use the disk, too.
 PATIENCE_S = TIMEOUT_S
 # Memory that is taken step by step, as fast as a slow disk can take others' blocks. Prints the
@@ -234,6 +238,44 @@ def elastic_family(bench):
         for path in glob.glob(f"{stats}*"):
             os.remove(path)
     return f"{', '.join(said)}; {least} MiB are the least"
+
+
+LOCK = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 1 << 20, 1, 0)
+
+
+def locked(child):
+    """The table of a run, whose lock is held from now on, as by a member of the run that is stopped."""
+    table = next(path for path in glob.glob(f"/proc/{child.pid}/fd/*") if "terapage-job" in os.readlink(path))
+    held = os.open(table, os.O_RDWR)
+
+    def take():
+        with contextlib.suppress(BlockingIOError):
+            fcntl.fcntl(held, F_OFD_SETLK, LOCK)
+            return True
+        return False
+
+    wait_for(take, "the table's lock", PATIENCE_S)
+    return held
+
+
+def elastic_stopped_member(bench):
+    """A run whose table is locked, since a member was stopped in the middle, gives memory back nonetheless."""
+    stop, ends = bench.path("stop"), bench.path("ends")
+    with group(256) as box, paged(bench, box, bench.build("share.c"), "sweep", "200", stop) as child:
+        wait_for(lambda: budget_now(bench, child) > 180, "a budget of 180 MiB", PATIENCE_S)
+        held = locked(child)
+        with Child(box.enter([sys.executable, "-c", TAKES, "100", "0.05", ends]), bench.place, stdout="other") as other:
+            wait_for(lambda: "taken" in other.output() or box.kills(), "another process to have its memory", PATIENCE_S)
+            check(box.kills() == 0, f"{box.kills()} kills")
+            with open(ends, "w", encoding="ascii"):
+                pass
+            check(other.wait(PATIENCE_S) == 0, f"the other process: {other.last_words()}")
+        os.close(held)
+        with open(stop, "w", encoding="ascii"):
+            pass
+        ended(child, "swept\n")
+        check(box.kills() == 0, f"{box.kills()} kills")
+    return ""
 
 
 # Takes memory, opens as many files as it may, and takes more.
