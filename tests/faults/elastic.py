@@ -314,6 +314,26 @@ def elastic_no_descriptors(bench):
     return f"a peak of {peak} MiB"
 
 
+def elastic_adopted(bench):
+    """A program that is adopted from a cgroup with a small limit, but has none itself, keeps its memory."""
+    ends = bench.path("ends")
+    with group(128) as box, Child([sys.executable, "-c", TAKES, "300", "0", ends], bench.place) as child:
+        wait_for(lambda: "taken" in child.output(), "the program to have its memory", PATIENCE_S)
+        adopts = box.enter([*bench.command, "adopt", "--store", bench.store, str(child.pid)])
+        adopted = subprocess.run(adopts, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        check(adopted.returncode == 0, f"adopt: {adopted.stderr}")
+        time.sleep(1)
+        shown = subprocess.run([*bench.command, "stat", str(child.pid), "--json"], capture_output=True, text=True, timeout=300, check=True)
+        now = json.loads(shown.stdout)
+        here, written = now["resident_bytes"] // MIB, now["page_out_bytes"] // MIB
+        check(here > 250 and written == 0, f"{here} MiB in memory, {written} written")
+        with open(ends, "w", encoding="ascii"):
+            pass
+        status = child.wait(PATIENCE_S)
+        check(status == 0 and child.output().split()[::2] == ["taken", "whole"], f"status {status}: {child.last_words()}")
+    return f"{here} MiB"
+
+
 def elastic_limit_lowered(bench):
     """The limit of the cgroup is lowered and raised while a program runs: its lease follows, and the output is right."""
     program = bench.build("share.c")
