@@ -30,13 +30,7 @@ pub fn is_limit_hidden() -> bool {
 
 fn is_hidden(root: &Path, groups: &str) -> bool {
     let is_mounted = ["cgroup.controllers", "unified", "memory"].iter().any(|name| root.join(name).exists());
-    let is_in_group = groups.lines().any(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let controllers = fields.next().unwrap_or_default();
-        let is_of_memory = controllers.is_empty() || controllers.split(',').any(|name| name == "memory");
-        is_of_memory && fields.next().is_some_and(|group| group != "/")
-    });
-    is_in_group && !is_mounted
+    !is_mounted && of_memory(groups).any(|(_, group)| group != "/")
 }
 
 /// Reads a file as text; `None` if it cannot be read.
@@ -57,6 +51,8 @@ struct Group {
 
 #[derive(Debug)]
 struct Files {
+    /// Where the hierarchy may be mounted, under its usual root.
+    mounts: &'static [&'static str],
     limits: &'static [&'static str],
     usage: &'static str,
     /// Where the number of processes is that the kernel has ended.
@@ -68,6 +64,7 @@ struct Files {
 }
 
 const ONE: Files = Files {
+    mounts: &["memory"],
     limits: &["memory.limit_in_bytes"],
     usage: "memory.usage_in_bytes",
     kills: "memory.oom_control",
@@ -76,6 +73,7 @@ const ONE: Files = Files {
 };
 /// Above `memory.high` a program is not stopped, but slowed down very much.
 const TWO: Files = Files {
+    mounts: &["", "unified"],
     limits: &["memory.max", "memory.high"],
     usage: "memory.current",
     kills: "memory.events",
@@ -169,21 +167,24 @@ fn machine_level(meminfo: &str) -> Option<Level> {
     Some(Level { limit, available, stalled_us: 0 })
 }
 
+/// The cgroups in `groups` (the text of `/proc/self/cgroup`) that limit memory, with the files of
+/// their version.
+fn of_memory(groups: &str) -> impl Iterator<Item = (&'static Files, &str)> {
+    groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (fields.next()?, fields.next()?);
+        let is_of_one = || controllers.split(',').any(|name| name == "memory");
+        let files = if controllers.is_empty() { &TWO } else { is_of_one().then_some(&ONE)? };
+        Some((files, group))
+    })
+}
+
 /// The memory cgroups from those in `groups` (the text of `/proc/self/cgroup`) up to the root of
 /// the hierarchy that is mounted under `root`.
 fn groups_of(root: &Path, groups: &str, read: Read<'_>) -> Vec<Group> {
     let mut found = Vec::new();
-    for line in groups.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
-        let (mounts, files) = if controllers.is_empty() {
-            (vec![root.to_owned(), root.join("unified")], &TWO)
-        } else if controllers.split(',').any(|name| name == "memory") {
-            (vec![root.join("memory")], &ONE)
-        } else {
-            continue;
-        };
-        for mount in mounts {
+    for (files, group) in of_memory(groups) {
+        for mount in files.mounts.iter().map(|mount| root.join(mount)) {
             // In a container the path may exist only on the host. Then all its ancestors are
             // missing up to the mount itself, which is the container's own group.
             for above in Path::new(group).ancestors() {

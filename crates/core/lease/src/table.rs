@@ -411,16 +411,15 @@ impl<'a> Table<'a> {
         }
         self.reap(locks, own);
         self.note_peaks(self.get(own.0, Word::Job) as usize);
-        let allowed = self.reckon(own, needs).max(needs.least + needs.held);
+        let allowed = self.share_without_lock(own, needs);
         // Memory that the process still has is not free, until it reports less.
         self.set(own.0, Word::Lease, allowed.max(needs.resident));
         locks.give(TABLE_BYTE);
         Some(allowed)
     }
 
-    /// The share of a process, computed without the lock: for the case that whoever holds the lock
-    /// is stopped. Nothing in the table changes, so only a share that is smaller than the process's
-    /// lease may be used.
+    /// Computes the share of a process without the lock, if whoever holds the lock is stopped. The
+    /// table does not change, so the process may use the share only to return memory.
     pub fn share_without_lock(&self, own: Slot, needs: &Needs) -> u64 {
         self.reckon(own, needs).max(needs.least + needs.held)
     }

@@ -397,15 +397,21 @@ fn a_process_takes_a_step_although_another_has_taken_what_the_look_found() {
     });
 }
 
+/// A job that follows the machine, with a process that has these bytes and wants more.
+fn follow_with(machine: &mut Machine<'_>, resident: u64) {
+    machine.table.follow_machine();
+    machine.start(0);
+    machine.processes[0].resident = resident;
+    machine.update(0, u64::MAX / 4, false, 0.0);
+}
+
 #[test]
 fn forked_processes_that_share_memory_take_more_while_some_is_free() {
     with_machine(1000 * MIB, |machine| {
-        machine.table.follow_machine();
-        for at in 0..2 {
-            machine.start(0);
-            machine.processes[at].resident = 600 * MIB;
-            machine.update(at, 600 * MIB, false, 0.0);
-        }
+        follow_with(machine, 600 * MIB);
+        machine.start(0);
+        machine.processes[1].resident = 600 * MIB;
+        machine.update(1, 600 * MIB, false, 0.0);
         machine.table.look(&[level(400)], 1);
         assert!(machine.table.grows());
         machine.update(0, u64::MAX / 4, false, 0.0);
@@ -416,10 +422,7 @@ fn forked_processes_that_share_memory_take_more_while_some_is_free() {
 #[test]
 fn a_budget_stays_as_it_is_if_nothing_can_be_read() {
     with_machine(1000 * MIB, |machine| {
-        machine.table.follow_machine();
-        machine.start(0);
-        machine.processes[0].resident = 300 * MIB;
-        machine.update(0, u64::MAX / 4, false, 0.0);
+        follow_with(machine, 300 * MIB);
         machine.table.look(&[level(700)], 1);
         let found = machine.table.budget(0);
         machine.processes[0].resident = 100 * MIB;
@@ -432,10 +435,7 @@ fn a_budget_stays_as_it_is_if_nothing_can_be_read() {
 #[test]
 fn without_the_lock_a_process_learns_that_it_has_too_much() {
     with_machine(1000 * MIB, |machine| {
-        machine.table.follow_machine();
-        machine.start(0);
-        machine.processes[0].resident = 800 * MIB;
-        machine.update(0, u64::MAX / 4, false, 0.0);
+        follow_with(machine, 800 * MIB);
         let needs = Needs { least: LEAST, resident: 800 * MIB, wants: u64::MAX / 4, ..Needs::default() };
         machine.table.look(&[level(0)], 1);
         machine.way(SOMEBODY).take(TABLE_BYTE);

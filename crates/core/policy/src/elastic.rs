@@ -123,9 +123,10 @@ pub fn decide(levels: &[Level], held: &Held, caution: u64) -> Verdict {
         used + step
     };
     let near = excess < NEAR_LEAST.max(NEAR * level.reserve() as i64);
-    // What is free decides, not the sum of what processes count.
-    let most = if excess < 0 { held.ceiling.max(held.fixed) } else { held.ceiling.max(used + step) };
-    Verdict { budget: budget.min(most), near, grows: step >= STEP_LEAST }
+    let grows = step >= STEP_LEAST;
+    // If more is free although the run seems to have all, memory counts twice.
+    let most = if grows && used + STEP_LEAST > held.ceiling { budget } else { held.ceiling.max(held.fixed) };
+    Verdict { budget: budget.min(most), near, grows }
 }
 
 /// The bytes that a run returns if `lack` bytes are lacking: its share, so that all runs together
@@ -199,6 +200,7 @@ mod tests {
     fn what_cannot_be_returned_and_a_floor_remain() {
         let all = Held { frames: 10 * MIB, fixed: 300 * MIB, ceiling: 4096 * MIB };
         assert_eq!(decide(&[level(4096, 0)], &all, CALM).budget, 310 * MIB);
+        assert!(decide(&[level(1 << 20, 1 << 20)], &all, CALM).budget <= all.ceiling);
         let shared = Held { frames: 1200 * MIB, fixed: 0, ceiling: 1024 * MIB };
         let verdict = decide(&[level(1024, 300)], &shared, CALM);
         assert!(verdict.grows && verdict.budget > shared.frames, "memory that counts twice: {verdict:?}");

@@ -234,6 +234,7 @@ pub fn claim(private: u64, packed: u64) {
 pub fn in_child() {
     BUSY.store(false, SeqCst);
     SLOT.store(0, SeqCst);
+    SHARED_NS.store(0, Relaxed);
     let file = FILE.swap(-1, SeqCst);
     if file >= 0 {
         // The file description is the parent's, and would keep its locks.
@@ -260,7 +261,7 @@ static FRAME_NEED: Mutex<FrameNeed> = Mutex::new(FrameNeed::new());
 /// stopped.
 const LOCK_TRIES: u32 = 3;
 
-/// When the table's lock was held last, ns.
+/// When this process had the table's lock last, ns; 0 for never.
 static SHARED_NS: AtomicU64 = AtomicU64::new(0);
 /// If that was longer ago than this, whoever holds the lock is stopped, and this process gives
 /// memory back without it.
@@ -304,6 +305,8 @@ impl Share for Member {
             gain: frame_need.gain(),
             idle: frame_need.is_idle(),
         };
+        // What the process may have until it is at the table again.
+        let before = || ALLOWED.load(Relaxed).max(step_without_table(needs.resident));
         let said = at_table(|job, file, slot| {
             // The look is judged by what this process has now.
             job.table.report(slot, &needs);
@@ -328,25 +331,17 @@ impl Share for Member {
                 share()
             };
             let shared = share().or_else(|| (0..tries).find_map(again));
-            let without_lock = || job.table.share_without_lock(slot, &needs);
-            match shared {
-                Some(_) => SHARED_NS.store(needs.now_ns, Relaxed),
-                None if is_stuck(needs.now_ns) => return Err(Some(without_lock())),
-                None => {}
+            if shared.is_some() {
+                SHARED_NS.store(needs.now_ns, Relaxed);
             }
-            shared.ok_or(None)
+            let without_lock = || before().min(job.table.share_without_lock(slot, &needs));
+            shared.or_else(|| is_stuck(needs.now_ns).then(without_lock))
         });
         // If another process uses the table, the value read last remains valid.
         let allowed = match said {
-            Some(Ok(allowed)) => allowed,
-            Some(Err(Some(share))) => {
-                ALLOWED.load(Relaxed).max(step_without_table(needs.resident)).min(share)
-            }
+            Some(Some(allowed)) => allowed,
             None if SLOT.load(SeqCst) == 0 => needs.least + needs.held,
-            _ => {
-                let before = ALLOWED.load(Relaxed).max(step_without_table(needs.resident));
-                before.max(needs.least + needs.held)
-            }
+            _ => before().max(needs.least + needs.held),
         };
         ALLOWED.store(allowed, Relaxed);
         allowed as usize
